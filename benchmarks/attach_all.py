@@ -28,7 +28,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cli")]
 
 from shared.options import parse, parser, rival
 
-from dkdbg.agent.program import bundle
+from dkdbg.agent.inprocess import bundle
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.ports import free_port

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from shared.options import parse, parser
 
-from dkdbg.agent.program import bundle
+from dkdbg.agent.inprocess import bundle
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 

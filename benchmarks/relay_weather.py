@@ -31,7 +31,7 @@ from shared.options import parse, parser
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.tunnel.relay import Relay
+from dkdbg.relay.relay import Relay
 from tests.engine.host_doors import host_door
 from tests.engine.projects import marked_line, unique
 from tests.far.hosts import Hosts, build_image, docker

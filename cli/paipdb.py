@@ -1,6 +1,6 @@
 """`python -m paipdb SCRIPT` and `import paipdb`, as OpenPAI's recipe has them; it lies at the top of what is on PYTHONPATH.
 
-This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.program.pai.
+This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.inprocess.pai.
 """
 
 import sys
@@ -12,7 +12,7 @@ if sys.version_info < (3, 8):  # noqa: UP036 - jobs choose their images
         )
     )
 
-from dkdbg.agent.program.pai import handle_trap, main, post_mortem, set_trace, settrace
+from dkdbg.agent.inprocess.pai import handle_trap, main, post_mortem, set_trace, settrace
 
 __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 

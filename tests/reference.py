@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dkdbg.verbs import command_line
-from dkdbg.verbs import parser as grouping
+from dkdbg.verbs.options import command_line
+from dkdbg.verbs.options import parser as grouping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

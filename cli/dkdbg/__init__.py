@@ -11,7 +11,7 @@ _ON_DEMAND = ("breakpoint", "set_trace", "settrace")
 
 def __getattr__(name: str) -> object:
     if name in _ON_DEMAND:
-        from dkdbg.agent.program import on_demand  # noqa: PLC0415 - nothing is imported before a call
+        from dkdbg.agent.inprocess import on_demand  # noqa: PLC0415 - nothing is imported before a call
 
         return getattr(on_demand.of_this_process(), name)
     raise AttributeError(f"module 'dkdbg' has no attribute {name!r}")

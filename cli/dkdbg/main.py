@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import __version__, console, signals
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
-from dkdbg.verbs import command_line
+from dkdbg.verbs.options import command_line
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
             signals.hear_at_once()
         parser = command_line.parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
-            from dkdbg.commands.completion import answer
+            from dkdbg.verbs.completion import answer
 
             answer(parser)
         return _run(command_line.parsed(sys.argv[1:] if argv is None else argv, parser))
@@ -42,11 +42,11 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     root = _root(options.directory, options.verb or "")
     if options.context is not None:
-        from dkdbg.commands import context
+        from dkdbg.verbs import context
 
         context.choose(options.context)
     if options.verb is None:
-        from dkdbg.commands.status import status
+        from dkdbg.verbs.status import status
 
         return status(root)
     return int(options.call(options, root))
@@ -59,7 +59,7 @@ def _root(directory: str, verb: str) -> Path:
         directory: of -C, `.` without one.
         verb: empty for none. `init` sets up a repository there: a folder that is named, or is a project, is meant itself.
     """
-    from dkdbg.detect.around import initialised, is_project, no_way_to
+    from dkdbg.setup.detect.around import initialised, is_project, no_way_to
 
     try:
         here = Path(directory).resolve(strict=True)

@@ -1,6 +1,6 @@
 """`from dkdbg.pai import settrace` and `python -m dkdbg.pai SCRIPT`: OpenPAI's paipdb with the import changed only.
 
-This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.program.pai.
+This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.inprocess.pai.
 """
 
 import sys
@@ -12,7 +12,7 @@ if sys.version_info < (3, 8):  # noqa: UP036 - jobs choose their images
         )
     )
 
-from dkdbg.agent.program.pai import handle_trap, main, post_mortem, set_trace, settrace
+from dkdbg.agent.inprocess.pai import handle_trap, main, post_mortem, set_trace, settrace
 
 __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 

@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from dkdbg.agent.program import bundle
+from dkdbg.agent.inprocess import bundle
 from dkdbg.delivery import single_file
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dkdbg.agent.program import array_figures
+from dkdbg.agent.inprocess.arrays import array_figures
 from dkdbg.delivery import debugpy
 from tests.agent.conftest import lay_out
 from tests.agent.dap_probe import Editor

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.record import kept
+from dkdbg.agent.state import kept
 from dkdbg.delivery import bring as bringing
 from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring

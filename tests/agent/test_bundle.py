@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.program import bundle
+from dkdbg.agent.inprocess import bundle
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.program import choosing, ranks
-from dkdbg.agent.record import choice, processes
+from dkdbg.agent.inprocess import choosing, ranks
+from dkdbg.agent.state import choice, processes
 from dkdbg.launchers import registry
 from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.frameworks import python_with

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.program import crash
+from dkdbg.agent.inprocess import crash
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.program import own_socket
-from dkdbg.agent.record import processes
+from dkdbg.agent.inprocess import own_socket
+from dkdbg.agent.state import processes
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import need
 
@@ -159,7 +159,7 @@ def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(pr
 ENDED_EARLY = """import debugpy
 from debugpy.server import api
 import pydevd
-from dkdbg.agent.program import connection
+from dkdbg.agent.inprocess import connection
 class Full:
     def empty(self): return False
 connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)

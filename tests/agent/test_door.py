@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.door import connection, door, seats
-from tests.unit.door.test_router import JSON, PARAMETERS, event, request
+from dkdbg.agent.proxy.broker import broker, connection, sessions
+from tests.unit.attach.test_router import JSON, PARAMETERS, event, request
 
 TOKEN = "sésame"
 
@@ -20,7 +20,7 @@ class Building:
     def __init__(self, token: str = "") -> None:
         self.now = 0.0
         self.held: dict[int, str] = {}
-        self.seats = seats.Seats(
+        self.seats = sessions.Seats(
             token,
             name_of=lambda pid: f"name of {pid}",
             on_stop=self.held.__setitem__,
@@ -28,8 +28,8 @@ class Building:
             wall=lambda: "12:34",
         )
 
-    def door(self, address: str = "192.0.2.1") -> door.Door:
-        return door.Door(self.seats, address)
+    def broker(self, address: str = "192.0.2.1") -> broker.Door:
+        return broker.Door(self.seats, address)
 
     def introduced(self, address="192.0.2.1", **arguments):
         one = self.door(address)

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from dkdbg.agent.record import health
+from dkdbg.agent.state import health
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.repack import repack
 from tests.ports import free_port
@@ -37,7 +37,7 @@ def slow(repacked, tmp_path):
     """The agent with an adapter that needs longer to start, as from a cold disk: until there is a file `up` beside it."""
     up = str(tmp_path / "slow" / "up")
     waits = f"while not os.path.exists({up!r}): time.sleep(0.02)"
-    return repacked("adapter/adapter.py", "options = json.loads", waits)
+    return repacked("proxy/adapter/adapter.py", "options = json.loads", waits)
 
 
 def healthz(port: int) -> tuple[int, str]:
@@ -90,7 +90,7 @@ def test_an_agent_that_is_slow_to_let_processes_join_asks_none_before_and_starts
 ):
     """Longer than it takes to look for processes, and to look whether an editor is there."""
     line = "write_json(os.path.join(self.directory, contract.JOIN_NAME)"
-    running = program(SPIN, wait=wait, layout=repacked("record/records.py", line, "time.sleep(2)"))
+    running = program(SPIN, wait=wait, layout=repacked("state/records.py", line, "time.sleep(2)"))
     record = running.wait_state("running" if wait == "0" else "waiting")
     if wait == "0":
         wait_for(lambda: running.record()["processes"], bool)
@@ -103,7 +103,7 @@ def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(p
     asking, go = str(tmp_path / "asking"), str(tmp_path / "go")
     waits = f"found and open({asking!r}, 'w').close()\n        while found and not os.path.exists({go!r}): time.sleep(0.01)"
     line = "new = [pid for pid in found if self.is_chosen(pid)]"
-    running = program(SPIN, layout=repacked("record/processes.py", line, waits))
+    running = program(SPIN, layout=repacked("state/processes.py", line, waits))
     running.wait_state("running")
     wait_for(lambda: running.record()["processes"], bool)
     with Editor(running.port, {}):
@@ -121,7 +121,7 @@ def test_a_program_that_waits_for_an_editor_starts_though_the_editor_leaves_at_o
     gone = tmp_path / "gone"
     waits = f"while not os.path.exists({str(gone)!r}): time.sleep(0.02)"
     slow = repacked(
-        "run/session.py", "if time.monotonic() >= end and not self._has_attached.is_set():", waits
+        "supervisor/session.py", "if time.monotonic() >= end and not self._has_attached.is_set():", waits
     )
     running = program("print('hello')\n", wait="300", layout=slow)
     with Editor(running.port, {}):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.run import edited
+from dkdbg.agent.supervisor import edited
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.engine.projects import must
 from tests.hints import in_shell

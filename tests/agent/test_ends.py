@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.door.last_words import LENGTH, PROCESSES, LastWords
-from dkdbg.agent.record import health
-from dkdbg.agent.run import end_note, unseen
+from dkdbg.agent.proxy.broker.stderr_tail import LENGTH, PROCESSES, LastWords
+from dkdbg.agent.state import health
+from dkdbg.agent.supervisor import end_note, hook_check
 from dkdbg.dap import debugger as debuggers
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -201,7 +201,9 @@ def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch):
 
 
 def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch):
-    assert unseen.NOTE in console(attached(launch(PYTHON, "-Ic", "print('done')", wait="300")), "debugger")
+    assert hook_check.NOTE in console(
+        attached(launch(PYTHON, "-Ic", "print('done')", wait="300")), "debugger"
+    )
 
 
 def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch):
@@ -210,12 +212,12 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
         with running.debugged() as debugger:
             running.wait_state("attached")
             if times:
-                debugger.wait_output(unseen.NOTE, timeout=300)
+                debugger.wait_output(hook_check.NOTE, timeout=300)
             else:
                 debugger.wait(lambda: len(debugger.sessions) == 2, "the session of the program", timeout=300)
             running.process.terminate()
             debugger.wait_ended(300)
-        assert console(debugger, "debugger").count(unseen.NOTE) == times
+        assert console(debugger, "debugger").count(hook_check.NOTE) == times
 
 
 LEFT = {

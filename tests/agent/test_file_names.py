@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from dkdbg.agent.program import file_names
+from dkdbg.agent.inprocess.pydevd_patches import file_names
 from tests.agent.dap_probe import Client, Editor, wait_for
 
 SPAWNS = """\

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import pytest
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.door import connection, relay
-from dkdbg.agent.front import front, peers
+from dkdbg.agent.proxy.broker import connection, relay
+from dkdbg.agent.proxy.listener import listener, peers
 from tests.agent.dap_probe import messages_of, wait_for
 
 INITIALIZE = frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
@@ -72,7 +72,7 @@ class Dying:
                     return
 
 
-def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> front.Front:
+def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> listener.Front:
     def dial_backend():
         try:
             return dial(backend_port()) if backend_port() > 0 else None
@@ -88,7 +88,7 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
         on_stop=lambda pid, where: None,
         log=log,
     )
-    one = front.Front(
+    one = listener.Front(
         "127.0.0.1",
         0,
         serve=service.serve,
@@ -104,7 +104,7 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
 @pytest.fixture
 def impatient(monkeypatch):
     """The limit for a first request, where a test waits it out; for one that keeps it, it would be too short."""
-    monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
+    monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 0.4)
 
 
 @pytest.fixture
@@ -262,16 +262,16 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
 
 def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
     before = threading.active_count()
-    monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 300.0)
-    idle = [dial(port) for _ in range(front.MAX_NEWCOMERS + 20)]
+    monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 300.0)
+    idle = [dial(port) for _ in range(listener.MAX_NEWCOMERS + 20)]
     assert [sock.recv(1) for sock in idle[:20]] == [b""] * 20  # the oldest have given way to the last
-    wait_for(lambda: threading.active_count() - before, lambda more: more <= front.MAX_NEWCOMERS + 1)
+    wait_for(lambda: threading.active_count() - before, lambda more: more <= listener.MAX_NEWCOMERS + 1)
     for sock in idle:
         sock.close()
     # They are let go after the limit for a first request.
-    monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
-    monkeypatch.setattr(front, "GREETING_AFTER", 0.1)
-    idle = [dial(port) for _ in range(front.MAX_NEWCOMERS)]
+    monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 0.4)
+    monkeypatch.setattr(listener, "GREETING_AFTER", 0.1)
+    idle = [dial(port) for _ in range(listener.MAX_NEWCOMERS)]
     assert [sock.recv(1) for sock in idle] == [b""] * len(idle)
     assert _answer(port) == INITIALIZE[:5]
     for sock in idle:
@@ -281,7 +281,7 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
 def test_a_refused_peer_is_closed_and_logged_once(behind, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
-    monkeypatch.setattr(front, "REFUSAL_LOG_INTERVAL", 300.0)
+    monkeypatch.setattr(listener, "REFUSAL_LOG_INTERVAL", 300.0)
     one = open_front(lambda: behind.listener.getsockname()[1], log=lines.append)
     for _ in range(5):
         with dial(one.port) as sock:

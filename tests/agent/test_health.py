@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.record import health, procfs, records
+from dkdbg.agent.state import health, procfs, records
 
 
 def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -86,7 +86,7 @@ def test_health_loads_nothing_that_costs(sleeper, layout):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 0
-    assert "dkdbg.agent.record.health" in loaded
+    assert "dkdbg.agent.state.health" in loaded
     dear = {
         "typing", "subprocess", "socket", "tempfile", "hashlib", "zipfile", "argparse", "logging", "debugpy",
     }  # fmt: skip

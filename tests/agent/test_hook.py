@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.record import processes
+from dkdbg.agent.state import processes
 
 HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.contract import ENV_IMAGE_FILES
-from dkdbg.agent.run.image_files import ImageFiles
+from dkdbg.agent.supervisor.image_files import ImageFiles
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.start import command_line
+from dkdbg.agent.autostart import command_line
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for

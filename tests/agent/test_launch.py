@@ -13,7 +13,7 @@ import time
 import pytest
 
 from dkdbg.agent import contract
-from dkdbg.agent.record import procfs
+from dkdbg.agent.state import procfs
 from tests.agent.dap_probe import wait_for
 from tests.processes import children, members, thread_states
 

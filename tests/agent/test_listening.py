@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.record import procfs
+from dkdbg.agent.state import procfs
 from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.ports import free_port
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from dkdbg.agent.front import local_users
+from dkdbg.agent.proxy.listener import local_users
 
 OURS, OTHERS = {os.getuid()}, {os.getuid() + 1}
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from dkdbg.agent.record import mapping
+from dkdbg.agent.state import mapping
 
 WORKSPACE = "${workspaceFolder}"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.record import job, naming
+from dkdbg.agent.state import job, naming
 from dkdbg.launchers import registry
 from tests.agent.dap_probe import Editor, wait_for
 

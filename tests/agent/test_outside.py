@@ -2,7 +2,7 @@
 
 import json
 
-from dkdbg.agent.run import outside
+from dkdbg.agent.supervisor import outside
 
 #: Of py-spy 0.4.3: `py-spy dump --json --nonblocking --pid 29619`, with one of three frames of a thread's beginning.
 DUMP = """[
@@ -28,7 +28,7 @@ def test_a_dump_has_the_main_thread_first_and_tells_own_code_from_installed():
 
 def test_the_thread_of_the_agent_is_left_out():
     dump = json.loads(DUMP)
-    dump[0]["frames"][0]["filename"] = "/tmp/dkdbg-0/hook-1/program/hook/sitecustomize.py"
+    dump[0]["frames"][0]["filename"] = "/tmp/dkdbg-0/hook-1/inprocess/hook/sitecustomize.py"
     assert [each["name"] for each in outside.read(dump, 29619)] == ["MainThread"]
 
 

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from dkdbg.agent.front.peers import AllowList, Routes, read_routes, refusal
+from dkdbg.agent.proxy.listener.peers import AllowList, Routes, read_routes, refusal
 
 # `docker run -it debian cat /proc/net/route` on the default bridge.
 ROUTE = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

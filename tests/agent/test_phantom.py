@@ -3,8 +3,8 @@
 import socket
 import threading
 
-from dkdbg.agent.adapter.phantom import Phantom
 from dkdbg.agent.dap import frames
+from dkdbg.agent.proxy.adapter.root_stub import Phantom
 
 
 def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.dap import frames, messages
+from dkdbg.attach import plain_debugpy
+from dkdbg.attach.upstream import Upstream
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.door import plain
-from dkdbg.door.upstream import Upstream
-from dkdbg.places import registry
+from dkdbg.targets import registry
 from tests.agent.dap_probe import Client, wait_for
 from tests.engine.host_doors import host_door, typed_door
 from tests.ports import free_port
@@ -146,7 +146,7 @@ def test_who_greets_without_end_is_not_listened_to_for_long():
 
         thread = threading.Thread(target=flood, daemon=True)
         thread.start()
-        assert plain.greeted(server.getsockname()[:2]) is None
+        assert plain_debugpy.greeted(server.getsockname()[:2]) is None
         thread.join(LIMIT)
         assert not thread.is_alive()
         assert sent[0] < 32 << 20  # what the kernel's buffers hold

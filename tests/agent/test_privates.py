@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.program import bundle, privates
-from dkdbg.agent.run import hook_folder
+from dkdbg.agent.inprocess import bundle
+from dkdbg.agent.inprocess.pydevd_patches import privates
+from dkdbg.agent.supervisor import hook_folder
 from tests.agent.dap_probe import Editor
 from tests.pythons import cache
 
@@ -90,12 +91,12 @@ def test_the_debugpy_that_is_installed_here_fits():
 
 
 def _sources(folder: str) -> list[Path]:
-    return sorted((AGENT / folder).glob("*.py"))
+    return sorted((AGENT / folder).rglob("*.py"))
 
 
 @pytest.mark.parametrize(
     ("names", "folder"),
-    [(privates.PROGRAM, "program"), (privates.ADAPTER, "adapter")],
+    [(privates.PROGRAM, "inprocess"), (privates.ADAPTER, "proxy/adapter")],
     ids=["program", "adapter"],
 )
 def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder):
@@ -154,14 +155,17 @@ def test_a_debugpy_of_a_version_to_come_is_not_chosen(tmp_path):
 
 
 def test_the_hooks_folder_gets_every_file_of_the_program(tmp_path):
-    own = {"__init__.py", "entered.py"}  # which a running program executes by its path
-    names = [path.name for path in _sources("program") if path.name not in own]
-    assert sorted(hook_folder.FILES) == sorted([*names, "hook/sitecustomize.py"])
     hook = hook_folder.install(str(tmp_path))
+    package = Path(hook).parent
+    names = [
+        str(path.relative_to(package).with_suffix("")).replace("/", ".") for path in package.rglob("*.py")
+    ]
+    modules = [name for name in names if not name.startswith("hook.") and not name.endswith("__init__")]
+    modules.remove("entered")  # which a running program executes by its path
     code = "import sys\nfor name in sys.argv[1:]: sys.modules['sitecustomize']._import(name)\nprint('all')"
     environment = dict(os.environ, PYTHONPATH=hook)
     done = subprocess.run(
-        [sys.executable, "-c", code, *[name[:-3] for name in names]],
+        [sys.executable, "-c", code, *modules],
         env=environment,
         capture_output=True,
         text=True,

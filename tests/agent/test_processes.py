@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from dkdbg.agent.record.processes import ProcessTable
+from dkdbg.agent.state.processes import ProcessTable
 from tests.agent.dap_probe import Editor, wait_for
 
 #: The program has a module of its own called debugpy: joining fails in earnest.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.run import profiles
+from dkdbg.agent.supervisor import profiles
 from tests.agent import nsys
 from tests.frameworks import python_with
 

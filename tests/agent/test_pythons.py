@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.program import bundle
+from dkdbg.agent.inprocess import bundle
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
 from tests.pythons import EDGES, MINORS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dkdbg.agent.program import ranks
+from dkdbg.agent.inprocess import ranks
 
 
 @pytest.mark.parametrize(

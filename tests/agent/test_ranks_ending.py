@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dkdbg.agent.record import procfs
+from dkdbg.agent.state import procfs
 from tests.agent.dap_probe import wait_for
 from tests.agent.test_ranks_together import job  # noqa: F401
 

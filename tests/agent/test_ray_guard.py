@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from dkdbg.agent.program import ray_worker
+from dkdbg.agent.inprocess.ray import worker
 from dkdbg.agent.ray import guard, runs
 
 LIMIT = 300.0
@@ -30,7 +30,7 @@ def guarded():
     adapter.start()
     with theirs:
         with ours:
-            yield ray_worker.Guard("127.0.0.1", ours, "run1", b"s" * 32), through
+            yield worker.Guard("127.0.0.1", ours, "run1", b"s" * 32), through
             ours.shutdown(socket.SHUT_RDWR)
         adapter.join(LIMIT)
         for each in through:

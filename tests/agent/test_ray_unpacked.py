@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from dkdbg.agent.dap import frames
+from dkdbg.agent.ray.child_proxy import Passage
 from dkdbg.agent.ray.dashboard import Dashboard
-from dkdbg.agent.ray.passage import Passage
 from dkdbg.agent.ray.unpacked import Code, folder, script
 from tests.agent.dap_probe import messages_of
 from tests.agent.test_ray_door import StandIn, rows

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent import contract
-from dkdbg.agent.record import batch, procfs, records, runtime_dir
+from dkdbg.agent.state import batch, procfs, records, runtime_dir
 
 
 def record(store: records.SessionStore, **fields: object) -> contract.Record:

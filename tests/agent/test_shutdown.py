@@ -3,8 +3,8 @@
 import threading
 from types import SimpleNamespace
 
-from dkdbg.agent.program import shutdown
-from dkdbg.agent.record import processes
+from dkdbg.agent.inprocess.pydevd_patches import shutdown
+from dkdbg.agent.state import processes
 from tests.agent.dap_probe import Editor, wait_for
 
 

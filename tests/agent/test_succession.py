@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.adapter import backend
 from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.proxy.adapter import backend
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.processes import children, thread_states
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.run import reload
+from dkdbg.agent.supervisor import reload
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.program import timeouts
+from dkdbg.agent.inprocess.clocks import timeouts
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
 

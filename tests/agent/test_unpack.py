@@ -50,7 +50,7 @@ def test_the_first_start_unpacks_and_the_next_one_finds_it(single, runtime):
     first = folder.stat().st_ino
     assert ran(start(single, runtime))
     assert unpacked(runtime).stat().st_ino == first
-    assert list(folder.glob("dkdbg/agent/run/__pycache__/session.*.pyc"))
+    assert list(folder.glob("dkdbg/agent/supervisor/__pycache__/session.*.pyc"))
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
     assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
 
@@ -108,7 +108,9 @@ def replaced(single: Path, runtime: Path, spoil: Callable[[Path], object]) -> No
 def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single, runtime):
     start(single, runtime)
     for damage in (Path.unlink, shorten, change, link, open_to_all):
-        replaced(single, runtime, lambda folder, damage=damage: damage(folder / "dkdbg/agent/run/launch.py"))
+        replaced(
+            single, runtime, lambda folder, damage=damage: damage(folder / "dkdbg/agent/supervisor/launch.py")
+        )
         assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
     folder = unpacked(runtime)
     shutil.rmtree(folder)
@@ -121,7 +123,7 @@ def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single, runtime):
 def test_what_another_user_owns_is_not_run(single, runtime):
     """A runtime folder that was open to all until now may hold a folder that somebody has laid there."""
     start(single, runtime)
-    for place in ("", "dkdbg/agent", "dkdbg/agent/run/launch.py"):
+    for place in ("", "dkdbg/agent", "dkdbg/agent/supervisor/launch.py"):
         replaced(single, runtime, lambda folder, place=place: os.chown(folder / place, 12345, 12345))
         assert unpacked(runtime).stat().st_uid == 0
 
@@ -155,7 +157,7 @@ def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts
     former = unpacked(runtime)
 
     def shouting(name, content):
-        return content + b"\nprint('changed')\n" if name == "dkdbg/agent/run/launch.py" else content
+        return content + b"\nprint('changed')\n" if name == "dkdbg/agent/supervisor/launch.py" else content
 
     other = repack(single, tmp_path / "agent.pyz", shouting)
     assert sorted(start(other, runtime).stdout.split()) == ["changed", "ran"]

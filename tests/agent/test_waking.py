@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dkdbg.agent.program import waking
+from dkdbg.agent.inprocess.pydevd_patches import waking
 
 
 class _Debugger:

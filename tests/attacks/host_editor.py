@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: `dkdbg attach` that waits 5 s instead of 25 for a target that never takes the attach.
-_HURRIED = "import sys; from dkdbg.door import router; router.ARRIVAL_LIMIT = 5.0; from dkdbg.main import main; sys.exit(main())"
+_HURRIED = "import sys; from dkdbg.attach import router; router.ARRIVAL_LIMIT = 5.0; from dkdbg.main import main; sys.exit(main())"
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.attacks.fuzz import FULL
-from tests.unit.door.test_router import event, request, response
+from tests.unit.attach.test_router import event, request, response
 
 #: A value of each type of JSON, and of those that Python's parser gives besides; more of some types with DKDBG_TEST_FULL=1.
 VALUES = (

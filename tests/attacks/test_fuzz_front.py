@@ -15,7 +15,7 @@ from tests.agent.test_door import Building
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.attacks.test_fuzz_pdb import size_of
-from tests.unit.door.test_router import event, request
+from tests.unit.attach.test_router import event, request
 
 TOKEN = "a-token-of-the-user-0123456789abcdef"
 #: Goes round line 3 until it is told to end.

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.agent.dap import frames
-from dkdbg.agent.door import comparing
+from dkdbg.agent.proxy.broker import comparing
+from dkdbg.attach import from_targets
+from dkdbg.core import ranks
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.door import from_targets
 from dkdbg.errors import DkdbgError
-from dkdbg.targets import ranks
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.host_editor import HostEditor, hurried_door
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.engine.host_doors import HostDoor, host_door, ready_door
-from tests.unit.door.test_router import BODIES, MESSAGES, Bench, event, request
+from tests.unit.attach.test_router import BODIES, MESSAGES, Bench, event, request
 
 RECORD = {"id": "job-1", "pid": 1, "state": "waiting", "started": 1.0, "adapter_up": True}
 HEADERS = st.sampled_from(

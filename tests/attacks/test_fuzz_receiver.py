@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.agent.sync import receiver, wire
+from dkdbg.sync.receiver import receiver, wire
 from tests.agent.dap_probe import wait_for
 from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import Host, digest

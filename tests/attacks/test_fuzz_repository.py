@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from dkdbg.commands import init
+from dkdbg.core.plan import ProjectPlan
 from dkdbg.delivery import single_file
-from dkdbg.detect.docker.dockerfile_syntax import parse_instructions
 from dkdbg.errors import DkdbgError
-from dkdbg.model.plan import ProjectPlan
 from dkdbg.printable import printable
-from dkdbg.render import jsonc
+from dkdbg.setup.detect.docker.dockerfile_syntax import parse_instructions
+from dkdbg.setup.render import jsonc
+from dkdbg.verbs import init
 from tests.attacks.fuzz import fuzz_settings
 
 CANARY = "CANARY_SANG"

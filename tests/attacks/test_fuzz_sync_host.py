@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
+from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import Contact, refuse_same_folder
 from dkdbg.sync.remote.replica import Replica

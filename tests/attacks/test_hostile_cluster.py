@@ -9,10 +9,10 @@ import tracemalloc
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.places import registry
-from dkdbg.targets import hostlist
-from dkdbg.targets.pod import BadPod, pods_of
-from dkdbg.targets.pod_address import is_name, is_pod_name
+from dkdbg.targets import registry
+from dkdbg.targets.batch import hostlist
+from dkdbg.targets.kubernetes.pod import BadPod, pods_of
+from dkdbg.targets.kubernetes.pod_address import is_name, is_pod_name
 from tests.engine.projects import dkdbg
 from tests.kubernetes.cluster import Pod
 from tests.kubernetes.conftest import cluster, root  # noqa: F401 - fixtures

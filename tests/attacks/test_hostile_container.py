@@ -17,10 +17,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from dkdbg.core.pairs import pairs_of
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.pairs import pairs_of
 from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor, hurried_door
 from tests.engine.host_doors import host_door, ready_door

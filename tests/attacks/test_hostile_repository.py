@@ -19,14 +19,15 @@ from unittest import mock
 
 import pytest
 
-from dkdbg import git, main
+from dkdbg import main
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.render.artefacts import artefact
-from dkdbg.render.manifest import debug_service
-from dkdbg.render.transaction import Change, Transaction
+from dkdbg.repository import git
+from dkdbg.repository.artefacts import artefact
+from dkdbg.repository.transaction import Change, Transaction
+from dkdbg.setup.render.manifest import debug_service
 from dkdbg.sync.pull import destination
 from dkdbg.sync.roots import Roots
-from dkdbg.targets import pai_errors
+from dkdbg.targets.openpai import errors
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
 from tests.checkout import checkout, snapshot
@@ -248,7 +249,7 @@ STARTS_GIT = re.compile(r"""[\[(]\s*["'](?:/usr/bin/)?git["']\s*,|["']git -""")
 
 @pytest.mark.attack(6)
 def test_no_other_module_runs_git():
-    """Waits for one git call that somebody added without care: only dkdbg/git.py starts git, by one function."""
+    """Waits for one git call that somebody added without care: only dkdbg/repository/git.py starts git, by one function."""
     places = [path for path in SOURCES.rglob("*.py") if "_artefacts" not in path.parts]
     runs = {
         str(path.relative_to(SOURCES)): len(STARTS_GIT.findall(path.read_text("utf-8"))) for path in places
@@ -990,7 +991,7 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words)
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
         (tmp_path / "dkdbg.toml").write_text(f'[places.gpu]\nuri = "{uri.format(here=here)}"\n')
-        secrets = {"RAY_AUTH_TOKEN": "secret", pai_errors.TOKEN: "secret", pai_errors.PLAIN: "1"}
+        secrets = {"RAY_AUTH_TOKEN": "secret", errors.TOKEN: "secret", errors.PLAIN: "1"}
         done = dkdbg_in(tmp_path, *words, **secrets)
         assert done.returncode == EXIT_USAGE
         assert "would be shown your token" in done.stderr

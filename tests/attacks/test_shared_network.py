@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.record import procfs
+from dkdbg.agent.state import procfs
 from tests.agent.dap_probe import wait_for
 from tests.attacks.conftest import OtherUser
 from tests.attacks.host_editor import HostEditor

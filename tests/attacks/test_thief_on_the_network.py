@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.front import proof, tokens
-from dkdbg.door.asking import status_of
+from dkdbg.agent.proxy.listener import proof, tokens
+from dkdbg.attach.asking import status_of
 from tests.agent.dap_probe import Session, wait_for
 
 TOKEN = "right-token"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.relay import sealed
-from dkdbg.tunnel.call_desk import Desk, desks
-from dkdbg.tunnel.callers import NEWCOMERS, Callers
+from dkdbg.targets.reverse.jobs import NEWCOMERS, Callers
+from dkdbg.targets.reverse.query_server import Desk, desks
 
 TOKEN = secrets.token_hex(32)
 ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})

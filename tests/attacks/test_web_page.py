@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.record import procfs
+from dkdbg.agent.state import procfs
 from tests.agent.nc import PROMPT, Client
 from tests.ports import free_port
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dkdbg.targets.stacks import Collective, Frame, Process, ProcessGroup, Session, Thread
-from dkdbg.where import hang_map, page, told
+from dkdbg.core.stacks import Collective, Frame, Process, ProcessGroup, Session, Thread
+from dkdbg.hang import hang_map, json_output, page
 
 REDUCE = Frame(
     "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252, "all_reduce", own=False
@@ -35,5 +35,7 @@ def of_eight(*, evil: str = "") -> str:
     place = {"target": "container shop-train-1", "address": "compose://train"}
     session = Session(id="train", name=f"train{evil}", processes=tuple(ranks), **place)
     return page.page(
-        [told.job(each) for each in hang_map.jobs([session])], asked="2026-11-23 14:03:00 UTC", again=False
+        [json_output.job(each) for each in hang_map.jobs([session])],
+        asked="2026-11-23 14:03:00 UTC",
+        again=False,
     )

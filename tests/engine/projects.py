@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.planner.editor import ATTACH_NAME
-from dkdbg.render import jsonc
+from dkdbg.setup.plan.editor import ATTACH_NAME
+from dkdbg.setup.render import jsonc
 from tests.leftovers import unique  # noqa: F401
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from dkdbg.render import jsonc
+from dkdbg.setup.render import jsonc
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
 from tests.engine.projects import LOOP, command, launch_options, must, stop_in, take_away, unique
 

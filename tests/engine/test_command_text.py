@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dkdbg.model.config import shell_argv
+from dkdbg.core.config import shell_argv
 from tests.checkout import TRAIN, checkout, run_dkdbg
 from tests.engine.projects import command, must
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.engine import client, containers
-from dkdbg.engine.client import Endpoint
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from dkdbg.targets.docker import client, containers
+from dkdbg.targets.docker.client import Endpoint
 from tests.conftest import BASE_IMAGE
 from tests.engine.host_doors import docker
 from tests.engine.projects import command

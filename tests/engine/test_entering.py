@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dkdbg import hints
+from dkdbg.core.pythons import programs_of, pythons_in
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from dkdbg.targets.pythons import programs_of, pythons_in
 from tests.engine.host_doors import docker, door_of, host_door, typed_door, typed_run
 from tests.engine.projects import dkdbg, must, unique
 from tests.hints import hinted

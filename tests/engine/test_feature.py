@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.delivery import single_file
-from dkdbg.render.feature import FOLDER, feature_files
+from dkdbg.setup.render.feature import FOLDER, feature_files
 from tests.engine.devcontainer_cli import devcontainer_cli
 
 __all__ = ["devcontainer_cli"]

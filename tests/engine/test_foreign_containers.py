@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dkdbg import hints
+from dkdbg.core.pythons import pythons_in
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from dkdbg.targets.container import Container
-from dkdbg.targets.foreign import advice
-from dkdbg.targets.pythons import pythons_in
+from dkdbg.targets.docker.container import Container
+from dkdbg.targets.docker.foreign import advice
 from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import docker, host_door, ready_door, typed_door, typed_run
 from tests.engine.projects import dkdbg, must, repo, take_away, unique

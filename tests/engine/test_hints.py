@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from dkdbg import hints
-from dkdbg.render.manifest import digest
+from dkdbg.setup.render.manifest import digest
 from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique, write
 from tests.engine.synced import docker, starting

@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from dkdbg.targets import again
+from dkdbg.core import again
 from tests.engine.host_doors import docker, lay_out
 from tests.engine.projects import unique
 

@@ -12,7 +12,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.engine import containers
+from dkdbg.targets.docker import containers
 from tests.engine.host_doors import docker, host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.ports import free_port

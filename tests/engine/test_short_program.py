@@ -2,10 +2,10 @@
 
 import pytest
 
-from dkdbg.commands.init import debug_service
 from dkdbg.dap.debugger import Debugger
-from dkdbg.engine import compose, compose_up
-from dkdbg.targets.compose import ComposeService
+from dkdbg.targets.docker import compose_cli, compose_up
+from dkdbg.targets.docker.compose import ComposeService
+from dkdbg.verbs.init import debug_service
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import command, dkdbg, launch_options, must, repo, take_away, unique
 from tests.ports import free_port
@@ -26,7 +26,7 @@ def test_f5_on_an_ended_program_says_so_and_one_that_fails_when_healthy_is_no_st
     service = debug_service(root)
 
     def look():
-        running = compose.running(ComposeService(service=service.name), root, service.port)
+        running = compose_cli.running(ComposeService(service=service.name), root, service.port)
         assert running is not None
         return running.state, compose_up.has_failed(running)
 

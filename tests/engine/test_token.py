@@ -11,8 +11,8 @@ import pytest
 from dkdbg.dap.client import Session, dial
 from dkdbg.dap.debugger import Debugger
 from dkdbg.errors import DkdbgError
-from dkdbg.planner.editor import ATTACH_NAME, TOKEN_REFERENCES
-from dkdbg.render import jsonc
+from dkdbg.setup.plan.editor import ATTACH_NAME, TOKEN_REFERENCES
+from dkdbg.setup.render import jsonc
 from tests.engine.devcontainer_cli import devcontainer_cli
 from tests.engine.projects import (
     LOOP,

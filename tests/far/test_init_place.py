@@ -8,7 +8,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.render import jsonc
+from dkdbg.setup.render import jsonc
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo
 from tests.far.test_reload import Running
 from tests.ports import free_port

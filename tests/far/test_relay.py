@@ -23,7 +23,7 @@ from dkdbg.agent.relay import keeper as keepers
 from dkdbg.agent.relay import program as programs
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.keeper import SECRET, Keeper
-from dkdbg.tunnel.relay import Relay, _Loop
+from dkdbg.relay.relay import Relay, _Loop
 from tests.agent.dap_probe import wait_for
 from tests.ports import free_port
 from tests.processes import children

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.places import registry
+from dkdbg.targets import registry
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must, write
 from tests.kubernetes.runs import ENDS, WAITS

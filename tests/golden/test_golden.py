@@ -13,8 +13,8 @@ import tomlkit
 from ruamel.yaml import YAML
 
 from dkdbg.main import main
-from dkdbg.planner.editor import ATTACH_NAME
-from dkdbg.render import jsonc
+from dkdbg.setup.plan.editor import ATTACH_NAME
+from dkdbg.setup.render import jsonc
 from tests.checkout import snapshot
 from tests.engine.projects import command
 

@@ -7,7 +7,7 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.errors import EXIT_ENGINE
-from dkdbg.places import registry
+from dkdbg.targets import registry
 from tests.engine.projects import dkdbg, must
 from tests.hints import hinted, in_shell
 from tests.kubernetes import objects

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.places import registry
+from dkdbg.targets import registry
 from tests.engine.projects import dkdbg
 from tests.kubernetes.cluster import Pod
 

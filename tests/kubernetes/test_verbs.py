@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from dkdbg.places import registry
+from dkdbg.targets import registry
 from tests.engine.host_doors import door_of, host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, docker, following, take_away

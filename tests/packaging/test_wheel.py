@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_code_and_the_artefacts_and_nothing_else(wheel):
 
 
 def test_the_agent_is_whole(wheel):
-    assert {"dkdbg/agent/agent.sh", "dkdbg/agent/program/hook/sitecustomize.py"} <= set(names(wheel))
+    assert {"dkdbg/agent/agent.sh", "dkdbg/agent/inprocess/hook/sitecustomize.py"} <= set(names(wheel))
 
 
 def test_the_wheel_of_the_sdist_is_the_same(wheel, wheel_of_the_sdist):
@@ -108,6 +108,6 @@ def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path):
 
 
 def test_an_editable_install_reads_the_templates_of_the_checkout():
-    code = "from dkdbg.render.artefacts import artefact; print(artefact('templates', 'Dockerfile.j2'))"
+    code = "from dkdbg.repository.artefacts import artefact; print(artefact('templates', 'Dockerfile.j2'))"
     done = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(CHECKOUT / "templates" / "Dockerfile.j2")

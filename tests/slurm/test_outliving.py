@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.targets.pbs import PBS
-from dkdbg.targets.slurm import SLURM
+from dkdbg.targets.batch.pbs import PBS
+from dkdbg.targets.batch.slurm import SLURM
 from tests.engine.projects import dkdbg
 from tests.far.test_outliving import COUNTS, ECHO
 from tests.slurm.cluster import Cluster

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from dkdbg.places import registry
-from dkdbg.targets import hostlist
+from dkdbg.targets import registry
+from dkdbg.targets.batch import hostlist
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.far.test_ssh import ODD, SHOWS

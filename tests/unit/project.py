@@ -6,7 +6,7 @@ import shutil
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.repo import inspect
+from dkdbg.setup.detect.repo import inspect
 
 if TYPE_CHECKING:
     from pathlib import Path

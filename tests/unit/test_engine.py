@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from dkdbg.engine.gpu import cdi_vendors, choose_gpu, has_kfd
-from dkdbg.engine.ports import free_port, on_free_port
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.targets.docker.gpu import cdi_vendors, choose_gpu, has_kfd
+from dkdbg.targets.docker.ports import free_port, on_free_port
 
 NOTHING = frozenset()
 CDI = frozenset({"nvidia.com/gpu"})

@@ -4,7 +4,7 @@ import fnmatch
 
 import pytest
 
-from dkdbg.agent.program import nsight, patterns, profiling
+from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
 
 #: Its worker names.
 DTENSOR, DTENSOR_V2, MEGATRON = "dtensor_policy_worker", "dtensor_policy_worker_v2", "megatron_policy_worker"

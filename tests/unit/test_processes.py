@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from dkdbg.engine.host import HostFacts
-from dkdbg.engine.processes import choose_processes
-from dkdbg.model.plan import DebugService
-from dkdbg.render import manifest
+from dkdbg.core.plan import DebugService
+from dkdbg.setup.render import manifest
+from dkdbg.targets.docker.host import HostFacts
+from dkdbg.targets.docker.processes import choose_processes
 from tests.checkout import checkout, run_dkdbg
 
 SERVICE = {"name": "app-debug", "compose_file": "compose.yaml", "port": 5678, "gpu": True}

@@ -12,7 +12,7 @@ import sys
 if __package__ in (None, ""):
     sys.path[:1] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
 
-from dkdbg.agent.run import owner
+from dkdbg.agent.supervisor import owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     command = words.pop(0) if words else ""
     if command in ("launch", "supervise"):
         return _launch(words, supervised=command == "supervise")
-    if command == "accompany":  # by start/starting.py, for programs that run already
-        from dkdbg.agent.run import accompany
+    if command == "accompany":  # by autostart/starting.py, for programs that run already
+        from dkdbg.agent.supervisor import sidecar
 
-        return accompany.main(words, _USAGE)
+        return sidecar.main(words, _USAGE)
     if command == "enter":
-        from dkdbg.agent.enter import main as enter
+        from dkdbg.agent.inject import main as enter
 
         try:
             return enter.main(words, _USAGE)
@@ -63,15 +63,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if command in ("restart", "stop"):
         return _ask(command, words)
     if command == "pdb":
-        from dkdbg.agent.run import pdb_client
+        from dkdbg.agent.supervisor import pdb_client
 
         return pdb_client.main(words)
     if command == "where":
-        from dkdbg.agent.run import where
+        from dkdbg.agent.supervisor import where
 
         return where.main(words)
     if command == "ranks":
-        from dkdbg.agent.run import ranks
+        from dkdbg.agent.supervisor import ranks
 
         return ranks.main(words)
     if command == "relay":
@@ -100,7 +100,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _launch(words: List[str], *, supervised: bool) -> int:
-    from dkdbg.agent.run import launch, options, program_env, supervise
+    from dkdbg.agent.supervisor import launch, options, program_env, supervise
 
     try:
         words = program_env.take_flags(words, os.environ)
@@ -112,13 +112,13 @@ def _launch(words: List[str], *, supervised: bool) -> int:
 
 
 def _ask(command: str, words: List[str]) -> int:
-    from dkdbg.agent.run import control
+    from dkdbg.agent.supervisor import control
 
     return control.main(command, words)
 
 
 def _health() -> int:
-    from dkdbg.agent.record import health
+    from dkdbg.agent.state import health
 
     reason = health.trouble()
     if reason:
@@ -128,7 +128,7 @@ def _health() -> int:
 
 
 def _sessions(as_json: bool) -> int:
-    from dkdbg.agent.record import records
+    from dkdbg.agent.state import records
 
     found = [(record, records.is_live(record)) for record in records.list_records()]
     if as_json:
@@ -150,7 +150,7 @@ def _sessions(as_json: bool) -> int:
 def _mapping() -> int:
     import json
 
-    from dkdbg.agent.record import mapping
+    from dkdbg.agent.state import mapping
 
     print(json.dumps(mapping.here(), indent=2))
     return 0

@@ -81,7 +81,7 @@ is_allowed() { # as it is called below, as it was found
   return 1
 }
 
-# The Python by which the file was brought, see record/kept.py: another one may not be on PATH.
+# The Python by which the file was brought, see state/kept.py: another one may not be on PATH.
 brought=
 case ${0##*/} in agent-????????????????????????????????.pyz) brought=$(readlink "${0%.pyz}.python" 2>/dev/null) ;; esac
 

@@ -135,13 +135,13 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
-#: For how long processes were held, see program/held_time.py.
+#: For how long processes were held, see inprocess/clocks/held_time.py.
 HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
 #: In the session's folder: for each other user of processes below the agent a folder, named by the uid, in which they
 #: find what others find in the session's.
 USERS_NAME = "u"
-#: Which ranks are debugged, while not all are; see program/choosing.py.
+#: Which ranks are debugged, while not all are; see inprocess/choosing.py.
 RANKS_NAME = "ranks"
 #: In the processes' folder, where a path is short enough for a socket: takes `restart` and `stop`.
 CONTROL_NAME = "agent.sock"
@@ -188,7 +188,7 @@ ENV_SKIP = "DKDBG_SKIP"
 ENV_HOUSEKEEPING = "DKDBG_HOUSEKEEPING"
 #: Set to 1: `launch` supervises: the program is started again on a changed file or on request, and the agent stays.
 ENV_RELOAD = "DKDBG_RELOAD"
-#: What an attach does when sources were changed after the program's start: `auto`, `ask` or `never`; see run/options.py.
+#: What an attach does when sources were changed after the program's start: `auto`, `ask` or `never`; see supervisor/options.py.
 ENV_RESTART = "DKDBG_RESTART"
 #: Which project this is: an attach that names another one in `connect.project` is refused. Empty: none is.
 ENV_PROJECT = "DKDBG_PROJECT"
@@ -200,7 +200,7 @@ ENV_PYTHON = "DKDBG_PYTHON"
 ENV_BREAKPOINT_WAIT = "DKDBG_BREAKPOINT_WAIT"
 #: `hold=20m` (s, m, h): a Python process with an uncaught exception stays so long for an editor to look at it.
 ENV_ON_CRASH = "DKDBG_ON_CRASH"
-#: Which ranks are debugged, as program/ranks.py reads it; an attach may say something else.
+#: Which ranks are debugged, as inprocess/ranks.py reads it; an attach may say something else.
 ENV_RANKS = "DKDBG_RANKS"
 #: What continuing or pausing one rank does to the others of its job: `all` or `one`; an attach may say something else.
 ENV_CONTINUE = "DKDBG_CONTINUE"
@@ -225,7 +225,7 @@ ENV_TORCH_PROFILE_STEPS = "DKDBG_TORCH_PROFILE_STEPS"
 ENV_PROFILE_DIR = "DKDBG_PROFILE_DIR"
 #: As ENV_NSYS, in NeMo RL's words.
 ENV_NEMO_RL_NSYS = "NRL_NSYS_WORKER_PATTERNS"
-#: Set to 1 where the container is the session's own: the hook comes into its Pythons by a second way (run/sites.py), and
+#: Set to 1 where the container is the session's own: the hook comes into its Pythons by a second way (supervisor/site_folders.py), and
 #: an agent that is root lets processes of other users take part.
 ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
 #: The service whose name the container answers to in its place.

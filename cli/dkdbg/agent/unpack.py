@@ -11,8 +11,8 @@ import os
 import stat
 import sys
 
-from dkdbg.agent.record import runtime_dir
-from dkdbg.agent.run import owner
+from dkdbg.agent.state import runtime_dir
+from dkdbg.agent.supervisor import owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _FOLDER = "agent-"
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 
 
-#: Of contract.py and run/sites.py, which most starts need not import.
+#: Of contract.py and supervisor/site_folders.py, which most starts need not import.
 _ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
 
 
@@ -44,7 +44,7 @@ def main(archive: str) -> int:
     if os.environ.pop(_ENV_TRANSIENT, "") == "1":
         return _run_and_remove(archive, words)
     if os.path.basename(archive).startswith(_FOLDER):
-        from dkdbg.agent.record import kept
+        from dkdbg.agent.state import kept
 
         if kept.is_kept(archive):
             try:
@@ -64,16 +64,16 @@ def main(archive: str) -> int:
 def _open_sites() -> None:
     os.environ.pop(_ENV_SITES, None)
     if os.environ.get(_ENV_OWN_CONTAINER) == "1":
-        from dkdbg.agent.run import sites
+        from dkdbg.agent.supervisor import site_folders
 
         try:
-            sites.open_files(os.environ)
+            site_folders.open_files(os.environ)
         except Exception as error:  # PYTHONPATH leads in as well
             sys.stderr.write("dkdbg: no .pth file: %s\n" % error)
 
 
 def _run_and_remove(archive: str, words: List[str]) -> int:
-    from dkdbg.agent.record import kept
+    from dkdbg.agent.state import kept
 
     held: List[kept.Hold] = []
 
@@ -111,7 +111,7 @@ def _run(
 
 def _give_up(words: List[str], reason: str) -> int:
     if words[:1] == ["launch"] and "--" in words:
-        from dkdbg.agent.run import undebugged
+        from dkdbg.agent.supervisor import undebugged
 
         return undebugged.become(words[words.index("--") + 1 :], reason)
     sys.stderr.write("dkdbg: %s\n" % reason)
@@ -140,7 +140,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
 
 
 def _asked_runtime(words: List[str]) -> Optional[str]:
-    """The runtime folder that the command line names, as run/options.py reads it."""
+    """The runtime folder that the command line names, as supervisor/options.py reads it."""
     asked = None
     for position, word in enumerate(words):
         if word == "--":

@@ -1,1 +1,1 @@
-"""A small headless client of the Debug Adapter Protocol."""
+"""A headless client of the Debug Adapter Protocol."""

@@ -1,1 +1,1 @@
-"""The single file that travels, agent and debugpy in one, and how it is brought to a place."""
+"""Builds the single file of agent and debugpy, and brings it to a target."""

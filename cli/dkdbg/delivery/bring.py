@@ -19,15 +19,15 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.agent.record import kept
+from dkdbg.agent.state import kept
+from dkdbg.core.target import Explaining
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.place import Explaining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.targets.place import Reach
+    from dkdbg.core.target import Reach
 
 #: Seconds until a place has started its Python, and between two signs of life of a transfer.
 HELLO_LIMIT, STALL_LIMIT = 60.0, 60.0
@@ -39,11 +39,11 @@ _NOISE_LIMIT = 1 << 16
 #: cut off, or refuse, beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: What is sent as text, in the order of their imports.
-_MODULES = ("record.runtime_dir", "record.kept", "run.owner")
+_MODULES = ("state.runtime_dir", "state.kept", "supervisor.owner")
 _ENTRY = """
 import os, sys
-from dkdbg.agent.record import kept, runtime_dir
-from dkdbg.agent.run import owner
+from dkdbg.agent.state import kept, runtime_dir
+from dkdbg.agent.supervisor import owner
 owner.become_owner(os.environ)
 kept.say(sys.argv[1], "python", list(sys.version_info[:2]))
 try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.targets import pythons
+from dkdbg.core import pythons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.targets.place import Reach
-    from dkdbg.targets.pythons import PythonThere
+    from dkdbg.core.pythons import PythonThere
+    from dkdbg.core.target import Reach
 
 #: Seconds for an answer.
 _LIMIT = 60.0

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.program import bundle
+from dkdbg.agent.inprocess import bundle
 from dkdbg.delivery import comments, debugpy
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 NAME = "agent.pyz"
 _START = "sitecustomize.py"
-#: Folders that no program needs beside it: the receiver of sync travels through its standard input.
-_NOT_SHIPPED = ("__pycache__", "sync")
 #: What lies at the top of the package and is shipped: the agent, and what a program may import.
 _SHIPPED = ("__init__.py", "pai.py", "agent", "launchers")
 #: What only looks runs from the zip: the health check may run every other second.
@@ -62,7 +60,8 @@ def build(python: tuple[int, ...]) -> bytes:
 
 #: What pdb on an OpenPAI job's port is made of, of dkdbg/agent/program: small enough for a line of the job's YAML.
 _PDB = (
-    "__init__", "pai", "on_demand", "member", "session", "socket_pdb", "own_socket", "loopback", "pdb_login", "pdb_token",
+    "__init__", "pai", "on_demand", "member", "session", "own_socket",
+    "pdb/__init__", "pdb/loopback", "pdb/pdb_login", "pdb/pdb_token", "pdb/socket_pdb",
 )  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def build_pdb() -> bytes:
     """Return a zip for PYTHONPATH with `paipdb`, `dkdbg.pai` and no debugpy; stored, to be compressed as a whole."""
     every = agent_files()
     names = ["dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__init__.py"]
-    names += [f"dkdbg/agent/program/{name}.py" for name in _PDB]
+    names += [f"dkdbg/agent/inprocess/{name}.py" for name in _PDB]
     files = {"paipdb.py": _paipdb(), **{name: every[name] for name in names}}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
@@ -86,7 +85,7 @@ def _paipdb() -> bytes:
 
 def _start() -> bytes:
     """Return what each Python reads whose PYTHONPATH names the file."""
-    return resources.files("dkdbg").joinpath("agent").joinpath("start").joinpath(_START).read_bytes()
+    return resources.files("dkdbg").joinpath("agent").joinpath("autostart").joinpath(_START).read_bytes()
 
 
 def launcher() -> bytes:
@@ -116,7 +115,7 @@ def agent_files() -> dict[str, bytes]:
 def _tree(folder: Traversable, prefix: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for entry in folder.iterdir():
-        if entry.is_dir() and entry.name not in _NOT_SHIPPED:
+        if entry.is_dir() and entry.name != "__pycache__":
             found.update(_tree(entry, f"{prefix}/{entry.name}"))
         elif entry.name.endswith(".py"):
             found[f"{prefix}/{entry.name}"] = entry.read_bytes()

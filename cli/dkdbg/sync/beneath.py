@@ -12,9 +12,9 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.sync import tree
-from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.sync.receiver import tree
+from dkdbg.sync.receiver.problems import Refused
 
 if TYPE_CHECKING:
     from pathlib import Path

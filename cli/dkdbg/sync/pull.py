@@ -11,12 +11,12 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dkdbg.agent.sync import content, paths, tree, wire
-from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.sync import unwanted
 from dkdbg.sync.beneath import open_absolute
+from dkdbg.sync.receiver import content, paths, tree, wire
+from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.remote.answers import Amount, lie
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
@@ -26,10 +26,10 @@ from dkdbg.sync.report import size as in_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from dkdbg.agent.sync.wire import Entry
+    from dkdbg.core.target import Reach
+    from dkdbg.sync.receiver.wire import Entry
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
-    from dkdbg.targets.place import Reach
 
 #: Where pulled folders lie by default, relative to the local root; left out of sync by default.
 FOLDER = "dkdbg-pulled"

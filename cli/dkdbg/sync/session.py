@@ -22,12 +22,12 @@ from dkdbg.sync.tree.scan import Scanner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from dkdbg.core.target import Reach
     from dkdbg.sync.plan import Step
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Index, Skip
     from dkdbg.sync.watch.watcher import Watcher
-    from dkdbg.targets.place import Reach
 
 #: Seconds between two attempts to reach a target that went away, first and longest.
 _BACKOFF, _BACKOFF_LONGEST = 0.2, 5.0

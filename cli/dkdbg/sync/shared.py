@@ -7,17 +7,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.core.mounts import guesses, mounts
+from dkdbg.core.target import Leased
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError, refuse_same_folder
 from dkdbg.sync.remote.stream import StreamEndedError
-from dkdbg.targets.mounts import guesses, mounts
-from dkdbg.targets.place import Leased
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.targets.place import Place, Reach, Workspace
+    from dkdbg.core.target import Place, Reach, Workspace
 
 _MOUNTS = "/proc/self/mountinfo"
 #: Bytes of it, and seconds for an answer.

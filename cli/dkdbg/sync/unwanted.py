@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dkdbg import git
+from dkdbg.repository import git
 
 #: git, hg, svn and bzr run what their settings name; editors run tasks and extensions; direnv runs what it has allowed once;
 #: .dkdbg/ is dkdbg's own.

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There, link_digest
+from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.answers import Amount
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.replica import listing, stale, stat, still_here
@@ -20,9 +20,9 @@ from dkdbg.sync.tree.scan import Scanner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dkdbg.core.target import Reach
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Entry, Index
-    from dkdbg.targets.place import Reach
 
 #: Seconds until what differs is compared once more: a sync that runs meanwhile may be about to send it.
 _AGAIN = 0.5

@@ -1,1 +1,1 @@
-"""Places where a process can run, as wrappers of command lines."""
+"""Kinds of targets, one module or folder each; `registry` lists them."""

@@ -1,37 +1,114 @@
-"""This machine as a place where a process runs: a plain process under the agent."""
+"""This machine: `local:` for any session here, `local:SESSION` for one, `local:/folder` for files to keep in step."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dkdbg.agent.state import records
+from dkdbg.core import sessions
+from dkdbg.core.address import LOCAL, Address
+from dkdbg.core.local_commands import Local
+from dkdbg.core.record import BadRecord, parse
+from dkdbg.core.target import Door, Kind, Workspace
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dkdbg.core.record import SeenRecord
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Changes, Reach
 
-@dataclass(frozen=True, kw_only=True)
-class Local:
-    """The `local:` target.
+_AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
 
-    Attributes:
-        python: interpreter that runs the agent.
-        label: for people.
-    """
 
-    python: str
-    label: str = "local"
+@dataclass(frozen=True)
+class LocalPlace:
+    """See `core/target.py`."""
 
-    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - the terminal is ours
-        """`argv` itself: it runs here."""
-        return tuple(argv)
+    address: Address
+    pause: float = 0.1
 
-    def launch(self, argv: Sequence[str], *, port: int, wait: int, runtime: str) -> tuple[str, ...]:
-        """The command line that runs `argv` under the agent on 127.0.0.1:`port`, waiting `wait` seconds for an editor.
+    @property
+    def label(self) -> str:
+        """The session's name."""
+        return LOCAL if self.address.rest.startswith("/") else self.address.label
 
-        Args:
-            runtime: local folder of the session record.
-        """
-        return (
-            self.python, "-m", "dkdbg.agent", "launch", "--host", "127.0.0.1", "--port", str(port),
-            "--wait", str(wait), "--runtime", runtime, "--", *argv,
-        )  # fmt: skip
+    def find(self) -> Reach:
+        """This machine is always there."""
+        return Local(python=sys.executable)
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """`argv` itself."""
+        return self.find().wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """It comes with dkdbg: by its file, for with `-m` Python would look in the working folder first."""
+        return (sys.executable, "-I", "-S", "-B", str(_AGENT))
+
+    def workspace(self) -> Workspace:
+        """The folder of the address."""
+        if self.address.rest.startswith("/"):
+            return Workspace(local=".", remote=self.address.rest, why="the target says so")
+        raise DkdbgError(
+            f"{self.address} names no folder of this machine",
+            hint="local:/folder",
+            exit_code=EXIT_USAGE,
+        )
+
+    def door(self) -> Door:
+        """That of the newest session that runs under this name."""
+        live = [record for record, is_live in _records() if is_live and self._means(record)]
+        if not live:
+            why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
+            return Door(endpoint=None, why=why)
+        return Door(endpoint=live[-1].here, why="its session does not answer")
+
+    def changes(self) -> Changes | None:
+        """Nobody tells; to look costs next to nothing."""
+        return None
+
+    def sessions(self) -> list[SeenSession]:
+        """Those that the address names."""
+        return [_seen(record, is_live) for record, is_live in _records() if self._means(record)]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def _means(self, record: SeenRecord) -> bool:
+        name = self.address.rest
+        return name.startswith("/") or name in {"", record.name, record.id}
+
+
+def _records() -> list[tuple[SeenRecord, bool]]:
+    """Records, and whether their agents run, of the runtime folders that agents of ours may have used here (`agent/state/runtime_dir.py`), oldest session first."""
+    found: list[tuple[SeenRecord, bool]] = []
+    for written in records.list_records():
+        with contextlib.suppress(BadRecord):  # of another version, or damaged
+            found.append((parse(written), records.is_live(written)))
+    return found
+
+
+def _seen(record: SeenRecord, is_live: bool) -> SeenSession:
+    address = str(Address(scheme=LOCAL, rest=record.id))
+    return sessions.of_record(record, live=is_live, target=LOCAL, address=address)
+
+
+def _place(address: Address, _root: Path) -> LocalPlace:
+    return LocalPlace(address)
+
+
+def _named(name: str, _root: Path) -> LocalPlace | None:
+    place = LocalPlace(Address(scheme=LOCAL, rest=name))
+    return place if place.door().endpoint else None
+
+
+def _sessions() -> list[SeenSession]:
+    return [_seen(record, is_live) for record, is_live in _records()]
+
+
+KIND = Kind(place=_place, named=_named, sessions=_sessions)

@@ -1,1 +1,1 @@
-"""What a command line may say: the verbs, their options, and which of `commands` each calls."""
+"""Command-line verbs, one module each."""

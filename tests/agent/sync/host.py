@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.sync import boot, wire
+from dkdbg.sync.receiver import boot, wire
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.sync import paths, wire
-from dkdbg.agent.sync.problems import Refused
+from dkdbg.sync.receiver import paths, wire
+from dkdbg.sync.receiver.problems import Refused
 from tests.agent.sync.host import digest, entry, packed
 
 OUTSIDE = [

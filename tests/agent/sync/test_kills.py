@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.sync import wire
+from dkdbg.sync.receiver import wire
 from tests.agent.dap_probe import wait_for
 from tests.agent.sync.host import Host, digest, entry, packed
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.sync import wire
-from dkdbg.agent.sync.ledger import Ledger
-from dkdbg.agent.sync.listing import settle_intents, survey
-from dkdbg.agent.sync.operations import Operations
-from dkdbg.agent.sync.state import State
-from dkdbg.agent.sync.tree import Tree
+from dkdbg.sync.receiver import wire
+from dkdbg.sync.receiver.ledger import Ledger
+from dkdbg.sync.receiver.listing import settle_intents, survey
+from dkdbg.sync.receiver.operations import Operations
+from dkdbg.sync.receiver.state import State
+from dkdbg.sync.receiver.tree import Tree
 from tests.agent.sync.host import digest, entry, packed
 
 ODD = ["],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b"]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.sync import boot, tree, wire
-from dkdbg.agent.sync.ledger import Ledger
-from dkdbg.agent.sync.operations import Operations
-from dkdbg.agent.sync.problems import Refused
-from dkdbg.agent.sync.state import State
+from dkdbg.sync.receiver import boot, tree, wire
+from dkdbg.sync.receiver.ledger import Ledger
+from dkdbg.sync.receiver.operations import Operations
+from dkdbg.sync.receiver.problems import Refused
+from dkdbg.sync.receiver.state import State
 from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import digest, entry
 from tests.pythons import MINORS, need

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.sync import wire
+from dkdbg.sync.receiver import wire
 from tests.agent.sync.host import NOW, Host, digest, entry
 
 

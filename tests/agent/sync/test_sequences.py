@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.agent.sync import content, listing, tree
-from dkdbg.agent.sync.ledger import Ledger
-from dkdbg.agent.sync.operations import Operations
-from dkdbg.agent.sync.problems import Refused
-from dkdbg.agent.sync.state import State
+from dkdbg.sync.receiver import content, listing, tree
+from dkdbg.sync.receiver.ledger import Ledger
+from dkdbg.sync.receiver.operations import Operations
+from dkdbg.sync.receiver.problems import Refused
+from dkdbg.sync.receiver.state import State
 from tests.agent.sync.host import digest, entry, packed
 
 PATHS = st.sampled_from(["a", "b", "a/a", "a/b", "b/a", "a/a/a", "a/a/b"])

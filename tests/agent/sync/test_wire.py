@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.agent.sync import wire
+from dkdbg.sync.receiver import wire
 
 KINDS = st.sampled_from(sorted(wire.NAMES))
 TEXT = st.text(st.characters() | st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=30)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
-from dkdbg.places import registry
+from dkdbg.targets import registry
 from tests.engine.projects import dkdbg, unique
 from tests.engine.synced import following
 from tests.kubernetes.real.cluster import pod

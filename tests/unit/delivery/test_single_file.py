@@ -30,7 +30,7 @@ def test_it_holds_the_agent_and_debugpy_sorted_without_a_date_as_binary_and_no_r
     assert names == sorted(names)
     assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
     assert {"__main__.py", "dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__main__.py"} <= {*names}
-    assert "dkdbg/agent/program/hook/sitecustomize.py" in names
+    assert "dkdbg/agent/inprocess/hook/sitecustomize.py" in names
     assert any(name.endswith("/debugpy/__init__.py") for name in names)
     assert [name for name in single_file.agent_files() if name.startswith("dkdbg/agent/sync")] == []
     assert b"\0" in built[:8000]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.record import naming
+from dkdbg.agent.state import naming
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import JOB, TOOL
 from dkdbg.launchers.lines.command_lines import launchers_in, one_process, parse_line, port_of, serves
 
 FOLDER = Path(registry.__file__).parent
-HOOK = FOLDER.parent / "agent" / "program" / "hook" / "sitecustomize.py"
+HOOK = FOLDER.parent / "agent" / "inprocess" / "hook" / "sitecustomize.py"
 #: What is no launcher in the folder.
 OTHERS = {"__init__", "launcher", "registry", "shapes", "words"}
 
@@ -275,7 +275,7 @@ def test_the_hook_knows_what_the_registry_knows():
 
 
 def test_the_agent_starts_without_loading_each_launcher():
-    code = "import sys, dkdbg.agent.run.launch; print([m for m in sys.modules if m.startswith('dkdbg.launchers.u')])"
+    code = "import sys, dkdbg.agent.supervisor.launch; print([m for m in sys.modules if m.startswith('dkdbg.launchers.u')])"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert out == "[]\n"
 

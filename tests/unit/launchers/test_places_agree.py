@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import dkdbg
-from dkdbg.detect.repo import inspect
+from dkdbg.core.config import Config
+from dkdbg.core.facts import EntryPoint
 from dkdbg.launchers import registry
-from dkdbg.model.config import Config
-from dkdbg.model.facts import EntryPoint
-from dkdbg.planner.project import plan_project
+from dkdbg.setup.detect.repo import inspect
+from dkdbg.setup.plan.project import plan_project
 from tests.engine.projects import command
 from tests.unit.launchers.test_launchers import TABLE
-from tests.unit.planner.given import of_service, plan, service
+from tests.unit.setup.plan.given import of_service, plan, service
 
 SERVING = [line for line, *_, is_server, _ in TABLE if is_server]
 ENDING = [line for line, *_, is_server, _ in TABLE if not is_server]
@@ -99,11 +99,11 @@ LAUNCHER = Toy()
 USED = """
 import json, sys
 from pathlib import Path
-from dkdbg.agent.record import naming
-from dkdbg.detect.repo import inspect
+from dkdbg.agent.state import naming
+from dkdbg.setup.detect.repo import inspect
 from dkdbg.launchers import registry
-from dkdbg.model.config import Config
-from dkdbg.planner.project import plan_project
+from dkdbg.core.config import Config
+from dkdbg.setup.plan.project import plan_project
 
 seen = inspect(Path(sys.argv[1]))
 plan = plan_project(seen, Config())

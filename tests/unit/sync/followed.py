@@ -8,15 +8,15 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dkdbg.core.local_commands import Local
 from dkdbg.sync.session import Session
-from dkdbg.targets.local import Local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from dkdbg.core.target import Reach
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
-    from dkdbg.targets.place import Reach
 
 #: Seconds that a busy machine may take.
 LIMIT = 300.0

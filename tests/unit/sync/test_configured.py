@@ -30,7 +30,7 @@ def test_ignore_and_max_size_hold_and_without_a_dkdbg_toml_the_defaults(root):
 
 STARTS = """
 import sys
-import dkdbg.main, dkdbg.commands.sync, dkdbg.places.docker, dkdbg.sync.session
+import dkdbg.main, dkdbg.verbs.sync, dkdbg.targets.docker.docker_target, dkdbg.sync.session
 from dkdbg.sync.rules.configured import ConfiguredRules
 ConfiguredRules()(sys.argv[1])
 print(sorted({"docker.api", "jinja2", "tomlkit", "yaml"} & {*sys.modules}))

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
+from dkdbg.core.local_commands import Local
 from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.tree.scan import Scanner
-from dkdbg.targets.local import Local
 from tests.unit.sync.followed import following
 from tests.unit.sync.trees import put
 

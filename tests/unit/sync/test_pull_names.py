@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from dkdbg.core.local_commands import Local
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull, relative
 from dkdbg.sync.roots import Roots
-from dkdbg.targets.local import Local
 from tests.unit.sync.trees import put
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.sync import wire
+from dkdbg.core.local_commands import Local
 from dkdbg.errors import DkdbgError
+from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight, summaries
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica, stat
@@ -21,7 +22,6 @@ from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.verify import verify
-from dkdbg.targets.local import Local
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from dkdbg.core.local_commands import Local
 from dkdbg.sync.report import as_line
 from dkdbg.sync.retries import OFTEN, REST_LEAST, Retries
 from dkdbg.sync.rules.rules import Rules
@@ -16,7 +17,6 @@ from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.reading import FileChangedError
 from dkdbg.sync.verify import verify
-from dkdbg.targets.local import Local
 from tests.unit.sync.followed import following
 from tests.unit.sync.trees import put
 

@@ -425,7 +425,7 @@ FOLLOWED_WITHIN_A_LIMIT = """
 import sys, threading
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
-from dkdbg.targets.local import Local
+from dkdbg.core.local_commands import Local
 here, there = sys.argv[1], sys.argv[1] + ".there"
 said = threading.Event()
 def report(event):

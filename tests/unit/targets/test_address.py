@@ -2,8 +2,8 @@
 
 import pytest
 
+from dkdbg.core import address
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.targets import address
 
 
 @pytest.mark.parametrize(

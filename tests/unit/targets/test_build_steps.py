@@ -1,6 +1,6 @@
 """The log of an image build as BuildKit 0.12 and Podman 4.3 have written it."""
 
-from dkdbg.targets.build_steps import BuildSteps
+from dkdbg.targets.docker.build_steps import BuildSteps
 
 BUILDKIT = r"""
 #0 building with "default" instance using docker driver

@@ -3,8 +3,8 @@
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE
-from dkdbg.targets.compose import ComposeService, open_addresses
-from dkdbg.targets.engine_errors import explain, with_port
+from dkdbg.targets.docker.compose import ComposeService, open_addresses
+from dkdbg.targets.docker.engine_errors import explain, with_port
 
 GET = 'error during connect: Get "https://172.17.0.5:2376/v1.50/info": '
 #: Text of the engine, cause, and a part of the hint.

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dkdbg.core.target import Workspace
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import (
+from dkdbg.targets.docker.container import (
     Container,
     ContainerReach,
     choose,
@@ -17,7 +18,6 @@ from dkdbg.targets.container import (
     only_debug_service,
     workspace_of,
 )
-from dkdbg.targets.place import Workspace
 
 
 def container(service: str = "web-debug", *, name: str = "", **more: Any) -> Container:

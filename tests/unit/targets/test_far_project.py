@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.far_project import FROM, far_project
+from dkdbg.targets.docker.remote_project import FROM, far_project
 
 ROOT = "/home/me/repo"
 

@@ -4,8 +4,8 @@ import difflib
 
 import pytest
 
-from dkdbg.targets import pai_command
-from dkdbg.targets.pai_job import MARK, BadJob, PaiJob
+from dkdbg.targets.openpai import task_command
+from dkdbg.targets.openpai.job import MARK, BadJob, PaiJob
 from tests.openpai import jobs, protocol
 
 COMMAND = f"{MARK} 1\ncat <<'X'\nQUJD\nX\nexport A=1"
@@ -125,4 +125,4 @@ def test_what_two_roles_share_is_not_changed_for_one():
     ],
 )  # fmt: skip
 def test_the_script_of_a_jobs_commands(commands, found):
-    assert [(each.python, each.flags, each.path) for each in pai_command.scripts_of(commands)] == found
+    assert [(each.python, each.flags, each.path) for each in task_command.scripts_of(commands)] == found

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dkdbg.targets.mapping import described, folder_name
-from dkdbg.targets.pairs import pairs_of_record
+from dkdbg.core.mapping import described, folder_name
+from dkdbg.core.pairs import pairs_of_record
 
 ROOT = "${workspaceFolder}"
 

@@ -7,8 +7,8 @@ from an OpenPBS 23.06 once, in the form that its manual gives; no test runs one.
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.pbs import PBS
-from dkdbg.targets.pbs_errors import explain
+from dkdbg.targets.batch.pbs import PBS
+from dkdbg.targets.batch.pbs_errors import explain
 
 TORQUE = """\
 Job Id:	8

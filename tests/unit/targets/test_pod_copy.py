@@ -6,9 +6,9 @@ import json
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.pod import BadPod
-from dkdbg.targets.pod_copy import copy_of
-from dkdbg.targets.workload import copy_label, copy_name, pods_wanted, selector_of
+from dkdbg.targets.kubernetes.pod import BadPod
+from dkdbg.targets.kubernetes.pod_copy import copy_of
+from dkdbg.targets.kubernetes.workload import copy_label, copy_name, pods_wanted, selector_of
 
 PROBE = {"httpGet": {"path": "/healthz", "port": 8000}, "periodSeconds": 5, "failureThreshold": 3}
 MAIN = {

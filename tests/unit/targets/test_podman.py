@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.podman import builds, has_selinux, is_podman, unlabelled
+from dkdbg.targets.docker.podman import builds, has_selinux, is_podman, unlabelled
 
 HOST = "unix:///run/user/1000/podman/podman.sock"
 

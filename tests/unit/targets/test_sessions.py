@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dkdbg import console, hints
+from dkdbg.core import sessions
+from dkdbg.core.record import parse
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.targets import sessions
-from dkdbg.targets.container import Container, sessions_of
-from dkdbg.targets.record import parse
+from dkdbg.targets.docker.container import Container, sessions_of
 
 choose = partial(sessions.choose, naming="dkdbg pdb {}".format)
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from dkdbg.core import address
 from dkdbg.errors import DkdbgError
-from dkdbg.targets import address, hostlist
-from dkdbg.targets.job import job_address
-from dkdbg.targets.slurm import SLURM
-from dkdbg.targets.slurm_errors import explain, unexplained
+from dkdbg.targets.batch import hostlist
+from dkdbg.targets.batch.job import job_address
+from dkdbg.targets.batch.slurm import SLURM
+from dkdbg.targets.batch.slurm_errors import explain, unexplained
 
 RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|None|/home/me/my code\ntasks 8 \n"
 

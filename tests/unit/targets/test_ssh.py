@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from dkdbg.core import address
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.targets import address
-from dkdbg.targets.ssh import SshReach, enter, for_any_shell, hosts_of
-from dkdbg.targets.ssh_errors import explain
+from dkdbg.targets.ssh.command import SshReach, enter, for_any_shell, hosts_of
+from dkdbg.targets.ssh.errors import explain
 
 
 def hosts(text):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dkdbg.targets import stacks
-from dkdbg.targets.record import BadRecord
+from dkdbg.core import stacks
+from dkdbg.core.record import BadRecord
 
 
 def process(**fields):

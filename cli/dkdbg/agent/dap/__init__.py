@@ -1,1 +1,1 @@
-"""The Debug Adapter Protocol: frames and messages, shared by both doors. No I/O."""
+"""Frames and messages of the Debug Adapter Protocol. No I/O."""

@@ -26,7 +26,7 @@ STOP_PROCESS = "process"
 #: And what continuing or pausing one rank does to the others of its job: the same, if not this.
 CONTINUE = "dkdbgContinue"
 CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
-#: Of the attach request to the root session: which ranks are debugged, as program/ranks.py reads it; and the request by
+#: Of the attach request to the root session: which ranks are debugged, as inprocess/ranks.py reads it; and the request by
 #: which the client of that session asks for others.
 RANKS = "dkdbgRanks"
 CHOOSE = "dkdbgChoose"

@@ -1,1 +1,1 @@
-"""Ray: which of its workers wait for a debugger, and one door before them. It runs where the cluster can be reached."""
+"""Lists workers of a Ray cluster and proxies their debug ports. Runs where the cluster can be reached."""

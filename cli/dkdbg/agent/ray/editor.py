@@ -8,7 +8,7 @@ import threading
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.ray import guard, unpacked
-from dkdbg.agent.ray.passage import Passage
+from dkdbg.agent.ray.child_proxy import Passage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.ray.roll import Roll, Seat
+    from dkdbg.agent.ray.worker_registry import Roll, Seat
 
 _TRUE = (
     "supportsConfigurationDoneRequest", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsLogPoints",

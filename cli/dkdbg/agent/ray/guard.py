@@ -1,6 +1,6 @@
 """The first words on a worker's debug port: debugpy's own greeting, or the question of the guard that we put before it.
 
-debugpy speaks first, and so does the guard (`program/ray_worker.py`): whoever connects tells them apart without sending
+debugpy speaks first, and so does the guard (`inprocess/ray/worker.py`): whoever connects tells them apart without sending
 a byte. The guard's question is answered with HMAC-SHA256 over its number, keyed with the secret of the run, which the driver
 has left in its session's folder (runs.py).
 """

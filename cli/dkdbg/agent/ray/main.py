@@ -15,11 +15,11 @@ import threading
 import time
 
 from dkdbg.agent import console, contract
-from dkdbg.agent.front import containers, front, local_users, peers
+from dkdbg.agent.proxy.listener import containers, listener, local_users, peers
 from dkdbg.agent.ray import dashboard
 from dkdbg.agent.ray.editor import Editor
-from dkdbg.agent.ray.roll import Roll
-from dkdbg.agent.record import kept, records, runtime_dir
+from dkdbg.agent.ray.worker_registry import Roll
+from dkdbg.agent.state import kept, records, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
     from dkdbg.agent.dap import frames
-    from dkdbg.agent.ray.roll import Seat
+    from dkdbg.agent.ray.worker_registry import Seat
 
 #: Seconds until the door goes: before its first client, and after its last one.
 FIRST_GRACE, GRACE = 120.0, 10.0
@@ -130,7 +130,7 @@ class Door:
         folder = os.path.join(runtime_dir.open_runtime_dir(), FOLDER)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         records.prune(folder)
-        self._front = front.Front(
+        self._front = listener.Front(
             "127.0.0.1", 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
             users=local_users.of_this_agent(os.environ), outsiders=containers.COME_FROM_HERE, log=console.log,
         )  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 
-from dkdbg.agent.record import records
+from dkdbg.agent.state import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List
 
-#: Written by program/ray_driver.py.
+#: Written by inprocess/ray/driver.py.
 _NAME = "ray.json"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-from dkdbg.agent.program import file_names
+from dkdbg.agent.inprocess.pydevd_patches import file_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

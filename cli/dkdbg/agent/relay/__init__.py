@@ -1,1 +1,1 @@
-"""Connections that outlive the transport below them: the same code on both machines, and what keeps them over there."""
+"""The remote end of a relay: keeps connections while transports come and go."""

@@ -22,7 +22,7 @@ _SHORT = 4096
 
 
 class Exchange:
-    """What both ends have in common; see `Keeper`, and `dkdbg.tunnel.relay` on the other machine.
+    """What both ends have in common; see `Keeper`, and `dkdbg.relay.relay` on the other machine.
 
     Attributes:
         keeper: which keeper this is, or is spoken with; wire.NOBODY until it is known.

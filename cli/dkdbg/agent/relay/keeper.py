@@ -15,7 +15,7 @@ import socket
 import time
 
 from dkdbg.agent import sockets
-from dkdbg.agent.front import local_users
+from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.relay import questions, watch, wire
 from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.exchange import Exchange

@@ -1,7 +1,7 @@
 """A connection over an open network, sealed with the token: who does not know it reads nothing, and changes nothing unseen.
 
 Each side says a random number for this connection; then the one that has connected proves to know the token, then the
-other (agent/front/proof.py; the order, too). Keys for each direction are made of the token and both numbers, so that nothing
+other (agent/proxy/listener/proof.py; the order, too). Keys for each direction are made of the token and both numbers, so that nothing
 that was recorded is good for another connection. A record is its length (4 bytes, big-endian), its bytes under
 a key stream (SHAKE-256 of the key and the record's number), and 16 bytes of HMAC-SHA256 over number, length and bytes.
 
@@ -18,7 +18,7 @@ import socket
 import struct
 import time
 
-from dkdbg.agent.front import proof
+from dkdbg.agent.proxy.listener import proof
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import socket
 import sys
 import time
 
-from dkdbg.agent.record import kept, runtime_dir
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.keeper import SECRET, Keeper
+from dkdbg.agent.state import kept, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import re
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.sync import paths, wire
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
+from dkdbg.sync.receiver import paths, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.sync import boot, wire
+from dkdbg.core.target import Explaining
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.sync.beneath import Beneath
+from dkdbg.sync.receiver import boot, wire
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
-from dkdbg.targets.place import Explaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.targets.place import Reach
+    from dkdbg.core.target import Reach
 
 #: Tried in this order; the full paths are for a target whose PATH is empty or wrong.
 PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg.agent.sync import wire
 from dkdbg.sync import report
+from dkdbg.sync.receiver import wire
 
 if TYPE_CHECKING:
     from dkdbg.sync.plan import There

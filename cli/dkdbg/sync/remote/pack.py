@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.sync import wire
+from dkdbg.sync.receiver import wire
 
 if TYPE_CHECKING:
     from dkdbg.sync.tree.reading import Content

@@ -6,11 +6,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.sync import wire
-from dkdbg.agent.sync.tree import is_absent
 from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There
+from dkdbg.sync.receiver import wire
+from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.answers import ENTRIES, Amount, lie

@@ -6,9 +6,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.sync import wire
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import LARGE, There, link_digest
+from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.flight import Counts, Flight
 from dkdbg.sync.remote.pack import Pack, is_small
 from dkdbg.sync.remote.stream import StreamEndedError, refused
@@ -20,8 +20,8 @@ from dkdbg.sync.tree.scan import stamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from dkdbg.agent.sync.wire import Frame
     from dkdbg.sync.plan import Step
+    from dkdbg.sync.receiver.wire import Frame
     from dkdbg.sync.remote.stream import Stream
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.reading import Content

@@ -11,15 +11,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.agent.sync import wire
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
+from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.agent.sync.wire import Frame
+    from dkdbg.sync.receiver.wire import Frame
 
 #: Bytes that are gathered before they are written: a write to `docker exec` costs more than a copy.
 _PACK = 256 * 1024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg.agent.sync import summary
 from dkdbg.sync.plan import There, link_digest
+from dkdbg.sync.receiver import summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.sync.problems import Refused
+from dkdbg.core import config
 from dkdbg.errors import DkdbgError
-from dkdbg.model import config
 from dkdbg.sync.beneath import read_file
+from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.sources import LIMIT
 

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg import git
+from dkdbg.repository import git
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

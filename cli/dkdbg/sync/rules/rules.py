@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg.model.config import SyncConfig
+from dkdbg.core.config import SyncConfig
 from dkdbg.sync.rules.level import Level, Lists
 from dkdbg.sync.rules.sources import Sources
 from dkdbg.sync.rules.standing import ENVIRONMENT, IN, Standing

@@ -6,9 +6,9 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath, read_file
+from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.relative import folders_above
 from dkdbg.sync.rules import gitrepo
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines, gitignore_lines

@@ -8,8 +8,8 @@ import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg.agent.sync.tree import is_absent
 from dkdbg.sync.beneath import Beneath
+from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.tree.entries import FILE, Entry
 from dkdbg.sync.tree.scan import stamp
 

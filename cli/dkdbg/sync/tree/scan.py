@@ -7,10 +7,10 @@ import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.sync.tree import is_absent, open_below
+from dkdbg.core import config
 from dkdbg.errors import DkdbgError
-from dkdbg.model import config
 from dkdbg.sync.beneath import Beneath
+from dkdbg.sync.receiver.tree import is_absent, open_below
 from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.standing import IN

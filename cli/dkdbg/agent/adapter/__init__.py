@@ -1,1 +1,0 @@
-"""The process that runs debugpy's adapter, and the agent's side of it."""

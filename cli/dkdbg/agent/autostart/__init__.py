@@ -1,0 +1,1 @@
+"""Starts the agent from environment variables alone: PYTHONPATH names the single file."""

@@ -1,0 +1,169 @@
+"""One agent for all Pythons of a container: the first program starts it, the others find it.
+
+A lock tells who is first, also among ranks that start at the same instant: the agent holds it as long as it lives. What
+its members need to know lies beside it. All is in the runtime folder, which belongs to this user alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from dkdbg.agent.autostart import command_line, note
+from dkdbg.agent.state import procfs, runtime_dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+#: Seconds for an agent to come up, on a machine where much starts at once.
+_LIMIT = 60.0
+#: Seconds between two looks of one who waits.
+_PAUSE = 0.02
+#: Seconds for which others that start do without an agent that could not be started.
+_FAILED = 60.0
+#: Seconds for another process of ours to choose the runtime folder.
+_CHOOSING = 3.0
+
+
+def begin(archive: str) -> str:
+    """Make this process a member of the container's session; return the folder of its hook, empty for none.
+
+    The environment is changed for the program's children as `launch` would have.
+
+    Args:
+        archive: path of the single file.
+
+    Raises:
+        OSError, RuntimeDirError: there is no place for the agent's files, or it cannot be started.
+    """
+    words = _command_line()
+    if not _is_python() or os.path.abspath(words[1] if len(words) > 1 else "") == archive:
+        return ""
+    is_first = os.getpid() == 1
+    helpers = os.environ.get("DKDBG_SKIP", "")
+    if not command_line.is_program(words, is_first=is_first, more_helpers=helpers):
+        if command_line.builds(words):  # what it starts is its own: build backends, which look like programs
+            _set_python_path([], archive)
+        return ""
+    found = _meet(archive, words, _open_runtime())
+    if found is None:
+        return ""
+    if found.exit_code is not None:
+        os._exit(found.exit_code)
+    _take_over(found, archive)
+    return found.hook
+
+
+def _command_line() -> List[str]:
+    words = getattr(sys, "orig_argv", None)  # Python 3.10
+    if words:
+        return list(words)
+    with open("/proc/self/cmdline", "rb") as source:
+        return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
+
+
+def _is_python() -> bool:
+    """Whether this is a Python's own main thread, and no program that has one inside, nor a further interpreter in it."""
+    import _thread
+
+    if not sys.platform.startswith("linux") or sys.implementation.name != "cpython" or not sys.executable:
+        return False
+    name = os.path.basename(os.readlink("/proc/self/exe"))
+    return name.startswith("python") and _thread.get_native_id() == os.getpid()
+
+
+def _open_runtime() -> str:
+    """Open the runtime folder, one after the other: where its usual place is not safe, each would make one of its own."""
+    lock = _own_lock()
+    try:
+        end = time.monotonic() + _CHOOSING
+        while lock is not None and not _lock(lock) and time.monotonic() < end:  # it may have been stopped
+            time.sleep(_PAUSE)
+        return runtime_dir.open_runtime_dir()
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _own_lock() -> Optional[int]:
+    """Return a file that only this user can open and lock; None where it cannot be made or is another user's."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.open("/tmp/dkdbg-%d.lock" % os.getuid(), flags, 0o600)  # noqa: S108 - looked at below
+    except OSError:
+        return None
+    info = os.fstat(file)
+    if info.st_uid == os.getuid() and not info.st_mode & 0o077:
+        return file
+    os.close(file)
+    return None
+
+
+def _meet(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
+    """Return what the agent says to its members; None when there is none, and none can be started."""
+    path = os.path.join(runtime, note.NAME)
+    lock = os.open(
+        os.path.join(runtime, note.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    begun = time.time()
+    try:
+        while True:
+            is_ours = _lock(lock)
+            found = note.read(path)
+            if found is not None and found.failed:
+                if time.time() - found.written < _FAILED:
+                    return None
+            elif found is not None and found.exit_code is not None:
+                if found.written >= begun:
+                    return found
+            elif found is not None and not is_ours and procfs.start_ticks(found.pid) == found.start:
+                return found
+            if is_ours:
+                note.remove(path)
+                return _start(archive, words, runtime, lock)
+            time.sleep(_PAUSE)
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[note.Note]:
+    from dkdbg.agent.autostart import starting
+
+    reader = starting.start(archive, words, runtime, lock)
+    path = os.path.join(runtime, note.NAME)
+    try:
+        starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _LIMIT)
+    finally:
+        os.close(reader)
+    found = note.read(path)
+    if found is None:
+        note.write_failure(path)
+    return None if found is None or found.failed else found
+
+
+def _take_over(found: note.Note, archive: str) -> None:
+    """Change the environment as the agent says."""
+    for name in found.without:
+        os.environ.pop(name, None)
+    os.environ.update(found.environment)
+    _set_python_path([found.hook], archive)
+
+
+def _set_python_path(first: List[str], archive: str) -> None:
+    """Put folders in front of PYTHONPATH, for children, and take the single file out of it."""
+    former = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+    entries = [*first, *(entry for entry in former if entry and os.path.abspath(entry) != archive)]
+    if entries:
+        os.environ["PYTHONPATH"] = os.pathsep.join(entries)

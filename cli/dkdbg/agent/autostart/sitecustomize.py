@@ -1,0 +1,79 @@
+# -*- coding: utf-8 -*-
+"""At the top of the single file: `PYTHONPATH=/mnt/agent.pyz` lets each Python of a job look here before its first line.
+
+Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts the agent,
+and it and all others become members of that one session (job.py). Whatever goes wrong, the program runs as without us.
+The file is read by whatever Python the job has, so it is valid Python 2 as well; there it only runs the user's own
+`sitecustomize`.
+"""
+# Annotations are comments here: Python 2 reads this file too.
+# ruff: noqa: ANN202, F401
+# mypy: disable-error-code="import-not-found"
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_ARCHIVE = os.path.abspath(os.path.dirname(__file__))
+#: In Python 2 the globals of a module that nobody holds are gone.
+_kept = {}  # type: dict[str, Any]
+
+
+def _next():  # type: () -> None
+    """Run the `sitecustomize` that is found next, as `site` would have."""
+    here = _kept["here"] = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize
+    except ImportError as error:
+        if "sitecustomize" not in str(error):
+            raise
+    finally:
+        if here is not None:
+            sys.modules.setdefault("sitecustomize", here)
+
+
+def _without_archive():  # type: () -> list[str]
+    return [entry for entry in sys.path if os.path.abspath(entry) != _ARCHIVE]
+
+
+def _hook():  # type: () -> str
+    """Return the folder of the hook of the session that this process belongs to; empty for none."""
+    if sys.version_info < (3, 8) or not (os.environ.get("DKDBG_CONNECT") or os.environ.get("DKDBG_LISTEN")):
+        return ""
+    if os.path.isdir(os.environ.get("DKDBG_SESSION_DIR") or "/nowhere/"):
+        return ""  # the hook that called us has seen to it
+    before = set(sys.modules)
+    try:
+        from dkdbg.agent.autostart import job
+
+        return job.begin(_ARCHIVE)
+    except Exception as error:
+        if os.environ.get("DKDBG_DEBUG"):
+            sys.stderr.write("dkdbg: not started in pid %d: %r\n" % (os.getpid(), error))
+        return ""
+    finally:
+        for name in set(sys.modules) - before:
+            if name.split(".")[0] == "dkdbg":
+                del sys.modules[name]
+
+
+def _main():  # type: () -> None
+    hook = _hook()
+    if hook:
+        sys.path[:] = [hook] + _without_archive()  # noqa: RUF005 - Python 2
+        _next()  # which runs the user's
+        return
+    there = [(at, entry) for at, entry in enumerate(sys.path) if os.path.abspath(entry) == _ARCHIVE]
+    sys.path[:] = _without_archive()
+    try:
+        _next()
+    finally:  # the user's may have changed the path
+        for at, entry in there:
+            if entry not in sys.path:
+                sys.path.insert(at, entry)
+
+
+_main()

@@ -1,0 +1,139 @@
+"""Starts the agent beside a program, as a process that holds nothing of it: no pipe, no terminal, no child to wait for.
+
+As the first process of a container a program has to stay the one that the others see end: there the agent takes its
+pid, as an init would, and the program goes on as its child.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from dkdbg.agent.autostart import note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional
+
+#: Not for the agent: it has the program's user already, it is started once, and it finds its own modules.
+_NOT_PASSED = ("PYTHONPATH", "DKDBG_OWNER", "DKDBG_RELOAD", "DKDBG_SESSION_DIR")
+
+
+def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
+    """Start the agent; return a descriptor on which it writes, or that it closes, once it has said what there is to say.
+
+    Args:
+        archive: path of the single file. words: the program's command line. runtime: the agent's folder.
+        lock: descriptor of the lock that it holds from now on.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    reader, writer = os.pipe()
+    try:
+        begin = [sys.executable, "-I", "-S", "-B", archive, "accompany", "--runtime", runtime]
+        pipes = ["--lock", "%d" % lock, "--ready", "%d" % writer]
+        rest = ["--", *words]
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
+        for descriptor in (lock, writer):
+            os.set_inheritable(descriptor, True)
+        try:
+            if os.getpid() == 1:
+                _as_init([*begin, *pipes], rest, environment)
+            else:
+                _beside([*begin, *pipes, "--pid", "%d" % os.getpid(), *rest], environment, runtime)
+        finally:
+            for descriptor in (lock, writer):
+                os.set_inheritable(descriptor, False)
+    except OSError:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    return reader
+
+
+def _beside(command: List[str], environment: Dict[str, str], runtime: str) -> None:
+    log = os.path.join(runtime, note.LOG)
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+    ]
+    # What reads the program's output waits until everybody has closed it.
+    if not is_log_of_container(2):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        actions.append((os.POSIX_SPAWN_OPEN, 2, log, flags, 0o600))
+    pid = os.posix_spawn(command[0], command, environment, file_actions=actions)
+    os.waitpid(pid, 0)  # it leaves its child to others
+
+
+def _as_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
+    """Go on as a child; what was this process becomes the agent."""
+    child = os.fork()
+    if not child:
+        return
+    command = [*begin, "--child", "%d" % child, *rest]
+    try:
+        os.execve(command[0], command, environment)  # noqa: S606
+    except OSError:
+        _mind(child)
+
+
+def _mind(child: int) -> None:
+    """Do without an agent what the first process has to do."""
+    import signal
+
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGQUIT,
+    ):
+        signal.signal(number, lambda number, _frame: os.kill(child, number))
+    # All descriptors of the program are open here too.
+    os.closerange(0, 3)
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def is_log_of_container(descriptor: int) -> bool:
+    """Tell whether a descriptor is what the container's first process prints to, which stays open as long as it lives."""
+    if os.getpid() == 1:
+        return True
+    try:
+        first, ours = os.stat("/proc/1/fd/2"), os.fstat(descriptor)
+    except OSError:
+        return False
+    return in_container() and (first.st_dev, first.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def in_container() -> bool:
+    """Tell whether this is a PID namespace of its own, which ends with its first process.
+
+    The machine's own one always has the same number (PROC_PID_INIT_INO in include/linux/proc_ns.h, Linux 3.8 to now).
+    """
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC
+    except OSError:
+        return False
+
+
+def waits_for_an_editor(environment: Mapping[str, str]) -> bool:
+    """Tell whether the agent was asked to wait for an editor before the program starts."""
+    asked = environment.get("DKDBG_WAIT") or environment.get("DEBUG_TIMEOUT") or "0"
+    return asked.strip() not in ("0", "0.0")
+
+
+def wait(reader: int, limit: Optional[float]) -> None:
+    """Wait until the agent has written to the descriptor or closed it, for `limit` seconds; None waits as long as it takes."""
+    import select
+
+    end = None if limit is None else time.monotonic() + limit
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    poll.poll(None if end is None else max(0.0, end - time.monotonic()) * 1000)

@@ -1,1 +1,0 @@
-"""What passes between the clients of the port and debugpy's adapter."""

@@ -1,1 +1,0 @@
-"""The port that an editor attaches to: who may come in."""

@@ -1,0 +1,313 @@
+"""`enter PID[,PID...]`: a session around Python processes that run already; it started none of them and ends none.
+
+A running Python 3.14 is entered by its own door, `sys.remote_exec` (PEP 768); an older one by ptrace (injection.py). Both
+have its main thread register it with the session (inprocess/entered.py) as soon as it executes a bytecode; from then on it is
+like any process below the agent. On standard output the agent says what comes of it, a JSON object a line; the end of its
+standard input ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.inject import injection
+from dkdbg.agent.inprocess import entered
+from dkdbg.agent.state import procfs
+from dkdbg.agent.supervisor import child, hook_folder, options, program_env, session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Set, Tuple
+
+
+#: Seconds after which it is said that a process has not come back to Python.
+PATIENCE = 5.0
+#: Seconds that a Python needs to open another one's door.
+_DOOR_LIMIT = 20.0
+_PEP_768 = (3, 14)
+_NAME = re.compile(r"(?:lib)?python(\d+)\.(\d+)")
+
+
+class RefusedError(Exception):
+    """A process cannot be entered; why, in plain words."""
+
+
+def processes(text: str) -> List[int]:
+    """The pids that `7,8` names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    found = [int(each) for each in text.split(",") if each.isdigit() and len(each) < 10]
+    if not found or len(found) != len(text.split(",")) or 0 in found:
+        raise ValueError("enter is followed by processes, such as 7 or 7,8, not %r" % text)
+    return found
+
+
+def main(words: List[str], usage: str) -> int:
+    """Enter the processes, and stay as long as one of them lives and the host is there; the exit code.
+
+    Args:
+        words: the processes, and options as those of `launch`.
+
+    Raises:
+        ValueError: they make no sense.
+    """
+    pids = processes(words[0] if words else "")
+    with contextlib.suppress(OSError):
+        os.chdir("/proc/%d/cwd" % pids[0])
+    command = _command_line(pids[0]) or ["python3"]
+    asked = options.parse([*words[1:], "--", *command], supervised=False, usage=usage)
+    asked.restart, asked.linger = options.RESTART_NEVER, 0.0
+    asked.wait = program_env.prepare(os.environ, 0.0, asked.then)
+    try:
+        ways = _ways(pids)
+    except RefusedError as error:
+        _tell("refused", str(error))
+        return contract.EXIT_AGENT
+    return session.run(asked, lambda shared: _Entered(shared, pids, ways).run())
+
+
+class _Entered:
+    """The wait around processes that somebody else has started."""
+
+    def __init__(self, shared: session.Session, pids: List[int], ways: Dict[int, str]) -> None:
+        self._session = shared
+        self._ways = ways
+        self._started = {pid: procfs.start_ticks(pid) for pid in pids}
+        self._pending: Set[int] = set()
+        self._in: Set[int] = set()
+        self._said: Set[int] = set()
+        self._reasons: List[str] = []
+        self._host_is_gone = False
+
+    def run(self) -> Tuple[int, str]:
+        """Return the exit code, and how it ended."""
+        shared = self._session
+        shared.restarts.started()
+        shared.restarts.ended("dkdbg has not started this program, and does not end it")
+        shared.restarts.over()
+        _tell("folder", os.getcwd())
+        script = self._write_script()
+        for pid in self._started:
+            self._open(pid, script)
+        self._adopt(next(iter(self._started)))
+        threading.Thread(target=self._listen_to_host, name="dkdbg host", daemon=True).start()
+        since = time.monotonic()
+        while self._pending or self._in:
+            arrival = shared.inbox.next(0.05 if self._pending else 0.5)
+            if self._host_is_gone or (arrival is not None and arrival.number in child.ENDING):
+                return 0, "left; the program runs on"
+            if shared.ended_by_editor.is_set():
+                shared.ended_by_editor.clear()
+                shared.tell("the program runs on: dkdbg has not started it", "important")
+            shared.restarts.take()
+            self._look(late=time.monotonic() - since > PATIENCE)
+        if self._reasons:
+            return contract.EXIT_AGENT, self._reasons[0]
+        return 0, "the program has ended"
+
+    def _adopt(self, pid: int) -> None:
+        """Have the record and the door say that this is the program."""
+        shared = self._session
+        shared._service.program_started(pid)
+        shared._since = time.monotonic()
+        shared.show("running", child=pid, runs=1, detail="")
+
+    def _write_script(self) -> str:
+        folder = os.path.dirname(hook_folder.install(self._session._runtime))
+        path = os.path.join(self._session.store.directory, "enter.py")
+        with open(path, "w") as file:
+            file.write(
+                entered.SCRIPT % (os.path.abspath(entered.__file__), folder, self._session.store.directory)
+            )
+        return path
+
+    def _open(self, pid: int, script: str) -> None:
+        try:
+            if not self._is_same(pid):
+                raise RefusedError("process %d has ended" % pid)
+            if self._ways[pid] == "remote":
+                _by_its_door(pid, script)
+            else:
+                injection.run(pid, _line(script))
+        except (RefusedError, injection.InjectionError, TimeoutError, OSError) as error:
+            self._refused(pid, str(error))
+        else:
+            self._pending.add(pid)
+
+    def _look(self, *, late: bool) -> None:
+        """See who has answered, and who has ended."""
+        for pid in sorted(self._pending):
+            path = os.path.join(self._session.store.processes_dir, "%d%s" % (pid, entered.ANSWER))
+            with contextlib.suppress(OSError):
+                with open(path, encoding="utf-8", errors="replace") as source:
+                    answer = source.read(1000)
+                os.unlink(path)
+                self._pending.discard(pid)
+                if answer == entered.ENTERED:
+                    self._in.add(pid)
+                    _tell("entered", "", pid)
+                elif answer == entered.SERVES:
+                    _tell("skipped", answer, pid)
+                else:
+                    self._refused(pid, answer)
+        if late and self._pending - self._said:
+            for pid in sorted(self._pending - self._said):
+                self._said.add(pid)
+                _tell(
+                    "late", "its main thread has not come back to Python yet; it is entered when it does", pid
+                )
+        for pid in sorted(self._pending | self._in):
+            if not self._is_same(pid):
+                if pid in self._pending:
+                    _tell("skipped", "it has ended", pid)
+                self._pending.discard(pid)
+                self._in.discard(pid)
+
+    def _is_same(self, pid: int) -> bool:
+        return procfs.alive(pid) and procfs.start_ticks(pid) == self._started[pid]
+
+    def _refused(self, pid: int, reason: str) -> None:
+        self._reasons.append(reason)
+        _tell("refused", reason, pid)
+
+    def _listen_to_host(self) -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 1 << 12):
+                pass
+        self._host_is_gone = True
+        self._session.inbox.wake()
+
+
+def _ways(pids: List[int]) -> Dict[int, str]:
+    """How each is entered: `remote` or `ptrace`.
+
+    Raises:
+        RefusedError: none can be.
+    """
+    found, reasons = {}, []
+    for pid in pids:
+        try:
+            found[pid] = _way(pid)
+        except RefusedError as error:  # noqa: PERF203 - a few
+            reasons.append(str(error))
+            if len(pids) > 1:
+                _tell("refused", str(error), pid)
+    if not found:
+        raise RefusedError(reasons[0])
+    for pid in [each for each in pids if each not in found]:
+        pids.remove(pid)
+    return found
+
+
+def _way(pid: int) -> str:
+    try:
+        owner = os.stat("/proc/%d" % pid).st_uid
+    except OSError as error:
+        raise RefusedError("there is no process %d" % pid) from error
+    if owner != os.geteuid():  # what is run to enter it is the process's own program
+        raise RefusedError("process %d belongs to user %d, and this is user %d" % (pid, owner, os.geteuid()))
+    version = _version(pid)
+    if version is None:
+        raise RefusedError("process %d is no CPython, or its files cannot be looked at" % pid)
+    if version < (3, 8):
+        raise RefusedError("process %d runs Python %d.%d: the debugger needs 3.8" % ((pid, *version)))
+    if version < _PEP_768:
+        return "ptrace"
+    if any(each.replace("_", "-") == "disable-remote-debug" for each in _options(pid)) or _has_disabled(pid):
+        raise RefusedError(
+            "process %d was started with remote debugging disabled (PYTHON_DISABLE_REMOTE_DEBUG or -X)" % pid
+        )
+    return "remote"
+
+
+def _options(pid: int) -> List[str]:
+    """What stands behind -X in its command line."""
+    words, found = _command_line(pid), []
+    for word, following in zip(words[1:], [*words[2:], ""]):
+        if word == "-X":
+            found.append(following)
+        elif word.startswith("-X"):
+            found.append(word[2:])
+        elif word == "-c":
+            break
+    return found
+
+
+def _has_disabled(pid: int) -> bool:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as source:
+            return any(
+                each.startswith(b"PYTHON_DISABLE_REMOTE_DEBUG=") and not each.endswith(b"=")
+                for each in source.read().split(b"\0")
+            )
+    except OSError:
+        return False
+
+
+def _version(pid: int) -> Optional[Tuple[int, int]]:
+    """Of the interpreter that a process runs, by its program's name or its library's."""
+    names = []
+    with contextlib.suppress(OSError):
+        names.append(os.path.basename(os.readlink("/proc/%d/exe" % pid)))
+        with open("/proc/%d/maps" % pid) as source:
+            names += [os.path.basename(line.split()[-1]) for line in source if "libpython3" in line]
+    for name in names:
+        match = _NAME.match(name)
+        if match:
+            return int(match[1]), int(match[2])
+    return None
+
+
+def _by_its_door(pid: int, script: str) -> None:
+    """PEP 768; the program of the process itself does it: both sides have to be of one version.
+
+    Raises:
+        RefusedError: it does not work; why.
+    """
+    program = os.readlink("/proc/%d/exe" % pid)
+    code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+    argv = [program, "-I", "-S", "-B", "-c", code, str(pid), script]
+    try:
+        done = subprocess.run(  # it belongs to the user that we are
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_DOOR_LIMIT, check=False
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RefusedError("%s cannot open it: %s" % (program, error)) from error
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
+            "exit code %d" % done.returncode
+        ]
+        raise RefusedError("this system lets nobody enter it (%s)" % lines[-1][:200])
+
+
+def _line(script: str) -> str:
+    """Executes a file, whatever is in the program's names, and raises nothing: SystemExit would end the program."""
+    return (
+        "try:\n with open(%r, 'rb') as _dkdbg: exec(compile(_dkdbg.read(), %r, 'exec'), {})\n"
+        "except BaseException: pass\n"
+        "try:\n del _dkdbg\nexcept BaseException: pass\n" % (script, script)
+    )
+
+
+def _command_line(pid: int) -> List[str]:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as source:
+            return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def _tell(word: str, text: str, pid: int = 0) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the host has gone
+        sys.stdout.write(json.dumps({"word": word, "pid": pid, "text": text}) + "\n")
+        sys.stdout.flush()

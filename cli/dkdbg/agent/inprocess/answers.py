@@ -1,0 +1,181 @@
+"""What a hooked process does when the agent asks: join the adapter, open a pdb, say where it is or what was changed.
+
+Loaded by the hook with the first question; it runs in the hook's thread.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from typing import Any, List, Optional
+
+    from .member import Member
+    from .own_socket import OwnSocket
+
+#: Seconds for the client that has asked for pdb to connect.
+CLIENT_LIMIT = 10.0
+#: Seconds for who asked to take a long answer.
+TAKING_LIMIT = 5.0
+#: Seconds that a bare thread has to end.
+THREAD_LIMIT = 1.0
+#: C callbacks that must not be collected.
+_kept: List[object] = []
+
+
+def answer(member: Member, connection: Optional[socket], command: bytes) -> bool:
+    """Answer one question, and close the connection that it came with, if it came with one.
+
+    Returns:
+        Whether a new thread has taken the question, and this one has to end: until a process has joined, its thread
+        is a bare one, which a program that counts its threads does not see. From then on pydevd sees every thread,
+        and for a bare one it would make `threading` invent a dummy, about which Python 3.13 complains when the
+        program ends.
+    """
+    if command == b"join" and not member.joined and not _is_known():
+        # Threads of gevent's never run here; with debugpy comes a `threading` that gevent has not changed.
+        if "gevent" in sys.modules:
+            from . import join
+
+            join.load(member.directory, member.main_ident)
+        return True
+    from . import own_socket
+
+    channel = None if connection is None else own_socket.take(connection)
+    if command == b"stacks" and channel is not None:
+        _tell_stacks(member, channel)
+        return False
+    text = _text(member, command)
+    if channel is not None:
+        with contextlib.suppress(OSError), channel:  # who asked has gone
+            channel.sendall(text.encode("utf-8", "replace") + b"\n")
+    return False
+
+
+def lift(sock: socket) -> socket:
+    """Move a socket to a high descriptor, while the program's threads run."""
+    from . import own_socket
+
+    return own_socket.lift(sock)
+
+
+def start_known(member: Member, waiting: Optional[socket]) -> None:
+    """Start the hook's thread as one that `threading` knows, marked to be left alone by pydevd."""
+    former, done = member.thread_id, member.done
+
+    def serve() -> None:
+        if waiting is not None:
+            _until_gone(former)  # pydevd would see the bare thread that has handed the question over
+        member.serve(done, waiting)
+
+    thread: Any = _threading().Thread(target=serve, name="dkdbg hook", daemon=True)
+    thread.pydev_do_not_trace = True
+    thread.is_pydev_daemon_thread = True
+    thread.start()
+
+
+def _until_gone(thread_id: int) -> None:
+    end = time.monotonic() + THREAD_LIMIT
+    while os.path.exists("/proc/self/task/%d" % thread_id) and time.monotonic() < end:
+        _sleep(0.0005)
+
+
+def _sleep(seconds: float) -> None:
+    getattr(sys.modules.get("pydevd"), "time", time).sleep(seconds)
+
+
+def _is_known() -> bool:
+    module = _threading()
+    return module.get_ident() in module._active
+
+
+def _threading() -> Any:
+    """Return the module by which pydevd knows threads: a copy where the program uses gevent.
+
+    With a second thread in the program's own, `gevent.monkey.patch_all()` would leave the locks of the imports alone
+    that it is called in, and they would fail.
+    """
+    return getattr(sys.modules.get("pydevd"), "threading", threading)
+
+
+def _text(member: Member, command: bytes) -> str:
+    if command == b"join":
+        return str(member.join(False))
+    if command == b"timeouts":
+        from .clocks import clocks, timeouts
+
+        clocks.follow(member.directory)
+        return timeouts.follow(member.directory)
+    if command == b"failing":
+        from . import crash_watch
+
+        crash_watch.arm(member)
+        return "watching"
+    if command == b"changed":
+        from . import loaded
+
+        return loaded.changed(member.base + ".json")
+    if command.startswith(b"child ") and command[6:].isdigit():
+        from . import parent_lookup
+
+        return parent_lookup.answer(member, int(command[6:]))
+    if command == b"who":
+        from . import parent_lookup
+
+        return parent_lookup.tell_again(member)
+    return _interrupt(member) if command == b"pdb" else ""
+
+
+def _tell_stacks(member: Member, channel: OwnSocket) -> None:
+    """Answer where this process is, and in a second line which collectives it has come to."""
+    from . import collectives, stacks
+
+    channel.settimeout(TAKING_LIMIT)
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(OSError):  # who asked has gone
+            channel.sendall(text.encode("utf-8", "replace") + b"\n")
+
+    tell(stacks.dump())
+    collectives.follow(member, tell, channel.close)
+
+
+def _interrupt(member: Member) -> str:
+    """Open a Unix socket and make the main thread stop for its client at its next line; return what to answer."""
+    if _editor_is_here():
+        return "an editor is attached to this process: use its debug console, or detach it first"
+    import ctypes
+
+    from .pdb import socket_pdb
+
+    if socket_pdb.holder() is not None:
+        return "another pdb is connected to this process: leave it first (q)"
+    path: str = os.path.realpath(member.directory + "/p") + "/%d.pdb" % os.getpid()
+    socket_pdb.listen(path)
+
+    def enter(_: object) -> int:
+        try:
+            socket_pdb.stop(sys._getframe(1), path, CLIENT_LIMIT, again=True)
+        except Exception as error:
+            member.say("pdb: %r" % (error,))
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(enter)
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+    return "pdb " + path
+
+
+def _editor_is_here() -> bool:
+    pydevd = sys.modules.get("pydevd")
+    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    return debugger is not None and bool(debugger.is_attached())

@@ -1,0 +1,1 @@
+"""Variables views of tensors and arrays."""

@@ -1,0 +1,237 @@
+"""debugpy as one file: pack the pure-Python part of an installed debugpy, and unpack the right one for a Python.
+
+Also used by the join, in the program's process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+
+from .pydevd_patches import privates
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import zipfile
+    from typing import Iterable, List, Optional, Tuple
+
+    Version = Tuple[int, ...]
+
+#: Python version from which on, up to and including: debugpy versions that run on it (PyPI, Requires-Python, and
+#: tried: 1.8.22 needs 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
+#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open, up to what privates.py says.
+SUPPORT = (
+    ((3, 10), None, privates.OLDEST, None),
+    ((3, 8), (3, 9), privates.OLDEST, (1, 8, 21)),
+    ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
+)
+_NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)(?:\.zip)?$")
+#: The earliest date that a zip can hold: the bytes depend on nothing but the content.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
+#: Sets the trace function of threads that run already, which Python 3.11 and older cannot do themselves. It has no
+#: part in stepping, is 20 KB, and is simply not loaded where it does not fit (musl, other processors, old libc).
+_HELPER = re.compile(r"^attach_linux_\w+\.so$")
+#: Folders that no debugged program imports: a debugger for Windows processes (1.5 MB of source), the builds of the
+#: helpers, PyDev's sitecustomize. The whole has to fit into a ConfigMap (ADR 20).
+_LEFT_OUT = ("__pycache__", "winappdbg", "tests", "windows", "linux_and_mac", "pydev_sitecustomize")
+#: Files of the same kind: builds, tests, PyDev's own runner of tests (debugpy 1.8.16 imports the package that holds it),
+#: what asks Jython, what generated the protocol's classes.
+_NOT_IMPORTED = re.compile(
+    r"^(setup_pydevd_cython|_pydev_jy_imports_tipper|_always_live_program|_check|_test_attach_\w+|pydev_runfiles\w*|__main__pydevd_gen_\w+)\.py$"
+)
+
+
+class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
+    """No debugpy for this interpreter; the message says which Python, what there is and what to type."""
+
+
+def write_bundle(debugpy_dir: str, out_zip: str) -> None:
+    """Pack the `.py` files and licences of an installed debugpy; the same files give the same bytes.
+
+    Compiled parts but one small helper are left out: without them one zip serves every libc and processor, and the
+    pure code was measured to be as fast.
+
+    Args:
+        debugpy_dir: the package folder, the one with `__init__.py`, on this machine.
+        out_zip: path to write; replaced in one step.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    import zipfile
+
+    temporary = "%s.%d.tmp" % (out_zip, os.getpid())
+    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path, name in sorted(bundled_files(debugpy_dir), key=lambda pair: pair[1]):
+            with open(path, "rb") as source:
+                add(archive, name, source.read())
+    os.replace(temporary, out_zip)
+
+
+def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add one file to a zip whose bytes depend on nothing but names and contents."""
+    import zipfile
+
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = archive.compression
+    entry.external_attr = 0o100644 << 16
+    entry.create_system = 3
+    archive.writestr(entry, data)
+
+
+def installed_debugpy() -> Optional[Tuple[str, str]]:
+    """Return the package folder and the version of the debugpy that this interpreter would import, or None.
+
+    debugpy itself is not imported: that would cost 24 ms and change `sys.breakpointhook`.
+    """
+    import importlib.util
+
+    try:
+        spec = importlib.util.find_spec("debugpy")
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.origin:
+        return None
+    directory = os.path.dirname(spec.origin)
+    version = _version_of(directory)
+    return (directory, version) if version else None
+
+
+def ensure_debugpy(
+    search_dirs: Iterable[str], runtime_dir: str, python: Optional[Tuple[int, int]] = None
+) -> str:
+    """Return a folder that holds the fitting debugpy and nothing else, to be put on `sys.path`.
+
+    The newest that fits is taken: a folder as it is, a zip once it is unpacked into the runtime folder; two processes
+    may race for that. Without any (on a developer's machine) the debugpy beside dkdbg is packed first.
+
+    Args:
+        search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it, or `debugpy-VERSION.zip`.
+        runtime_dir: the agent's private folder.
+        python: for which Python; the running one by default.
+
+    Raises:
+        NoDebugpy: none fits.
+        OSError: the runtime folder cannot be written.
+    """
+    wanted = python or sys.version_info[:2]
+    found = _find(search_dirs)
+    fitting = [item for item in found if supports(item[0], wanted)]
+    if fitting:
+        version, path = max(fitting)
+        if not path.endswith(".zip"):
+            return path
+        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + _dotted(version)))
+    installed = installed_debugpy()
+    if installed is not None and supports(parse_version(installed[1]), wanted):
+        directory, text = installed
+        path = os.path.join(runtime_dir, "debugpy-%s.zip" % text)
+        if not os.path.exists(path):
+            write_bundle(directory, path)
+        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + text))
+    raise NoDebugpy(_none_fits(wanted, found))
+
+
+def supports(version: Version, python: Tuple[int, int]) -> bool:
+    """Tell whether this debugpy runs on this Python."""
+    for lowest, highest, oldest, newest in SUPPORT:
+        if python >= lowest and (highest is None or python <= highest):
+            return oldest <= version < privates.BELOW and (newest is None or version <= newest)
+    return False
+
+
+def parse_version(text: str) -> Version:
+    """Return the numbers of a version such as `1.8.22`; empty when it has none."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
+    found = []
+    for directory in search_dirs:
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            continue
+        for name in names:
+            match = _NAME.match(name)
+            if match:
+                found.append((parse_version(match.group(1)), os.path.join(directory, name)))
+    return found
+
+
+def _unpack(path: str, target: str) -> str:
+    """Unpack into a folder beside the target and rename it: the target is whole or absent."""
+    if is_own(target):
+        return target
+    import shutil
+    import tempfile
+    import zipfile
+
+    scratch = tempfile.mkdtemp(prefix=".unpack-", dir=os.path.dirname(target))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(scratch)
+        try:
+            os.rename(scratch, target)
+        except OSError:
+            if not is_own(target):  # not another process that was faster
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def is_own(folder: str) -> bool:
+    """Tell whether a folder is ours or root's, and nobody else may write to it: what is in it will be run."""
+    try:
+        info = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid in (0, os.geteuid()) and not info.st_mode & 0o022
+
+
+def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
+    """Return what a bundle of an installed debugpy holds: (path on this machine, name in the bundle)."""
+    root = os.path.abspath(debugpy_dir)
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        for name in names:
+            path = os.path.join(folder, name)
+            if _NOT_IMPORTED.match(name):
+                continue
+            if name.endswith(".py") or _HELPER.match(name) or (folder == root and name in _LICENSES):
+                yield path, "debugpy/" + os.path.relpath(path, root).replace(os.sep, "/")
+    version = _version_of(root)
+    metadata = os.path.join(os.path.dirname(root), "debugpy-%s.dist-info" % version)
+    for folder, _, names in os.walk(metadata):
+        for name in names:
+            if name in _LICENSES:
+                yield os.path.join(folder, name), "debugpy/" + name
+
+
+def _version_of(directory: str) -> str:
+    """Read the version from `_version.py` (versioneer's JSON), without importing anything."""
+    try:
+        with open(os.path.join(directory, "_version.py"), encoding="utf-8") as source:
+            match = re.search(r'"version":\s*"(\d+(?:\.\d+)*)', source.read())
+    except OSError:
+        return ""
+    return match.group(1) if match else ""
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _none_fits(python: Tuple[int, int], found: List[Tuple[Version, str]]) -> str:
+    name = "Python %d.%d" % python[:2]
+    have = ", ".join(sorted({os.path.basename(path) for _, path in found})) or "none"
+    if python < (3, 7):
+        advice = "this Python is too old to be debugged here"
+    else:
+        advice = "run `dkdbg init` again with this Python in the image: it adds the debugpy that fits"
+    return "no debugpy for %s (%s); found: %s; %s" % (name, sys.executable, have, advice)

@@ -1,0 +1,1 @@
+"""Clocks and timeouts that stop while a process of the job is held."""

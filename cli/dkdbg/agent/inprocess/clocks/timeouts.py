@@ -1,0 +1,181 @@
+"""Timeouts of PyTorch's process groups, raised while an editor is attached: a rank that is held ends nobody's job.
+
+Gloo, NCCL and the store behind them end a job when one rank is away for longer than its groups allow. While an editor is
+attached all ranks, debugged or free, wait for a day; when it has left, each group waits again as long as its program
+has said. A collective that others wait in already keeps the timeout with which it began.
+"""
+
+# torch is the user's, and is touched where it has been imported already.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .. import choosing, importing, member, session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Tuple
+
+#: Seconds; more than anybody looks at one stop.
+RAISED = 86400
+MODULE = "torch.distributed.distributed_c10d"
+#: What ends a process whose NCCL watchdog is not heard of; it is read when a group is made.
+_HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
+
+
+class _State:
+    """What was changed.
+
+    Attributes:
+        raised: timeouts are, now.
+        groups: by name and device, the timeout that the program has given. stores: the same for the store.
+    """
+
+    raised = False
+    patched = False
+    groups: Dict[Tuple[str, str], Any] = {}  # noqa: RUF012
+    store: Any = None
+
+
+def follow(directory: str) -> str:
+    """Raise the timeouts if an editor is attached, else put them back; return `raised N`, of N groups, or `as they were`.
+
+    Args:
+        directory: the session's folder.
+    """
+    try:
+        return _follow(directory)
+    except Exception as error:  # another version of torch: its timeouts stay as they are
+        return "not raised: %r" % (error,)
+
+
+def _follow(directory: str) -> str:
+    _State.raised = session.editor_is_attached(directory)
+    module = sys.modules.get(MODULE)
+    if module is None or not hasattr(module, "_store_based_barrier"):
+        if _State.raised and _is_rank():
+            importing.after(MODULE, _patch)
+        return "raised 0" if _State.raised else "as they were"
+    if _State.raised:
+        _patch(module)
+        return "raised %d" % _raise_groups(module)
+    _restore(module)
+    return "as they were"
+
+
+def _is_rank() -> bool:
+    """Tell whether a launcher has told this process that it is one of several; all others keep their imports as they are."""
+    found = member.of_this_process()
+    return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
+        found is not None and found.origin.startswith("rank:")
+    )
+
+
+def _patch(module: Any) -> None:
+    """Have groups that are made from now on get the timeout of that moment; once."""
+    if _State.patched:
+        return
+    _State.patched = True
+    make, meet, barrier = module._new_process_group_helper, module.rendezvous, module._store_based_barrier
+
+    def new_group(*args: Any, **kwargs: Any) -> Any:
+        given = kwargs.get("timeout")
+        if not _State.raised or given is None:
+            return make(*args, **kwargs)
+        store = kwargs.get("store", args[4] if len(args) > 4 else None)
+        if _State.store is None and store is not None:
+            _State.store = given
+            _quietly(lambda: store.set_timeout(_longer(given)))
+        kwargs["timeout"] = _longer(given)
+        former = os.environ.get(_HEARTBEAT)
+        os.environ[_HEARTBEAT] = str(RAISED)
+        try:
+            made = make(*args, **kwargs)
+        finally:
+            if former is None:
+                os.environ.pop(_HEARTBEAT, None)
+            else:
+                os.environ[_HEARTBEAT] = former
+        _quietly(lambda: _note(made[0], given))
+        return made
+
+    def rendezvous(*args: Any, **kwargs: Any) -> Any:
+        if _State.raised and kwargs.get("timeout") is not None:
+            kwargs["timeout"] = _longer(kwargs["timeout"])
+        return meet(*args, **kwargs)
+
+    def store_based_barrier(rank: Any, store: Any, name: Any, size: Any, timeout: Any, *args: Any) -> Any:
+        return barrier(rank, store, name, size, _longer(timeout) if _State.raised else timeout, *args)
+
+    module._new_process_group_helper = new_group
+    module.rendezvous = rendezvous
+    module._store_based_barrier = store_based_barrier
+
+
+def _note(group: Any, given: Any) -> None:
+    for device, _ in _backends(group):
+        _State.groups.setdefault((str(group.group_name), device), given)
+
+
+def _raise_groups(module: Any) -> int:
+    """Raise those of the groups that there are; return how many groups there are."""
+    groups = list(module._world.pg_map)
+    for group in groups:
+        found = _backends(group)
+        for (
+            device,
+            backend,
+        ) in found:  # all before the first is raised: gloo serves several devices with one backend
+            _State.groups.setdefault((str(group.group_name), device), backend.options._timeout)
+        for device, backend in found:
+            backend._set_default_timeout(_longer(_State.groups[str(group.group_name), device]))
+    if groups and _State.store is None:
+        _quietly(lambda: _raise_store(module._get_default_store()))
+    return len(groups)
+
+
+def _raise_store(store: Any) -> None:
+    while hasattr(
+        store, "underlying_store"
+    ):  # one that puts a prefix before each key does not know its timeout
+        store = store.underlying_store
+    _State.store = store.timeout
+    store.set_timeout(_longer(_State.store))
+
+
+def _restore(module: Any) -> None:
+    for group in list(module._world.pg_map):
+        for device, backend in _backends(group):
+            given = _State.groups.get((str(group.group_name), device))
+            if given is not None:
+                backend._set_default_timeout(given)
+    if _State.store is not None:
+        given, _State.store = _State.store, None
+        _quietly(lambda: module._get_default_store().set_timeout(given))
+    _State.groups.clear()
+
+
+def _backends(group: Any) -> Any:
+    """Return (device, backend) of each backend of a group that has a timeout."""
+    found = []
+    for device in group._device_types:
+        backend: Optional[Any] = group._get_backend(device)
+        if hasattr(backend, "_set_default_timeout") and hasattr(backend, "options"):
+            found.append((str(device), backend))
+    return found
+
+
+def _longer(timeout: Any) -> Any:
+    import datetime
+
+    return max(timeout, datetime.timedelta(seconds=RAISED))
+
+
+def _quietly(do: Callable[[], object]) -> None:
+    try:
+        do()
+    except Exception:  # another version of torch
+        return

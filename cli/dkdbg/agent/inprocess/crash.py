@@ -1,0 +1,120 @@
+"""Exceptions that nobody catches: `--on-crash hold=20m` holds the process until an editor has looked at it.
+
+Without that an editor that is there sees them, when it wants to. Whatever goes wrong here, the process ends as it
+would have ended.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Tuple, Type
+
+    #: As sys.exc_info() has it.
+    Failure = Tuple[Type[BaseException], BaseException, TracebackType]
+
+#: Seconds that a rank which fails waits for an editor, when those that fail are chosen and nothing else is said.
+FAILING = 1200.0
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_FORM = re.compile(r"hold=(\d+(?:\.\d+)?)([smh]?)$")
+
+
+def parse(text: str) -> float:
+    """Return the seconds of `hold=20m` (s, m, h; without a unit seconds).
+
+    Raises:
+        ValueError: it has another form.
+    """
+    match = _FORM.match(text.strip())
+    if match is None:
+        raise ValueError("--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not %r" % text)
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+def hold(directory: str, failure: Failure) -> None:
+    """Stop in the failing frame as soon as an editor is attached; go on when none comes in time.
+
+    Args:
+        directory: the session's folder.
+        failure: the exception that ends the process or the thread.
+    """
+    if not os.path.isdir(directory):
+        return
+    from . import choosing, on_demand, session
+    from .pydevd_patches import uncaught
+
+    chosen, asked = choosing.choice(directory), os.environ.get("DKDBG_ON_CRASH", "")
+    free = choosing.runs_free(directory)
+    if free and (chosen is None or not chosen.failing):
+        return
+    seconds = parse(asked) if asked else FAILING
+    if not asked and (chosen is None or not chosen.failing):
+        return
+
+    if os.environ.get("DKDBG_PDB"):
+        from .pdb import socket_pdb
+
+        socket_pdb.post_mortem(failure, os.environ["DKDBG_PDB"], seconds)
+        return
+    if session.editor_is_attached(directory) and uncaught.was_shown(failure[1]):
+        return
+    what = describe(failure, on_demand.place)
+    try:
+        if not on_demand.await_editor(directory, seconds, "post-mortem", what):
+            return
+        if free:  # by this the agent knows that it has joined those that were chosen
+            on_demand.note(directory, "post-mortem", what, None)
+        if not on_demand.connect(directory):
+            stop(failure)
+    except KeyboardInterrupt:
+        pass  # somebody does not want to wait; the exit code stays that of the exception
+    finally:
+        if free:
+            on_demand.note(directory, "", "", None)
+
+
+def describe(failure: Failure, place: Any) -> str:
+    """Return `train.py:6: ZeroDivisionError: division by zero`."""
+    import traceback
+
+    kind, value, trace = failure
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1]
+    return "%s: %s" % (place(trace.tb_frame.f_code.co_filename, trace.tb_lineno), text[:300])
+
+
+def stop(failure: Failure) -> None:
+    """Stop in the failing frame; an editor is attached."""
+    import debugpy  # noqa: T100
+
+    trigger = getattr(debugpy, "trigger_exception_handler", None)
+    if trigger is not None:  # debugpy 1.8.22
+        trigger(failure, as_uncaught=False)
+        return
+    import pydevd
+
+    debugger = pydevd.get_global_debugger()
+    thread = threading.current_thread()
+    owner = debugger if hasattr(debugger, "set_additional_thread_info") else pydevd
+    info = owner.set_additional_thread_info(thread)
+    frames = []
+    trace = failure[2]
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next  # type: ignore[assignment]
+    info.is_tracing += 1
+    try:
+        by_id = {id(frame): frame for frame in frames}
+        debugger.do_stop_on_unhandled_exception(thread, frames[-1], by_id, failure)
+    finally:
+        info.is_tracing -= 1

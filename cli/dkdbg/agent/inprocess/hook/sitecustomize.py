@@ -1,0 +1,533 @@
+# -*- coding: utf-8 -*-
+"""The lazy hook: every Python process below the agent can be debugged, and none pays for it until an editor comes.
+
+The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`, announces
+itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json or socket is
+imported. A process that starts while an editor is attached joins on its main thread, before the program's first line.
+A process that runs already joins on the hook's thread when the agent asks, or in a `breakpoint()` of its code.
+
+Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. The file is read
+by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
+"""
+# Annotations are comments here: Python 2 reads this file too.
+# ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204, F401, SIM105
+# mypy: disable-error-code="import-not-found"
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from _thread import LockType
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from dkdbg.agent.inprocess.member import Member
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+#: Where the hook's descriptor lies: a program that opens files finds them under the numbers that they have without us.
+_HIGH = 1000
+
+#: A process with one of these words in its command line serves others and holds no code of the user. It neither
+#: registers nor joins, unless DKDBG_HOUSEKEEPING=1 asks for it. The marks are those of dkdbg.launchers, which each start
+#: of a Python would pay for: a test compares them.
+_SKIP = (
+    "multiprocessing.resource_tracker",
+    "multiprocessing.semaphore_tracker",
+    "torch/_inductor/compile_worker",
+    "torch._inductor.compile_worker",
+    "ray/dashboard/",
+    "ray/autoscaler/",
+    "ray/_private/log_monitor.py",
+    "ray/_private/runtime_env/agent",
+)
+#: The debugger itself; pydevd.py is a process that has joined already.
+_NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
+#: One of these words is in the command line of a process that its parent knows better (parent_lookup.py).
+_NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
+#: Programs that build or install; they start many short processes.
+_SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
+#: Seconds for the agent to see that a process has changed its user.
+_ADMISSION = 5.0
+#: In Python 2 the globals of a module that nobody holds are gone.
+_kept = {}  # type: Dict[str, Any]
+_RANK_NAMES = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID", "NODE_RANK",
+    "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK",
+    "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HOROVOD_SIZE", "PADDLE_TRAINER_ID", "PADDLE_LOCAL_RANK", "PADDLE_TRAINERS_NUM",
+)  # fmt: skip
+
+
+def _chain():  # type: () -> None
+    """Run the `sitecustomize` that would have been found without this one, as `site` would have."""
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
+    here = _kept["hook"] = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize
+    except ImportError as error:
+        if "sitecustomize" not in str(error):
+            raise
+    finally:
+        if here is not None:
+            sys.modules.setdefault("sitecustomize", here)
+
+
+def _say(text):  # type: (str) -> None
+    if os.environ.get("DKDBG_DEBUG"):
+        sys.stderr.write("dkdbg: hook in pid %d: %s\n" % (os.getpid(), text))
+
+
+def _command_line():  # type: () -> list[str]
+    words = getattr(sys, "orig_argv", None)  # Python 3.10
+    if words:
+        return list(words)
+    try:
+        with open("/proc/self/cmdline", "rb") as source:
+            return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
+    except OSError:
+        return list(getattr(sys, "argv", []))
+
+
+def _shows_housekeeping():  # type: () -> bool
+    return os.environ.get("DKDBG_HOUSEKEEPING", "").lower() in ("1", "true", "yes", "on")
+
+
+def _is_housekeeping(words):  # type: (list[str]) -> bool
+    line = " ".join(words)
+    more = [word for word in os.environ.get("DKDBG_SKIP", "").split(",") if word]
+    hidden = () if _shows_housekeeping() else _SKIP
+    if any(mark in line for marks in (_NEVER, hidden, more) for mark in marks):
+        return True
+    for position, word in enumerate(words[1:], 1):
+        if word == "-m":
+            return words[position + 1 : position + 2] == ["pip"]
+        if word == "-c":
+            return False
+        if not word.startswith("-"):
+            return os.path.basename(word) in _SKIP_PROGRAMS
+    return False
+
+
+def _import(name):  # type: (str) -> Any
+    """Import NAME.py beside this folder, as `_dkdbg.NAME`: these files find each other by relative imports."""
+    if "_dkdbg" not in sys.modules:
+        package = type(sys)("_dkdbg")
+        package.__path__ = [os.path.dirname(_HERE)]
+        sys.modules.setdefault("_dkdbg", package)
+    # importlib.import_module, which costs 2 ms to import, does this; the program may have replaced the built-in one.
+    from _frozen_importlib import __import__ as import_
+
+    import_("_dkdbg." + name)
+    return sys.modules["_dkdbg." + name]
+
+
+class _Late(object):
+    """A module beside this folder, imported when something of it is asked for first."""
+
+    def __init__(self, name):  # type: (str) -> None
+        self._name = name
+
+    def __getattr__(self, name):  # type: (str) -> object
+        return getattr(_import(self._name), name)
+
+
+if TYPE_CHECKING:
+    from dkdbg.agent.inprocess import (
+        answers,
+        choosing,
+        crash_watch,
+        forking,
+        join,
+        on_demand,
+        parent_lookup,
+        passing,
+        site_entry,
+    )
+    from dkdbg.agent.inprocess.clocks import clocks, timeouts
+    from dkdbg.agent.inprocess.pdb import socket_pdb
+    from dkdbg.agent.inprocess.profilers import profiling
+    from dkdbg.agent.inprocess.ray import hook as ray_hook
+else:
+    answers, choosing, clocks, crash_watch, forking = (
+        _Late("answers"),
+        _Late("choosing"),
+        _Late("clocks.clocks"),
+        _Late("crash_watch"),
+        _Late("forking"),
+    )
+    join, parent_lookup, on_demand, passing, profiling, ray_hook, site_entry, socket_pdb, timeouts = (
+        _Late("join"),
+        _Late("parent_lookup"),
+        _Late("on_demand"),
+        _Late("passing"),
+        _Late("profilers.profiling"),
+        _Late("ray.hook"),
+        _Late("site_entry"),
+        _Late("pdb.socket_pdb"),
+        _Late("clocks.timeouts"),
+    )
+
+
+def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
+    """Return what lies under a descriptor: a program may close ours and open its own under the same number."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _lift(sock):  # type: (socket) -> socket
+    """Move a socket to a high descriptor; while no other thread can take that number.
+
+    `fcntl` could do it at any time, and costs 0.4 ms to import.
+    """
+    if _identity(_HIGH) is not None:
+        return sock
+    try:
+        os.dup2(sock.fileno(), _HIGH, False)
+    except OSError:  # `ulimit -n`
+        return sock
+    lifted = type(sock)(sock.family, sock.type, sock.proto, _HIGH)
+    sock.close()
+    return lifted
+
+
+def _native(name):  # type: (str) -> Any
+    """Return a function of `_thread` as Python has it, also where gevent has put its own in that place."""
+    import _thread
+
+    monkey = sys.modules.get("gevent.monkey")  # of a process that was entered later
+    return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
+
+
+class _Member(object):
+    """This process as a member of the session; see `Member` in member.py."""
+
+    def __init__(self, directory, words):  # type: (str, List[str]) -> None
+        # `threading` takes the thread that imports it first for the main one. Imported by our thread later, it would
+        # let the program hang at its end.
+        import threading
+
+        self.directory = directory
+        self.words = words
+        self.fork_armed = False
+        self.origin = ""
+        self.rank = None  # type: Optional[int]
+        self.free = False
+        self._allocate_lock = _native("allocate_lock")
+        self._start_new_thread = _native("start_new_thread")
+        self._get_ident = _native("get_ident")
+        self.reset()
+
+    def reset(self):  # type: () -> None
+        self.main_ident = self._get_ident()
+        self.lock = self._allocate_lock()  # guards `running`, and registering again
+        self.done = self._allocate_lock()  # held while the thread runs
+        self.begun = self._allocate_lock()  # held from when the thread is started until it runs
+        self.running = False
+        self.forking = False
+        self.joined = False
+        self.thread_id = 0
+        self.listener = None  # type: Optional[socket]
+        self._mark = None  # type: Optional[Tuple[int, int]]
+
+    def module(self, name):  # type: (str) -> Any
+        return _import(name)
+
+    def say(self, text):  # type: (str) -> None
+        _say(text)
+
+    @property
+    def base(self):  # type: () -> str
+        return "%s/p/%d" % (self.directory, os.getpid())
+
+    def register(self, lift=_lift):  # type: (Callable[[socket], socket]) -> None
+        """Announce this process; the socket takes questions from here on. Raises OSError."""
+        import _socket
+
+        try:
+            os.unlink(self.base + ".sock")
+        except OSError:
+            pass
+        # Datagrams: a thread that waits in accept() keeps the lowest free descriptor from the program.
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+        # Before it moves: the program may put a file of its own under the high number at any moment, and a socket
+        # that is dropped closes its number, whoever's that is by then.
+        mark = _identity(sock.fileno())
+        sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
+        self.listener, self._mark = lift(sock), mark
+        self.announce()
+
+    def announce(self):  # type: () -> None
+        """Write who this process is; the agent asks one that is new, or is anew, to join. Raises OSError."""
+        import time
+        from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
+
+        env = ",".join(
+            "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
+        )
+        started = time.clock_gettime(time.CLOCK_REALTIME)  # time.time() may be behind, see clocks.py
+        text = '{"pid":%d,"ppid":%d,"started":%f,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}' % (
+            os.getpid(),
+            os.getppid(),
+            started,
+            "null" if self.rank is None else "%d" % self.rank,
+            quoted(self.origin),
+            ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
+            env,
+        )
+        file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, text.encode("ascii"))
+        finally:
+            os.close(file)
+        os.rename(self.base + ".tmp", self.base + ".json")
+
+    def owns_listener(self):  # type: () -> bool
+        """Tell whether the listener's descriptor is still ours; one that is not is never touched again."""
+        if self.listener is None or self.listener.fileno() < 0:
+            return False
+        if self._mark is not None and _identity(self.listener.fileno()) == self._mark:
+            return True
+        self.listener.detach()
+        return False
+
+    def register_again(self):  # type: () -> None
+        """Announce this process anew, if the program has closed what the agent could reach it by. Raises OSError."""
+        with self.lock:
+            if not self.owns_listener():
+                self.register(answers.lift)
+
+    def wake_thread(self, waiting=None):  # type: (Optional[socket]) -> None
+        """Start the thread; `waiting` is the connection of the agent that asks this process to join."""
+        with self.lock:
+            if self.running or self.listener is None:
+                return
+            self.running = True
+            self.done.acquire()
+            if waiting is None and not self.joined:
+                self.begun.acquire()
+                self._start_new_thread(self.serve, (self.done, None))
+            else:
+                answers.start_known(self, waiting)
+
+    def serve(self, done, waiting):  # type: (LockType, Optional[socket]) -> None
+        handed_over, slept = None, False
+        if self.begun.locked():
+            self.begun.release()
+        try:
+            import _signal
+            import _thread
+
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
+            self.thread_id = _thread.get_native_id()
+            if waiting is not None:
+                answers.answer(self, waiting, b"join")
+            while True:
+                connection, command = self._next()
+                if command == b"sleep":
+                    if not self.forking:
+                        continue  # of a fork that did not wait for it, or somebody else's
+                    slept = True
+                    break
+                if answers.answer(self, connection, command):
+                    handed_over = connection or self._nobody()
+                    break
+        except Exception as error:
+            _say("socket closed: %r" % (error,))
+        finally:
+            self.running = False
+            done.release()
+        if handed_over is not None:
+            self.wake_thread(handed_over)
+        elif slept and not self.forking:  # the fork did not wait, and found it running
+            self.wake_thread()
+
+    def _nobody(self):  # type: () -> socket
+        """Return a connection for an answer that nobody waits for."""
+        import _socket
+
+        return _socket.socketpair()[0]
+
+    def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
+        """Return the next question, and the connection to answer it on, which came with it."""
+        import _socket
+
+        while True:
+            if not self.owns_listener():
+                self.register_again()
+            listener = self.listener
+            try:
+                # 32 bytes are room for one descriptor.
+                found = listener.recvmsg(64, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
+            except OSError:  # closed after we looked, by now perhaps replaced, before a fork
+                if self.listener is listener and self.owns_listener():
+                    raise
+                continue
+            for _, _, data in found[1]:
+                number = int.from_bytes(data[:4], sys.byteorder)
+                return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, number), found[0]
+            return None, found[0]
+
+    def join(self, at_start):  # type: (bool) -> str
+        """Join the adapter."""
+        answer = join.join(self.directory, at_start)
+        self.joined = self.joined or answer.startswith(("joined", "already joined"))
+        return answer
+
+    def enter(self):  # type: () -> None
+        """Register, join if an editor is attached, now or later, and let the thread sleep on the socket."""
+        attached = os.path.exists(self.directory + "/join.json")
+        are_chosen = os.path.exists(self.directory + "/ranks")
+        if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
+            parent_lookup.learn(self)
+        is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
+        if attached and (is_rank or self.origin.startswith("rank:")):
+            timeouts.follow(self.directory)
+        if are_chosen:
+            chosen = choosing.settle(self)
+            if chosen is not None and chosen.failing and self.rank is not None:
+                crash_watch.arm(self)
+            if attached and self.free:  # one that joins does so itself
+                clocks.follow(self.directory)
+            attached = attached and not self.free
+        else:
+            self.free = False
+        self.register()
+        if attached:
+            _say(self.join(True))
+        self.wake_thread()
+
+    def at_fork(self, moment):  # type: (str) -> Callable[[], None]
+        """Return a callback that runs the function of this name in forking.py."""
+
+        def callback():  # type: () -> None
+            try:
+                getattr(forking, moment)(self)
+            except Exception as error:
+                _say("fork, %s: %r" % (moment, error))
+
+        return callback
+
+
+class _DkdbgFinder(object):
+    """Asked last: where no package dkdbg is installed, `import dkdbg` gives `breakpoint` and its sisters."""
+
+    def __init__(self, member):  # type: (Member) -> None
+        self.member = member
+
+    def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> Optional[ModuleSpec]  # noqa: ARG002
+        return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai", "paipdb", "dkdbg_ray") else None
+
+
+def _profile(directory, words):  # type: (str, List[str]) -> None
+    """Start what this process is to be profiled by; what goes wrong with that is said, and nothing else goes wrong by it."""
+    try:
+        profiling.begin(directory, words)
+    except Exception as error:
+        sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
+
+
+def _admitted(directory):  # type: (str) -> str
+    """Return the folder of the session for the user that this process has become; the agent makes it when it sees one.
+
+    It sees those that descend from it. Raises KeyError, ValueError or OSError where there will be none.
+    """
+    import time
+
+    users, uid = os.path.split(directory)
+    session = os.path.dirname(users) if os.path.basename(users) == "u" and uid.isdigit() else directory
+    own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION
+    is_coming = os.geteuid() != 0 and int(session.rpartition("-")[2]) in site_entry.above()
+    while is_coming and os.path.isdir(session + "/u") and time.time() < end:
+        if os.path.isdir(own + "/p"):
+            if not os.access(own + "/p", os.W_OK):
+                break
+            os.environ["DKDBG_SESSION_DIR"] = own
+            return own
+        time.sleep(0.02)
+    raise KeyError("no folder for uid %d in %s" % (os.geteuid(), session))
+
+
+def _hand_on(directory):  # type: (str) -> None
+    """Hand the session on to programs that get an environment of the program's making; see passing.py."""
+    import _posixsubprocess
+
+    fork_exec = _posixsubprocess.fork_exec
+
+    def handed_on(*words):  # type: (Any) -> int
+        try:
+            words = passing.fork_exec(directory, _HERE, words)
+        except Exception as error:  # our folder is out of reach, after a chroot or as another user
+            _say("not handed on: %r" % (error,))
+        return fork_exec(*words)
+
+    def started(start):  # type: (Callable[..., Any]) -> Callable[..., Any]
+        def handed_on(path, argv, env, **more):  # type: (Any, Any, Any, Any) -> Any
+            try:
+                env = passing.mended(directory, _HERE, env)
+            except Exception as error:
+                _say("not handed on: %r" % (error,))
+            return start(path, argv, env, **more)
+
+        return handed_on
+
+    _posixsubprocess.fork_exec = handed_on
+    for name in ("execve", "posix_spawn", "posix_spawnp"):
+        if hasattr(os, name):
+            former = getattr(os, name)
+            setattr(os, name, started(former))
+            if former in os.supports_fd:
+                os.supports_fd.add(getattr(os, name))
+
+
+def _enter():  # type: () -> None
+    directory = os.environ.get("DKDBG_SESSION_DIR")
+    if not directory or not os.path.isdir(directory):
+        return
+    words = _command_line()
+    if _is_housekeeping(words):
+        return
+    if not os.access(directory + "/p", os.W_OK):
+        directory = _admitted(directory)
+    _hand_on(directory)
+    if "DKDBG_PROFILE" in os.environ:
+        _profile(directory, words)
+    member = _Member(directory, words)
+    sys.meta_path.append(_DkdbgFinder(member))
+    if "DKDBG_RAY_WORKERS" in os.environ:
+        ray_hook.say_where(os.environ)
+    if "job submit" in " ".join(words):
+        ray_hook.say_where_jobs_go(os.environ)
+    if os.environ.get("DKDBG_ON_CRASH"):
+        crash_watch.arm(member)
+        if "--multiprocessing-fork" in words:
+            crash_watch.arm_worker(member)
+    os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
+    if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
+        return  # its children, made by fork, run the user's code
+    member.enter()
+    # A program that ends before a thread has run at all takes away what CPython 3.11 begins it with: it crashed.
+    with member.begun:
+        pass
+    if os.environ.get("DKDBG_PDB_AT_START"):
+        socket_pdb.wait_as_asked(directory)
+
+
+def _main():  # type: () -> None
+    try:
+        _chain()
+    finally:
+        if sys.version_info >= (3, 8):
+            try:
+                _enter()
+            except Exception as error:
+                _say("off: %r" % (error,))
+
+
+_main()

@@ -1,0 +1,454 @@
+"""Joining: what a Python process does when an editor is attached. Loaded by the hook, and only then.
+
+It imports debugpy into the user's process and connects it to the adapter as a child of the phantom root. It never
+hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import json
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+#: Files that a process may open: below the first it is left alone, the second is proposed.
+FEWEST_FILES, MANY_FILES = 16, 64
+#: End of the file by which the agent says that nobody will come to configure a session of a process.
+NOBODY = ".nobody"
+#: The answer of a process that finds no `join.json`.
+NO_EDITOR = "no editor is attached"
+#: Held while this process joins. gevent replaces every other kind of lock.
+_lock = _thread.RLock()
+_joining = False
+#: C callbacks that must not be collected.
+_kept: List[object] = []
+
+
+def join(session_dir: str, at_start: bool) -> str:
+    """Connect this process to the adapter, unless it is connected.
+
+    Called on the main thread before the program's first line, on the hook's thread, and by a breakpoint in the code.
+
+    Args:
+        session_dir: the session's folder.
+        at_start: wait until the editor has set its breakpoints, so that the program's first line can stop. Without
+            it the call comes from the hook's thread in a running program, and the breakpoints follow.
+
+    Returns:
+        One line: `joined`, `already joined`, or why not.
+    """
+    global _joining  # noqa: PLW0603
+    with _lock:
+        # Joining on this thread: debugpy, while it is imported, runs code of the program that calls breakpoint().
+        if _joining:
+            return "not joined: it is about to"
+        _joining = True
+        try:
+            return _join(session_dir, at_start)
+        except Exception as error:  # whatever debugpy raises, the user's program goes on
+            return "not joined: %s: %s" % (type(error).__name__, error)
+        finally:
+            _joining = False
+
+
+def load(session_dir: str, main_ident: int) -> None:
+    """Import debugpy on this thread, if an editor is attached and it fits this process; `join` says what is wrong with it.
+
+    The copy of `threading` that comes with it takes the thread that imports it for the main one. With a main thread that
+    has ended pydevd would end the session.
+    """
+    with _lock, contextlib.suppress(Exception):
+        info = _info(session_dir)
+        if info is not None and not _why_not_this_debugpy():
+            module = _import_debugpy(info, False).threading
+            main: Any = module._main_thread
+            if main.ident != main_ident and module is not sys.modules.get("threading"):
+                del module._active[main.ident]
+                main._ident, main.is_alive = main_ident, lambda: True
+                module._active[main_ident] = main
+
+
+def forget() -> None:
+    """In a forked child: drop the debugger that was copied along. Its threads and its connection stayed behind."""
+    global _lock, _joining
+    _lock, _joining = _thread.RLock(), False
+    pydevd = sys.modules.get("pydevd")
+    if pydevd is None:
+        return
+    from .pydevd_patches import shutdown, suspending
+
+    shutdown.forget()
+    suspending.forget()
+    debugger = pydevd.get_global_debugger()
+    if debugger is None:
+        return
+    from . import output
+    from .pydevd_patches import connection
+
+    connection.drop(debugger)
+    output.forget()
+    from _pydev_bundle import pydev_monkey
+    from _pydevd_bundle import pydevd_constants
+
+    # What pydevd's own patched fork does in a child that it will not trace.
+    pydev_monkey._on_forked_process(setup_tracing=False)
+    pydevd.SetupHolder.setup = None
+    sys.settrace(None)
+    if getattr(pydevd_constants, "PYDEVD_USE_SYS_MONITORING", False):
+        from _pydevd_sys_monitoring import pydevd_sys_monitoring
+
+        pydevd_sys_monitoring.stop_monitoring(all_threads=True)
+
+
+def until_configured(session_dir: str) -> str:
+    """Wait until an editor has configured its session of this process, which has joined; return why it has not, or "".
+
+    That is `DKDBG_JOIN_DEADLINE` seconds at most, as for a process that starts.
+    """
+    import pydevd
+
+    info = _info(session_dir)
+    limit = float(info["deadline"]) if info is not None else 0.0
+    nobody, end = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY), time.monotonic() + limit
+    while not pydevd._is_attached():
+        if time.monotonic() > end or os.path.exists(nobody):
+            return "the editor opened no session for this process within %g s" % limit
+        time.sleep(0.01)
+    return ""
+
+
+def _info(session_dir: str) -> Optional[Dict[str, Any]]:
+    """Return what the agent says of the adapter to join (see JoinInfo in contract.py); None without an editor."""
+    try:
+        with open(os.path.join(session_dir, "join.json")) as source:
+            found: Dict[str, Any] = json.load(source)
+            return found
+    except (OSError, ValueError):
+        return None
+
+
+def _join(session_dir: str, at_start: bool) -> str:
+    info = _info(session_dir)
+    if info is None:
+        return NO_EDITOR
+    from .clocks import clocks
+
+    clocks.follow(session_dir)  # before an editor can hold this process
+    with contextlib.suppress(PermissionError):  # root's, of another user's program
+        os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
+    if _pdb_is_here(session_dir):
+        return "not joined: a pdb client holds this process"
+    reason = _why_not_this_debugpy() or _what_is_too_little()
+    if reason:
+        return "not joined: " + reason
+    pydevd = _import_debugpy(info, at_start)
+    if pydevd.get_global_debugger() is not None:
+        if _is_ours():
+            return "already joined"
+        from .pydevd_patches import listening
+
+        return "not joined: " + listening.holder()
+    from .pydevd_patches import shutdown
+
+    if shutdown.program_has_ended():
+        return "the program has ended"
+    reason = _what_is_missing()
+    if reason:
+        return "not joined: " + reason
+    from . import zipped
+    from .arrays import array_views
+    from .pydevd_patches import (
+        connection,
+        file_names,
+        listening,
+        own_tracer,
+        suspending,
+        uncaught,
+        untrace,
+        waking,
+    )
+
+    configured = _watch_configuration()
+    connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
+    shutdown.watch(pydevd)
+    waking.watch(pydevd, _api())
+    lifecycle, resuming = _thread_modules()
+    suspending.watch(pydevd, lifecycle, resuming, _api())
+    untrace.watch(pydevd.PyDB, _api())
+    uncaught.watch(pydevd.PyDB)
+    listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
+    own_tracer.watch()
+    file_names.watch()
+    array_views.watch()
+    _show_output(pydevd.PyDB)
+    helper_fits = _prepare_helper()
+    _forget_former_stops()
+    nobody = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY)
+    with contextlib.suppress(OSError):  # of what has executed this program in its place
+        os.unlink(nobody)
+    pydevd.settrace(
+        host=info["adapter"],
+        port=0,
+        access_token=info["token"],
+        ppid=info["ppid"],
+        suspend=False,
+        trace_only_current_thread=False,
+        # Children come by the hook: their command lines stay theirs, the token stays out of `ps`, and the skip
+        # list and the deadline hold for them too.
+        patch_multiprocessing=False,
+        notify_stdin=False,
+        wait_for_ready_to_run=False,
+        dont_trace_start_patterns=(
+            os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),
+            os.path.dirname(os.path.abspath(__file__)),
+        ),
+    )
+    _watch_libraries()
+    if at_start:
+        if sys.version_info < (3, 12):
+            uncaught.show_from_start(pydevd.get_global_debugger())
+        answer = _wait_for_breakpoints(nobody, configured, pydevd, info["deadline"])
+    else:
+        if not helper_fits:
+            _trace_main_thread(pydevd.get_global_debugger())
+        answer = "joined"
+    if answer == "joined":
+        zipped.watch(pydevd.get_global_debugger())
+    return answer
+
+
+def _watch_libraries() -> None:
+    """Follow what breakpoints would be passed over in: compiled functions, and up to Python 3.11 Ray's threads."""
+    from . import compiled, importing
+
+    def trace_threads(module: Any) -> None:
+        from .ray import worker
+
+        worker.trace_threads(module.FunctionActorManager)
+
+    if not os.environ.get("TORCH_COMPILE_DISABLE"):
+        compiled.watch()
+    if sys.version_info < (3, 12):
+        importing.after("ray._private.function_manager", trace_threads)
+
+
+def _is_ours() -> bool:
+    """Tell whether this process has a debugger that joined the agent's adapter, and not one of the program's own."""
+    pydevd = sys.modules.get("pydevd")
+    return getattr(pydevd and pydevd.get_global_debugger(), "dkdbg_joined", False)
+
+
+def _show_output(debugger_class: Any) -> None:
+    """Send what the program prints to the editors that attach from now on."""
+    from _pydevd_bundle.pydevd_comm import WriterThread
+    from _pydevd_bundle.pydevd_json_debug_options import DebugOptions
+
+    from . import output
+
+    output.watch(debugger_class, _api(), WriterThread, DebugOptions)
+
+
+def _forget_former_stops() -> None:
+    """Let no thread stop because of what a former adapter, which died meanwhile, has asked of it.
+
+    pydevd frees a held thread then, but notes it as suspended still, or as stepping: with the next debugger it would
+    stop at the first line that it comes to.
+    """
+    from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
+    from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
+
+    for thread in sys.modules["pydevd"].threading.enumerate():  # which may be a copy, see greenlets.py
+        if getattr(thread, "additional_info", None) is not None:
+            internal_run_thread(thread, set_additional_thread_info)
+
+
+def _pdb_is_here(session_dir: str) -> bool:
+    """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
+
+    Both trace the same threads: up to Python 3.11 pdb would silently stop at nothing any more.
+    """
+    socket_pdb: Any = sys.modules.get("_dkdbg.pdb.socket_pdb")
+    client = socket_pdb.holder() if socket_pdb is not None else None
+    if client is None:
+        return False
+    if socket_pdb.on_release is None:
+        socket_pdb.on_release = lambda: _knock(session_dir)
+        text = "an editor has attached: it gets this process when pdb leaves (q)"
+        with contextlib.suppress(OSError, ValueError):
+            client.message("\n*** " + text)
+            client.stdout.flush()
+        sys.stderr.write("dkdbg: pid %d: %s\n" % (os.getpid(), text))
+    return True
+
+
+def _knock(session_dir: str) -> None:
+    """Have the hook's thread of this process join."""
+    import socket
+
+    sys.modules["_dkdbg.pdb.socket_pdb"].on_release = None  # type: ignore[attr-defined]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"join", os.path.join(session_dir, "p", "%d.sock" % os.getpid()))
+
+
+def _why_not_this_debugpy() -> str:
+    """Return what is wrong with a debugpy that the program has imported itself, empty for none."""
+    from . import bundle
+    from .pydevd_patches import privates
+
+    version = getattr(sys.modules.get("debugpy"), "__version__", None)
+    if version is None or privates.fits(bundle.parse_version(version)):
+        return ""
+    return "the program has imported debugpy %s; dkdbg works with %s" % (version, privates.span())
+
+
+def _what_is_too_little() -> str:
+    """Return why the debugger would take descriptors that the program needs, empty for none."""
+    limit = os.sysconf("SC_OPEN_MAX")
+    if not 0 <= limit < FEWEST_FILES:
+        return ""
+    return "it may open %d files, and the debugger needs some of them: raise the limit, `ulimit -n %d`" % (
+        limit,
+        MANY_FILES,
+    )
+
+
+def _what_is_missing() -> str:
+    """Return which names inside debugpy are not there, empty for none."""
+    from .pydevd_patches import privates
+
+    missing = privates.missing(privates.PROGRAM)
+    version = getattr(sys.modules["debugpy"], "__version__", "?")
+    return "debugpy %s has no %s" % (version, ", ".join(missing)) if missing else ""
+
+
+def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
+    """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
+    if "debugpy" not in sys.modules:
+        import platform
+
+        from . import bundle, member
+        from .pydevd_patches import greenlets
+
+        folder = bundle.ensure_debugpy(info["search"], info["runtime"])
+        sys.path.insert(0, folder)
+        dont_write = sys.dont_write_bytecode
+        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, each
+        # time. They go into our private folder. Not in a running program: its own imports would be written too.
+        sys.dont_write_bytecode = dont_write and not at_start
+        breakpointhook = sys.breakpointhook
+        # debugpy writes it into its log, and for it Python runs `uname -p`: a process more, which gevent refuses here.
+        described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
+        this = member.of_this_process()
+        try:
+            with greenlets.Told(this.words if this is not None else ()):
+                import debugpy  # noqa: F401, T100
+                from debugpy.server import api
+            greenlets.let_end(sys.modules["pydevd"].threading)
+        finally:
+            sys.path.remove(folder)
+            sys.dont_write_bytecode = dont_write
+            platform.platform = described
+            # pydevd takes `breakpoint()` for itself; PYTHONBREAKPOINT is the user's word, or else dkdbg's.
+            sys.breakpointhook = breakpointhook
+    else:
+        from debugpy.server import api
+    if os.environ.get("DEBUGPY_LOG_DIR"):
+        api.ensure_logging()  # it starts a process and reads what pip knows of every package
+    import pydevd
+
+    return pydevd
+
+
+def _watch_configuration() -> Any:
+    """Return an event that is set when the editor's configurationDone has arrived.
+
+    `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
+    for ever (debugpy #549).
+    """
+    from .natives import threading
+
+    api = _api()
+    configured = threading.Event()
+    run = api.run
+
+    def watched_run(self: Any, py_db: Any) -> Any:
+        configured.set()
+        return run(self, py_db)
+
+    api.run = watched_run
+    return configured
+
+
+def _api() -> Any:
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    return PyDevdAPI
+
+
+def _thread_modules() -> Any:
+    """Return the module that marks threads as held or running, and those that resume them."""
+    from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
+
+    return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
+
+
+def _wait_for_breakpoints(nobody: str, configured: Any, pydevd: Any, deadline: float) -> str:
+    end = time.monotonic() + deadline
+    while not configured.wait(0.02):
+        debugger: Optional[Any] = pydevd.get_global_debugger()
+        if debugger is None or getattr(debugger, "pydb_disposed", False):
+            return "not joined: the adapter closed the connection"
+        if os.path.exists(nobody):
+            return "joined; no editor wants a session of this process"
+        if time.monotonic() > end:
+            return "joined; the editor opened no session for this process within %g s" % deadline
+    return "joined"
+
+
+def _prepare_helper() -> bool:
+    """Return whether pydevd can trace threads that run already; keep it quiet when its library is not there.
+
+    From Python 3.12 on it needs no library. Without one it would print "Expected: ...so to exist" into the program's
+    stderr.
+    """
+    if sys.version_info >= (3, 12):
+        return True
+    import ctypes
+
+    import pydevd_tracing
+
+    name = "attach_linux_amd64.so" if sys.platform.startswith("linux") else "attach.dylib"
+    path = os.path.join(os.path.dirname(pydevd_tracing.__file__), "pydevd_attach_to_process", name)
+    try:
+        ctypes.PyDLL(path)
+    except OSError:
+        pydevd_tracing._load_python_helper_lib.__lib__ = None
+        return False
+    return True
+
+
+def _trace_main_thread(debugger: Any) -> None:
+    """Trace the main thread of a running program without pydevd's library: the thread does it itself, when asked.
+
+    A pending call runs in the main thread at its next bytecode. Other threads that run already stay untraced; those
+    that start from now on are traced by pydevd.
+    """
+    import ctypes
+
+    def trace() -> int:
+        debugger.enable_tracing(debugger.trace_dispatch)
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: trace())
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)

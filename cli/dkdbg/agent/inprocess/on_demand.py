@@ -1,0 +1,223 @@
+"""`dkdbg.breakpoint()`: stop at this line, in any process or thread below the agent, when an editor is attached.
+
+Loaded by the hook at the first call. Whatever goes wrong, the program goes on; DKDBG_DEBUG=1 shows it. Without a session
+around, nothing happens.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from . import member
+from .session import editor_is_attached, endpoint, record, say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, ModuleType
+    from typing import Any, Optional
+
+#: Seconds between two looks for an editor.
+INTERVAL = 0.05
+
+#: A wait that ran out is not repeated: a breakpoint in a loop would stop the program for each round.
+_ran_out = False
+
+
+def breakpoint(*_args: object, **_kwargs: object) -> None:  # noqa: A001 - the name is the built-in's
+    """Stop at the caller's line. Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then go on."""
+    _stop(sys._getframe(1), _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")), _default_pdb())
+
+
+def set_trace(
+    addr: Optional[str] = None,
+    port: Optional[int] = None,
+    timeout: Optional[float] = None,
+    frame: Optional[FrameType] = None,
+    **_kwargs: object,
+) -> None:
+    """Stop at the caller's line, as `breakpoint()` does; with a port, for pdb over TCP when no editor is attached.
+
+    Args:
+        addr: address to listen on for pdb, loopback by default.
+        port: TCP port for pdb (`nc ADDR PORT`).
+        timeout: seconds to wait for somebody; the session's by default.
+        frame: where to stop instead of the caller's frame.
+    """
+    address = "%s:%d" % (addr or "127.0.0.1", port) if port else _default_pdb()
+    seconds = _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")) if timeout is None else float(timeout)
+    _stop(frame or sys._getframe(1), seconds, address, there=bool(port))
+
+
+#: As OpenPAI's documentation of paipdb has it.
+settrace = set_trace
+
+
+def find_spec(name: str) -> Any:
+    """Return how the hook's finder makes `dkdbg`, `dkdbg.pai`, `paipdb` and `dkdbg_ray`, where no package dkdbg is installed."""
+    import importlib.util
+    from importlib.machinery import ModuleSpec
+
+    if name == "dkdbg":
+        return ModuleSpec(name, _Loader(), is_package=True)  # type: ignore[arg-type]
+    file = "ray/driver.py" if name == "dkdbg_ray" else "pai.py"
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    return importlib.util.spec_from_file_location(name, path)
+
+
+class _Loader:
+    """Makes `dkdbg` from this module."""
+
+    def create_module(self, spec: Any) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: Any) -> None:
+        module.breakpoint, module.set_trace, module.settrace = breakpoint, set_trace, settrace
+
+
+def _stop(frame: FrameType, seconds: float, pdb_address: str, *, there: bool = False) -> None:
+    directory = os.environ.get("DKDBG_SESSION_DIR", "")
+    if not directory or not os.path.isdir(directory):
+        return
+    from . import choosing
+
+    if choosing.runs_free(directory):
+        return
+    try:
+        if pdb_address and not editor_is_attached(directory):
+            from .pdb import socket_pdb
+
+            socket_pdb.stop(frame, pdb_address, seconds, there=there)
+        elif _editor_comes(directory, seconds, frame):
+            reason = connect(directory)
+            if reason:
+                say("no stop at %s: %s" % (place(frame.f_code.co_filename, frame.f_lineno), reason))
+            else:
+                import pydevd
+
+                pydevd.settrace(
+                    suspend=True,
+                    trace_only_current_thread=True,
+                    patch_multiprocessing=False,
+                    notify_stdin=False,
+                    stop_at_frame=frame,
+                )
+    except Exception as error:
+        if os.environ.get("DKDBG_DEBUG"):
+            say("breakpoint: %r" % (error,))
+
+
+def _editor_comes(directory: str, seconds: float, frame: FrameType) -> bool:
+    global _ran_out  # noqa: PLW0603
+    if editor_is_attached(directory):
+        _ran_out = False
+        return True
+    if _ran_out:
+        return False
+    where = place(frame.f_code.co_filename, frame.f_lineno)
+    if seconds > 0:
+        limit = "" if seconds == float("inf") else ", up to %g s" % seconds
+        say("breakpoint at %s: waiting for a debugger on %s%s" % (where, endpoint(directory), limit))
+        if await_editor(directory, seconds, "breakpoint", where):
+            return True
+    _ran_out = True
+    waited = " within %g s" % seconds if seconds > 0 else ""
+    say("breakpoint at %s: no debugger%s, going on (attach on %s)" % (where, waited, endpoint(directory)))
+    return False
+
+
+def await_editor(directory: str, seconds: float, state: str, detail: str) -> bool:
+    """Wait for an editor, and tell the agent meanwhile why.
+
+    Args:
+        directory: the session's folder.
+        seconds: for how long; `inf` for ever.
+        state: `breakpoint` or `post-mortem`.
+        detail: one line about it.
+
+    Returns:
+        Whether one is attached. False also when the agent is gone: nobody could attach any more.
+    """
+    end = time.monotonic() + seconds
+    note(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
+    next_check = time.monotonic() + 1
+    try:
+        while not editor_is_attached(directory):
+            now = time.monotonic()
+            if now >= end:
+                return False
+            if now >= next_check:
+                next_check = now + 1
+                if not _agent_lives(directory):
+                    return False
+            time.sleep(min(INTERVAL, max(0.001, end - now)))
+    finally:
+        note(directory, "", "", None)
+    return True
+
+
+def connect(directory: str) -> str:
+    """Join the adapter unless this process has, and wait for the editor's session; return why not, or nothing."""
+    from . import join
+
+    found = member.of_this_process()
+    answer = join.join(directory, False) if found is None else found.join(False)
+    if not answer.startswith(("joined", "already joined")):
+        return answer
+    return join.until_configured(directory)
+
+
+def note(directory: str, state: str, detail: str, expires: Optional[float]) -> None:
+    """Tell the agent what this process waits for, in the file `p/PID.note`; an empty state takes it back."""
+    import json
+
+    path = os.path.join(directory, "p", "%d.note" % os.getpid())
+    try:
+        if not state:
+            os.unlink(path)
+            return
+        with open(path + ".tmp", "w") as out:
+            json.dump({"state": state, "detail": detail, "expires": expires}, out)
+        os.rename(path + ".tmp", path)
+    except OSError:
+        pass  # the session may have ended
+
+
+def place(path: str, line: int) -> str:
+    """Return `file:line`, the path as the user wrote it as far as possible."""
+    here = os.getcwd() + os.sep
+    return "%s:%d" % (path[len(here) :] if path.startswith(here) else path, line)
+
+
+def of_this_process() -> ModuleType:
+    """Return this module as the hook has it, where there is a hook: a process has one debugger and one pdb."""
+    found = member.of_this_process()
+    return sys.modules[__name__] if found is None else found.module("on_demand")
+
+
+def _seconds(text: str) -> float:
+    if text == "forever":
+        return float("inf")
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def _default_pdb() -> str:
+    return os.environ.get("DKDBG_PDB", "")
+
+
+def _agent_lives(directory: str) -> bool:
+    try:
+        os.kill(int(record(directory)["pid"]), 0)
+    except (KeyError, ProcessLookupError):
+        return False
+    except OSError:
+        pass
+    return True

@@ -1,0 +1,1 @@
+"""pdb over TCP."""

@@ -1,0 +1,196 @@
+"""Takes from a listener the first client that has typed the token; nobody who is silent or wrong keeps him out.
+
+A web page reaches a port on loopback too: its browser speaks first, and says HTTP or TLS, which no token is. Whoever
+begins with something else than the token is gone with that line: nothing of what follows it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import select
+import socket
+import time
+
+from .. import own_socket
+from . import pdb_token
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional, Set
+
+#: Seconds for the line with the token.
+LIMIT = 10.0
+#: Clients that may be about to type it at the same time. One more ends the wait of another, see `_too_many`.
+_MOST = 32
+#: Bytes of a token, with its line's end.
+_LONGEST = 4097
+#: Seconds between two looks where the program has taken `select.poll` away, as eventlet does.
+_INTERVAL = 0.02
+#: Seconds that this process may yet be kept from going on by clients that have not typed a token, see `first`.
+_patience = LIMIT
+
+
+class _Newcomer:
+    """Somebody who has not typed the token yet."""
+
+    def __init__(self, connection: own_socket.OwnSocket, host: str) -> None:
+        self.connection = connection
+        self.host = host
+        self.end = time.monotonic() + LIMIT
+        self._line = b""
+        connection.settimeout(0.0)
+
+    def look(self) -> Optional[bool]:
+        """Read what has come of his first line; whether it is the token, or None while it is not whole.
+
+        Raises:
+            OSError: he has gone, or says what no token is.
+        """
+        while True:
+            try:
+                seen = self.connection.recv(_LONGEST, socket.MSG_PEEK)
+            except BlockingIOError:
+                return None
+            if not seen:
+                raise OSError("gone")
+            line, end, _ = seen.partition(b"\n")
+            self._line += self.connection.recv(len(line) + len(end))  # what follows the line is for pdb
+            if end:
+                return pdb_token.is_right(self._line.decode("utf-8", "replace"))
+            if len(self._line) >= _LONGEST or any(byte < 32 and byte not in b"\t\r" for byte in self._line):
+                return False
+
+    def is_http(self) -> bool:
+        """Tell whether his line is a browser's, for what he is told."""
+        return b" HTTP/" in self._line
+
+    def send_away(self, why: str) -> None:
+        """Tell him why, and close."""
+        with contextlib.suppress(OSError):
+            self.connection.sendall(b"dkdbg: %s\n" % why.encode())
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+
+
+def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket.OwnSocket]:
+    """Return the first client that has typed the token, None when nobody has within so many seconds.
+
+    Who is there already when the time is over may still type it; all of them together can keep the program from going
+    on for LIMIT seconds, and anew when somebody has come in.
+
+    Args:
+        listener: on TCP, where a token is asked for, or a Unix socket in the session's private folder.
+        seconds: 0 to look at those who have come until now.
+
+    Raises:
+        OSError: the listener is gone.
+    """
+    global _patience  # noqa: PLW0603
+    end = time.monotonic() + seconds
+    waiting: List[_Newcomer] = []
+    try:
+        while True:
+            waiting += _arrived(listener)
+            for each in _too_many(waiting):
+                waiting.remove(each)
+                each.send_away("too many are waiting here")
+            tried: Set[str] = set()  # a wrong token takes a while to be found wrong: one an address and round
+            for each in list(waiting):
+                if each.host in tried:
+                    continue
+                found = _judged(listener, each)
+                if found is not None:
+                    waiting.remove(each)
+                    tried.add(each.host)
+                if found:
+                    _patience = LIMIT
+                    return _let_in(listener, each.connection)
+            now = time.monotonic()
+            last = end + _patience if waiting else end
+            if now >= last:
+                _patience = max(0.0, _patience - (now - end))
+                return None
+            _wait(listener, waiting, min(1.0, last - now))
+    finally:
+        for each in waiting:
+            each.send_away("somebody else is connected now, or the program no longer waits")
+
+
+def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
+    """Accept those who have come, and ask them for the token."""
+    found: List[_Newcomer] = []
+    listener.settimeout(0.0)
+    while len(found) <= _MOST:
+        try:
+            accepted, address = listener.accept()
+        except BlockingIOError:
+            break
+        except OSError as error:
+            if error.errno == errno.ECONNABORTED:
+                continue
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            time.sleep(_INTERVAL)
+            break
+        each = _Newcomer(own_socket.take(accepted), address[0] if _asks(listener) else "")
+        found.append(each)
+        if _asks(listener):
+            with contextlib.suppress(OSError):
+                each.connection.sendall(b"token: ")
+    return found
+
+
+def _too_many(waiting: List[_Newcomer]) -> List[_Newcomer]:
+    """Return who has to go: the first ones of the address that has most here, so that a crowd keeps nobody else out."""
+    hosts = [each.host for each in waiting]
+    gone: List[_Newcomer] = []
+    while len(hosts) > _MOST:
+        host = max(hosts, key=hosts.count)
+        hosts.remove(host)
+        gone.append(next(each for each in waiting if each.host == host and each not in gone))
+    return gone
+
+
+def _judged(listener: own_socket.OwnSocket, each: _Newcomer) -> Optional[bool]:
+    """Whether this one comes in; False also closes his connection. None while he may yet type."""
+    if not _asks(listener):
+        return True
+    try:
+        found = each.look()
+    except OSError:
+        each.connection.close()
+        return False
+    if found is None and time.monotonic() < each.end:
+        return None
+    if not found:
+        each.send_away(
+            "this is a debugger, not a web server" if each.is_http() else "wrong token" if found is not None
+            else "no token within %g s" % LIMIT
+        )  # fmt: skip
+    return bool(found)
+
+
+def _let_in(listener: own_socket.OwnSocket, connection: own_socket.OwnSocket) -> own_socket.OwnSocket:
+    connection.settimeout(None)
+    if _asks(listener):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return connection
+
+
+def _asks(listener: own_socket.OwnSocket) -> bool:
+    """Whether a token is asked for: a Unix socket lies in the session's private folder."""
+    return listener.family != socket.AF_UNIX
+
+
+def _wait(listener: own_socket.OwnSocket, waiting: List[_Newcomer], seconds: float) -> None:
+    """Wait until somebody comes or types. Descriptors of ours are too high for `select.select`."""
+    if not hasattr(select, "poll"):
+        time.sleep(min(_INTERVAL, seconds))
+        return
+    poll = select.poll()
+    for sock in [listener, *(each.connection for each in waiting)]:
+        if sock.fileno() >= 0:
+            poll.register(sock.fileno(), select.POLLIN)
+    poll.poll(seconds * 1000)

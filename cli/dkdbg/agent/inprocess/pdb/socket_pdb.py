@@ -1,0 +1,379 @@
+"""pdb over a socket, for those without an IDE: `nc HOST PORT` or `dkdbg.agent pdb`.
+
+Loaded by the hook when it is needed. The program's stdin and stdout are left alone. A client that goes away never ends
+or hangs the program: it goes on, and a later stop takes a new client.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import errno
+import os
+import pdb  # noqa: T100
+import socket
+import sys
+import threading
+
+from .. import own_socket
+from . import loopback, pdb_login, pdb_token
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Any, Callable, Dict, List, Optional, Set, TextIO, Tuple, Type
+
+    Failure = Tuple[Type[BaseException], BaseException, TracebackType]
+
+#: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
+_listeners: Dict[str, own_socket.OwnSocket] = {}
+#: Connected clients by the address that they came to, the newest last.
+_clients: Dict[str, _Client] = {}
+#: Lines with breakpoints by file, for all pdbs: Python has one table of them too (bdb.Breakpoint.bplist).
+_breaks: Dict[str, List[int]] = {}
+#: Held while a thread opens an address or waits for its client: another one waits for the same client then.
+_opening: Dict[str, threading.RLock] = {}
+#: An ended wait is not repeated, see on_demand.py.
+_ran_out = False
+#: Listeners that others can reach and that are open to a token which was made here: for one client.
+_once: Set[own_socket.OwnSocket] = set()
+#: Called when the client has left: somebody waits for this process.
+on_release: Optional[Callable[[], None]] = None
+
+
+class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
+    """An address that others can reach, without a token that the user has named; the message says what to do."""
+
+
+class _Client:
+    """A connection, whose first line was the token, and the pdbs of the threads that stop for it.
+
+    pdb keeps in itself where the next stop of its thread is: each thread has one, and they are at the prompt in turn.
+    """
+
+    def __init__(self, address: str, connection: own_socket.OwnSocket) -> None:
+        self.address = address
+        self.connection = connection
+        # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
+        self.source: TextIO = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
+        self.sink: TextIO = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
+        self.turn = threading.RLock()
+        self.spoken = 0  # by the thread of this number
+        self._pdbs: Dict[int, SocketPdb] = {}
+
+    def pdb(self) -> SocketPdb:
+        """Return the pdb of this thread."""
+        found = self._pdbs.get(threading.get_ident())
+        if found is None:
+            found = self._pdbs[threading.get_ident()] = SocketPdb(self)
+        return found
+
+    def is_there(self) -> bool:
+        """Tell whether it is still connected; a client that has left is forgotten."""
+        if self.has_left() and _clients.get(self.address) is self:
+            _clients.pop(self.address, None)
+        return _clients.get(self.address) is self
+
+    def has_left(self) -> bool:
+        """Tell whether the client has closed the connection; noticed also while the program runs."""
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+class SocketPdb(pdb.Pdb):
+    """The pdb of one thread, which talks to a client that other threads may talk to as well."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        pdb.Pdb.__init__(self, stdin=client.source, stdout=client.sink, nosigint=True, readrc=False)
+        self.breaks = _breaks
+        self.use_rawinput = False
+        self.prompt = "(dkdbg) "
+
+    def interaction(self, *words: Any, **named: Any) -> None:
+        """Be at the prompt when no other thread is, and say which thread this is when it is not the last one's."""
+        with self._client.turn:
+            if not self._client.is_there():
+                self.do_detach("")
+                return
+            ident = threading.get_ident()
+            if self._client.spoken not in (0, ident):
+                self.message("[thread %s]" % threading.current_thread().name)
+            self._client.spoken = ident
+            super().interaction(*words, **named)
+
+    def clear_all_breaks(self) -> None:
+        """Forget the breakpoints of all threads, as Python's table does."""
+        super().clear_all_breaks()
+        _breaks.clear()
+        self.breaks = _breaks
+
+    def break_here(self, frame: FrameType) -> bool:
+        """Tell whether a breakpoint stops here; another thread may be clearing it at this moment."""
+        try:
+            return super().break_here(frame)
+        except KeyError:
+            return False
+
+    def _cmdloop(self) -> None:
+        try:
+            super()._cmdloop()
+        except (OSError, ValueError):
+            self.do_detach("")
+
+    def do_detach(self, arg: str) -> bool:  # noqa: ARG002
+        """Go on and close this connection; the next stop takes a new one."""
+        if is_current(self):
+            _clients.pop(self._client.address, None)
+        self.clear_all_breaks()  # else the program stays traced for nobody
+        self.set_continue()
+        try:
+            self.message("detached")
+            self.stdout.flush()
+            self._client.connection.shutdown(socket.SHUT_RDWR)
+        except (OSError, ValueError):
+            pass
+        self._client.connection.close()
+        if on_release is not None:
+            on_release()
+        return True
+
+    # `q` must not raise BdbQuit through a training loop.
+    do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
+
+
+def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False, there: bool = False) -> bool:
+    """Stop in a frame as soon as a client is there; go on when none comes within so many seconds.
+
+    Args:
+        address: `host:port`, or the path of a Unix socket.
+        seconds: for how long to wait.
+        again: wait also when nobody came the last time.
+        there: only a client of this address counts; else one that came to another address gets the stop.
+
+    Returns:
+        Whether somebody was there.
+    """
+    global _ran_out  # noqa: PLW0603
+    _ran_out = _ran_out and not again
+    what = "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno)
+    client = _client(address, seconds, what, there=there)
+    if client is not None:
+        client.set_trace(frame)
+    return client is not None
+
+
+def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
+    """Return the pdb of the first client, None when nobody came within so many seconds."""
+    return _client(address, seconds, "the program's start", says_none=False)
+
+
+def holder() -> Optional[SocketPdb]:
+    """Return this thread's pdb of the client that is connected now, of several the newest."""
+    for client in reversed(list(_clients.values())):
+        if client.is_there():
+            return client.pdb()
+    return None
+
+
+def is_current(client: SocketPdb) -> bool:
+    """Return whether the client of a pdb has not gone."""
+    return _clients.get(client._client.address) is client._client
+
+
+def post_mortem(failure: Failure, address: str, seconds: float) -> None:
+    """Let a client look at the frames of an exception; the process is about to end."""
+    global _ran_out  # noqa: PLW0603
+    _ran_out = False
+    kind, value, trace = failure
+    client = _client(address, seconds, "post-mortem", says_none=False)
+    if client is None:
+        return
+    client.message("%s: %s" % (kind.__name__, value))
+    client.reset()
+    client.interaction(None, trace)
+    client.do_detach("")
+
+
+def wait_as_asked(directory: str) -> None:
+    """`launch --pdb`: the session's first Python process, and no other, stops at its first line."""
+    try:
+        os.close(os.open(directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return
+    seconds = float(os.environ.get("DKDBG_BREAKPOINT_WAIT", "0").replace("forever", "inf"))
+    wait_at_start(os.environ["DKDBG_PDB"], seconds, os.environ.get("DKDBG_THEN") or "exit")
+
+
+def wait_at_start(address: str, seconds: float, then: str) -> None:
+    """Before the program's first line: wait for a client, then stop at that line; end with 124 when nobody came.
+
+    Args:
+        address: `host:port`.
+        seconds: for how long; 0 does not wait.
+        then: `exit` or `run`, when nobody came.
+    """
+    if seconds <= 0:
+        _say("pdb for breakpoint() is on %s" % _how(listen(address)))
+        return
+    client = _client(address, seconds, "the program's start", says_none=then != "exit")
+    if client is None:
+        if then == "exit":
+            _say("no pdb client within %g s: the program was not started" % seconds)
+            os._exit(124)
+        return
+
+    def first_line(frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "call" and frame.f_globals.get("__name__") == "__main__" and not _is_frozen(frame):
+            sys.settrace(None)
+            client.set_trace(frame)
+            return client.trace_dispatch
+        return None
+
+    sys.settrace(first_line)
+
+
+def forget() -> None:
+    """In a forked child: client and listeners are the parent's."""
+    if _clients:
+        sys.settrace(None)
+    for client in _clients.values():
+        if client.connection.is_own():
+            os.close(client.connection.detach())
+    _clients.clear()
+    _opening.clear()
+    pdb_token.renew_lock()
+    for listener in _listeners.values():
+        listener.close()
+    _listeners.clear()
+    _once.clear()
+
+
+def _client(
+    address: str, seconds: float, what: str, *, says_none: bool = True, there: bool = False
+) -> Optional[SocketPdb]:
+    """Return the connected client, or wait for one.
+
+    Args:
+        says_none: say also that nobody came.
+        there: see `stop`.
+    """
+    with _opening.setdefault(address, threading.RLock()):
+        known = _clients.get(address)
+        if known is not None and known.is_there():
+            return known.pdb()
+        found = None if there else holder()
+        return found or _awaited(address, seconds, what, says_none=says_none)
+
+
+def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Optional[SocketPdb]:
+    global _ran_out  # noqa: PLW0603
+    try:
+        listener = listen(address)
+    except Exposed as error:
+        _say("%s: %s" % (what, error))
+        return None
+    quiet = listener.family == socket.AF_UNIX  # its client is there already
+    if seconds > 0 and not _ran_out and not quiet:
+        _say("%s: waiting for pdb on %s" % (what, _how(listener)))
+    connection = pdb_login.first(listener, 0.0 if _ran_out else seconds)
+    if connection is None:
+        if not _ran_out and not quiet and says_none:
+            _say("%s: no pdb client within %g s, going on (pdb is on %s)" % (what, seconds, _how(listener)))
+        _ran_out = True
+        return None
+    _ran_out = False
+    if listener in _once:
+        pdb_token.forget()  # who reads the log later is too late
+    client = _clients[address] = _Client(address, connection)
+    return client.pdb()
+
+
+def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
+    """Return the listener on `host:port` or a Unix socket's path, opened with the first call.
+
+    Args:
+        makes_token: others may reach it also where the user has named no token: one is made that opens it once.
+
+    Raises:
+        ValueError: DKDBG_TOKEN_FILE is empty.
+        Exposed: others could reach it, and the user has named no token.
+        OSError: it cannot be listened on, or that file cannot be read.
+    """
+    with _opening.setdefault(address, threading.RLock()):
+        return _listening(address, makes_token=makes_token)
+
+
+def _listening(address: str, *, makes_token: bool) -> own_socket.OwnSocket:
+    found = _listeners.get(address)
+    if found is None or not found.is_own():
+        named = address.startswith("/") or pdb_token.is_named(os.environ)
+        found = own_socket.take(_bound(address, named=named or makes_token))
+        if makes_token and not named and not loopback.is_loopback_address(str(found.getsockname()[0])):
+            _once.add(found)
+        _listeners[address] = found
+        found.listen(128)
+    return found
+
+
+def is_once(listener: own_socket.OwnSocket) -> bool:
+    """Tell whether the token that is made here is all that keeps others out, and good for one client."""
+    return listener in _once
+
+
+def _bound(address: str, *, named: bool) -> socket.socket:
+    if address.startswith("/"):
+        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        if os.path.exists(address):
+            os.unlink(address)
+        found.bind(address)
+    else:
+        host, _, port = address.rpartition(":")
+        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        host = host.strip("[]") or "127.0.0.1"
+        try:
+            found.bind((host, int(port)))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            found.bind((host, 0))  # another process of the program has it: each says where it is
+        reached = str(found.getsockname()[0])
+        if not named and not loopback.is_loopback_address(reached):
+            found.close()
+            raise Exposed(
+                "no pdb on %s, where others could run code: set DKDBG_TOKEN to a secret, which is then the first line "
+                "to type, or listen on 127.0.0.1" % address
+            )
+    return found
+
+
+def where(listener: socket.socket) -> str:
+    """Return the address of a listener, `host:port` or a path."""
+    name = listener.getsockname()
+    return str(name) if isinstance(name, str) else "%s:%d" % name[:2]
+
+
+def _how(listener: socket.socket) -> str:
+    """Where pdb is, how to go there with netcat, and what to type first."""
+    host, port = listener.getsockname()[:2]
+    return "%s (nc %s %d); %s" % (where(listener), host, port, pdb_token.to_type())
+
+
+def _is_frozen(frame: FrameType) -> bool:
+    return (
+        frame.f_code.co_filename.startswith("<frozen")
+        or threading.current_thread() is not threading.main_thread()
+    )
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass

@@ -1,0 +1,1 @@
+"""Profilers around processes of the program, chosen by name or rank."""

@@ -1,0 +1,147 @@
+"""Profiles those processes of the program that were chosen by name or rank, from their first line on.
+
+nsys has to start what it profiles: the process becomes nsys (exec: its pid, its place below its launcher and its exit code
+stay), which starts the same command line again with the interpreter that it had. py-spy looks from outside, torch's profiler
+from inside. What was chosen, and what was not, is noted in the session's folder, for the agent to tell at the end.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+
+from .. import choosing, ranks
+from . import nsight, patterns, py_spy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence
+
+#: What the agent asks for, JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and `ranks`, the `path`
+#: of its program and further `options`.
+ENV = "DKDBG_PROFILE"
+#: Set for a process that is profiled: what it starts is its own affair. `nsys` where only that one was asked yet.
+MARK = "DKDBG_PROFILED"
+#: Set for drivers of Ray, see ray_driver.py.
+RAY = "DKDBG_RAY_WORKERS"
+#: In the session's folder: a line of JSON for each process that was looked at.
+NAME = "profiled"
+ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.json"}
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
+    """Return what a process is called: its worker's name first, then what else a pattern may say.
+
+    Args:
+        words: its command line.
+    """
+    what = _what(words)
+    stem = what[:-3] if what.endswith(".py") else what
+    worker = stem if rank is None else "%s-rank%d" % (stem, rank)
+    own = ["rank%d" % rank] if rank is not None else []
+    return [worker, stem, what, *own, environment.get("ROLE_NAME", "")]  # torchrun's --role
+
+
+def begin(directory: str, words: List[str]) -> None:
+    """Start what this process is to be profiled by; with nsys this does not return.
+
+    Args:
+        directory: the session's folder.
+    """
+    state = os.environ.get(MARK, "")
+    if state not in ("", "nsys") or choosing.is_launcher(words) or "--multiprocessing-fork" in words:
+        return
+    wanted: Dict[str, Any] = json.loads(os.environ[ENV])
+    below = choosing._is_below(directory)
+    rank = choosing.rank_of(os.environ, words, "", below=below, parents=None)
+    given = choosing.rank_of(
+        os.environ, words, "", below=True, parents=None
+    )  # by a launcher; one alone is rank 0, and not called so
+    # Of a driver of Ray names are those of its actors (ray_profile.py).
+    known = names(words, os.environ, given)
+    worker = _UNSAFE.sub("_", known[0]) or "python"
+    known = [] if RAY in os.environ else known
+    found = {
+        each["tool"]: (each, why) for each in wanted["tools"] for why in [reason(each, known, rank)] if why
+    }
+    if not found and not state:
+        note(directory, {"pid": os.getpid(), "worker": worker})
+        return
+    base = os.path.join(wanted["folder"], "%s_%s" % (worker, os.getpid()))
+    if "nsys" in found and not state:
+        tool, why = found["nsys"]
+        base = os.path.join(wanted["folder"], worker)
+        _tell(directory, "nsys", (worker, why), "%s_%d%s" % (base, os.getpid(), ENDINGS["nsys"]), base=base)
+        os.environ[MARK] = "nsys"
+        sys.stderr.flush()
+        argv = [*nsight.line(tool, base), sys.executable, *words[1:]]
+        os.execv(argv[0], argv)  # noqa: S606
+    os.environ[MARK] = "all"
+    for name, (tool, why) in found.items():
+        path = base + ENDINGS[name]
+        if name == "py-spy":
+            _tell(directory, name, (worker, why), path, by=py_spy.start(tool["path"], tool["options"], path))
+        elif name == "torch":
+            _tell(directory, name, (worker, why), path)
+            from . import torch_profile
+
+            torch_profile.follow(path, tool["steps"])
+
+
+def reason(tool: Dict[str, Any], known: Sequence[str], rank: Optional[int]) -> str:
+    """Return why a process is to be profiled by a tool, in words; empty when it is not."""
+    pattern = patterns.matched(known, tool["patterns"])
+    if pattern:
+        return "matched pattern '%s'" % pattern
+    if tool["ranks"] and rank is not None and ranks.parse(tool["ranks"]).contains(rank):
+        return "rank %d" % rank
+    return ""
+
+
+def _what(words: Sequence[str]) -> str:
+    """What a Python command line runs: the script's name, or the module's."""
+    takes_value = {"-W", "-X", "--check-hash-based-pycs"}
+    skip = False
+    for position, word in enumerate(words[1:], 1):
+        if skip:
+            skip = False
+        elif word == "-m":
+            return words[position + 1] if position + 1 < len(words) else "python"
+        elif word == "-c":
+            return "python"
+        elif word in takes_value:
+            skip = True
+        elif not word.startswith("-"):
+            return os.path.basename(word)
+    return "python"
+
+
+def _tell(directory: str, tool: str, who: Sequence[str], path: str, *, base: str = "", by: int = 0) -> None:
+    worker, why = who
+    sys.stderr.write("dkdbg: %s profiling enabled for worker '%s' (%s)\n" % (tool, worker, why))
+    line = {
+        "pid": os.getpid(),
+        "worker": worker,
+        "tool": tool,
+        "why": why,
+        "path": path,
+        "base": base,
+        "by": by,
+    }
+    note(directory, line)
+
+
+def note(directory: str, note: Dict[str, Any]) -> None:
+    """A line of a file that all processes write: one write, which nothing gets between."""
+    file = os.open(
+        os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    try:
+        os.write(file, json.dumps(note).encode() + b"\n")
+    finally:
+        os.close(file)

@@ -1,0 +1,110 @@
+"""Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray: a program of its own.
+
+supervisor/ray_profiles.py starts it, after a driver's end, with the driver's interpreter. Standard input is JSON: `cluster`, `folder`
+and `files`, as ray_profile.py notes them; said is a line of JSON for each file, with `at` for where it is now, or `why` not.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+_PART = 8 << 20
+#: Seconds that a profiler gets to write its file after the driver's end.
+_WRITTEN = 120.0
+
+
+def find(paths: List[str], pids: List[int], limit: float) -> Any:
+    """Run on the node: wait until the profiler has ended; path and size of its file, a text for none."""
+    import os as system
+    import time
+
+    def lives(pid: int) -> bool:
+        try:
+            with open("/proc/%d/stat" % pid) as source:
+                return source.read().rpartition(")")[2].split()[0] not in "ZX"
+        except (OSError, IndexError):
+            return False
+
+    end = time.monotonic() + limit
+    while time.monotonic() < end and any(map(lives, pids)):
+        time.sleep(0.1)
+    for path in paths:
+        if system.path.isfile(path):
+            return path, system.path.getsize(path)
+    return "no file was written on %s (%s)" % (system.uname().nodename, paths[0])
+
+
+def read(path: str, offset: int, size: int) -> bytes:
+    """Run on the node: return a part of a file."""
+    with open(path, "rb") as source:
+        source.seek(offset)
+        return source.read(size)
+
+
+def fetch(files: List[Dict[str, Any]], folder: str) -> None:
+    """Fetch each of them, and say how that went."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+    def there(function: Any, node: str, *arguments: Any) -> Any:
+        task = ray.remote(function).options(
+            num_cpus=0, scheduling_strategy=On(node, soft=False), max_retries=0
+        )
+        return task.remote(*arguments)
+
+    found = [there(find, each["node_id"], each["paths"], each["pids"], _WRITTEN) for each in files]
+    for number, (file, waited) in enumerate(zip(files, found)):
+        try:
+            said = ray.get(waited)
+            if isinstance(said, str):
+                print(json.dumps({"number": number, "why": said}), flush=True)
+                continue
+            path, size = said
+            at = _free(folder, os.path.basename(path), file["node"])
+            with open(at + ".part", "xb") as out:
+                while out.tell() < size:
+                    part = ray.get(there(read, file["node_id"], path, out.tell(), _PART))
+                    if not part:
+                        break
+                    out.write(part)
+            os.replace(at + ".part", at)
+            print(json.dumps({"number": number, "at": at, "node": file["node"]}), flush=True)
+        except Exception as error:
+            why = "%s on %s cannot be fetched: %s" % (
+                file["path"],
+                file["node"],
+                str(error).strip().splitlines()[-1:],
+            )
+            print(json.dumps({"number": number, "why": why}), flush=True)
+
+
+def _free(folder: str, name: str, node: str) -> str:
+    """Return a path for a file of a node: the pids of two nodes may be the same."""
+    at = os.path.join(folder, name)
+    if not os.path.exists(at):
+        return at
+    stem, _, ending = name.partition(".")
+    return os.path.join(folder, "%s-%s.%s" % (stem, "".join(c if c.isalnum() else "_" for c in node), ending))
+
+
+def main() -> int:
+    """Do what standard input says; the exit code."""
+    asked = json.load(sys.stdin)
+    import ray
+
+    ray.init(address=asked["cluster"], log_to_driver=False, logging_level="ERROR", namespace="dkdbg")
+    os.makedirs(asked["folder"], exist_ok=True)
+    fetch(asked["files"], asked["folder"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The connection of pydevd to the adapter, in a program that may close descriptors that it has not opened.
+
+With pydevd alone such a program hangs at its next stop for good: what it would say goes to a descriptor that is
+closed, or into the program's own file, and what the editor says still arrives.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import os
+import sys
+
+from .. import member, own_socket
+from ..natives import threading, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: How often a process that closes its connection joins again.
+TIMES = 3
+#: Seconds that the adapter has to take a connection: it may be starting, or the machine busy.
+CONNECT_LIMIT = 60.0
+#: Seconds that pydevd's threads have to end.
+END_LIMIT = 30.0
+
+_losses = 0
+
+
+def watch(debugger_class: Any, alive_class: Any) -> None:
+    """Give each connection from now on a high descriptor, and notice when it is gone; once for each process.
+
+    A host that is a path is a Unix socket: our adapter listens on no port. A debugger that connects there has
+    `dkdbg_joined`.
+
+    Args:
+        debugger_class: pydevd's PyDB.
+        alive_class: pydevd's CheckAliveThread.
+    """
+    if getattr(debugger_class, "dkdbg_owns", False):
+        return
+    debugger_class.dkdbg_owns = True
+    initialize = debugger_class.initialize_network
+
+    def initialize_network(self: Any, sock: Any, *args: Any, **kwargs: Any) -> Any:
+        own = own_socket.take(sock)
+        own.notice_loss()
+        own.on_loss = lambda: _lost(self)
+        if self._client_socket is sock:
+            self._client_socket = own
+        return initialize(self, own, *args, **kwargs)
+
+    debugger_class.initialize_network = initialize_network
+    connect = debugger_class.connect
+
+    def connect_to_adapter(self: Any, host: Any, port: Any) -> Any:
+        if not str(host).startswith("/"):
+            return connect(self, host, port)
+        self.dkdbg_joined = True
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
+        sock.settimeout(CONNECT_LIMIT)
+        sock.connect(host)
+        sock.settimeout(None)
+        self._client_socket = sock
+        return self.initialize_network(sock)
+
+    debugger_class.connect = connect_to_adapter
+    _let_end(alive_class)
+
+
+def _let_end(alive_class: Any) -> None:
+    """Let the thread that keeps the process until all is sent end when its debugger has ended before it began.
+
+    pydevd ends the threads that have begun to run. This one, begun a moment later, would wait for good until the
+    queue of a writer that is gone is empty, and the program would never end.
+    """
+    run = alive_class._on_run
+
+    def on_run(self: Any) -> None:
+        debugger = self.py_db
+        if debugger is not None and not debugger.pydb_disposed:
+            run(self)
+
+    alive_class._on_run = on_run
+
+
+def drop(debugger: Any) -> None:
+    """In a forked child: close the copy, else the adapter would wait for this process too."""
+    sock = debugger._client_socket
+    if isinstance(sock, own_socket.OwnSocket):
+        sock.on_loss = None
+        sock.close()
+
+
+def _lost(debugger: Any) -> None:
+    """Say it, and have this process join anew when pydevd has let go of its threads."""
+    global _losses  # noqa: PLW0603
+    _losses += 1
+    again = _losses <= TIMES
+    _say(
+        "pid %d closed the debugger's connection, as programs do that close all their descriptors%s"
+        % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
+    )
+    thread: Any = threading.Thread(
+        target=_come_back, args=(debugger, again), name="dkdbg rejoin", daemon=True
+    )
+    thread.pydev_do_not_trace = True
+    thread.is_pydev_daemon_thread = True
+    thread.start()
+
+
+def _come_back(debugger: Any, again: bool) -> None:
+    debugger.dispose_and_kill_all_pydevd_threads()
+    end = time.monotonic() + END_LIMIT
+    reader = debugger.reader  # while it waits, the adapter sees this process as connected
+    while reader is not None and reader.is_alive() and time.monotonic() < end:
+        time.sleep(0.02)
+    found = member.of_this_process()
+    if found is not None and again:
+        with contextlib.suppress(OSError):  # the session has ended
+            found.announce()
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.flush()

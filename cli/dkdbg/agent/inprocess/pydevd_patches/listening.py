@@ -1,0 +1,61 @@
+"""A program that calls `debugpy.listen()` itself, in a process that the agent has joined or wants to.
+
+debugpy would start an adapter of its own that nobody can attach by, as the process has a debugger already; it outlives
+the program, and listens where the program said.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import sys
+
+from .. import session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
+
+
+def watch(api: Any, directory: str, is_ours: Any) -> None:
+    """Answer `debugpy.listen()` with the agent's endpoint while the agent's debugger holds this process.
+
+    Args:
+        api: the module debugpy.server.api.
+        directory: the session's folder.
+        is_ours: tells whether pydevd's debugger of this process is the one that joined the agent's adapter.
+    """
+    if getattr(api, "dkdbg_listens", False):
+        return
+    api.dkdbg_listens = True
+    former = api.listen
+
+    def listen(address: Any, _settrace: Any, **kwargs: Any) -> Tuple[str, int]:
+        host, port = address
+        if not is_ours():
+            return former(address, **kwargs)  # type: ignore[no-any-return]
+        if api.listen.called:
+            raise RuntimeError("debugpy.listen() has already been called on this process")
+        api.listen.called = True
+        endpoint = session.endpoint(directory)
+        session.say(
+            "debugpy.listen(%r) opens no port: dkdbg debugs this process, attach on %s"
+            % ((host, port), endpoint)
+        )
+        own_host, _, own_port = endpoint.rpartition(":")
+        return own_host, int(own_port)
+
+    api.listen = api._starts_debugging(listen)  # which checks the address
+    api.listen.called = former.called
+
+
+def holder() -> str:
+    """Return who holds this process, which has a debugger that is not the agent's."""
+    api: Any = sys.modules.get("debugpy.server.api")
+    words = list(getattr(getattr(api, "_adapter_process", None), "args", ()))
+    if "--host" in words and "--port" in words:
+        host, port = (words[words.index(name) + 1] for name in ("--host", "--port"))
+        where = "%s:%s" % (host, port) if port != "0" else "a port of its own"
+        return "the program's own debugpy.listen() on %s holds it: attach there, or remove that call" % where
+    return "the program has connected itself to another debugger: remove that call"

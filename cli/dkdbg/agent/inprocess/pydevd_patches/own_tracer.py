@@ -1,0 +1,114 @@
+"""A program that traces itself: coverage, the `trace` module, pdb. Used by join.py.
+
+Up to Python 3.11 a thread has one trace function, and who sets his own takes pydevd's away. It is said once, in one
+line in place of pydevd's ten, which a tracer written in C (coverage's) never met; and the debugger gets its place
+back when the other one leaves. From Python 3.12 on they live side by side.
+
+It costs nothing until somebody asks for tracing: what he calls is replaced. A tracer in C announces itself where it
+asks for threads to come.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found"
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from .. import session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, List
+
+_NOTE = (
+    "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
+    "while it does. Debug without it%s, or under Python 3.12 or newer"
+)
+_HINTS = {"coverage": " (pytest: --no-cov)"}
+_DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
+_INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
+#: With `is_foreign`: somebody else's trace function is, or was, set in this thread.
+_thread = threading.local()
+_said: List[str] = []
+
+
+def watch() -> None:
+    """Look at each trace function that is set from now on; before pydevd puts its stand-in for `sys.settrace`."""
+    if sys.version_info >= (3, 12) or hasattr(threading.settrace, "dkdbg"):
+        return
+    import pydevd_tracing
+
+    holder, set_bare, set_for_threads = pydevd_tracing.TracingFunctionHolder, sys.settrace, threading.settrace
+
+    def set_trace(function: Any) -> None:
+        frame = sys._getframe(1)
+        if function is None and frame.f_globals.get("__name__") == "gevent.threadpool":
+            return  # as pydevd's stand-in does: it asks for its own thread not to be traced
+        (holder._original_tracing or set_bare)(function)
+        _look(frame)
+
+    def set_trace_for_threads(function: Any) -> None:
+        set_for_threads(function)
+        _look(sys._getframe(1))
+
+    set_trace_for_threads.dkdbg = True  # type: ignore[attr-defined]
+    pydevd_tracing._internal_set_trace = set_trace
+    threading.settrace = set_trace_for_threads  # type: ignore[assignment]
+
+
+def _look(frame: FrameType) -> None:
+    """Look who traces this thread now.
+
+    Args:
+        frame: who has asked for it.
+    """
+    try:
+        function = sys.gettrace()
+        was_foreign = getattr(_thread, "is_foreign", False)
+        _thread.is_foreign = function is not None and not _is_debuggers(function)
+        if _thread.is_foreign:
+            _tell(frame)
+        elif was_foreign and function is None:
+            _give_back(frame)
+    except Exception as error:  # it would be the program's
+        if os.environ.get("DKDBG_DEBUG"):
+            session.say("own tracer: %r" % (error,))
+
+
+def _is_debuggers(function: Any) -> bool:
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return str(module).startswith(_DEBUGGER)
+
+
+def _tell(frame: FrameType) -> None:
+    import pydevd
+
+    debugger = pydevd.get_global_debugger()
+    who = _name(frame)
+    if debugger is not None and not _said:
+        _said.append(who)
+        session.tell(debugger, _NOTE % (who, _HINTS.get(who, "")))
+
+
+def _name(frame: FrameType) -> str:
+    path = frame.f_code.co_filename
+    if any(part in path for part in _INSTALLED):
+        module = getattr(frame.f_globals.get("__spec__"), "name", None) or frame.f_globals.get("__name__")
+        package = str(module).partition(".")[0]
+        return {"bdb": "pdb"}.get(package, package)
+    return "%s:%d" % (os.path.basename(path), frame.f_lineno)
+
+
+def _give_back(frame: FrameType) -> None:
+    import pydevd
+
+    debugger = pydevd.get_global_debugger()
+    if debugger is not None and not debugger.pydb_disposed:
+        debugger.enable_tracing(debugger.trace_dispatch)
+        # Frames that run already have no trace function of their own, and would run to their end without a stop.
+        debugger.set_trace_for_frame_and_parents(threading.get_ident(), frame)

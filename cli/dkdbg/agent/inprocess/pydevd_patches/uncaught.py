@@ -1,0 +1,155 @@
+"""Has the editor's filter for uncaught exceptions stop a program once at each, whatever hooks the program has set.
+
+Up to Python 3.11 pydevd looks for the outermost frame of a thread once, at the first call that it traces, and looks
+at exceptions that leave it. In a process that joins at its start that is a frame of `site`, which has ended long before
+the program fails. Here it looks again when the program's own outermost frame begins. `sys.excepthook` alone would not
+do: Python does not call it for SystemExit, and rich and absl put their own there.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+from ..natives import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any, Optional
+
+#: With `value`, the exception of this thread that the editor was shown last; it goes with its thread.
+_shown = threading.local()
+
+
+def watch(debugger_class: Any) -> None:
+    """Show each exception once from now on; once for each process."""
+    if getattr(debugger_class, "dkdbg_shows_once", False):
+        return
+    debugger_class.dkdbg_shows_once = True
+    stop = debugger_class.do_stop_on_unhandled_exception
+
+    def stop_once(self: Any, thread: Any, frame: Any, frames: Any, failure: Any) -> None:
+        if not was_shown(failure[1]):
+            _shown.value = failure[1]
+            stop(self, thread, frame, frames, failure)
+
+    debugger_class.do_stop_on_unhandled_exception = stop_once
+    _leave_out_note()
+    if sys.version_info < (3, 12):
+        _know_how_frames_end()
+
+
+def was_shown(value: BaseException) -> bool:
+    """Tell whether an editor has been shown this exception of the current thread."""
+    return getattr(_shown, "value", None) is value
+
+
+def show_from_start(debugger: Any) -> None:
+    """Show what leaves the outermost frame of the program, which begins after this call. Not for Python 3.12 and newer.
+
+    Args:
+        debugger: pydevd's, which has been connected in this thread.
+    """
+    _look_again(debugger)
+    former = sys.excepthook
+
+    def excepthook(kind: Any, value: Any, trace: Any) -> None:
+        with contextlib.suppress(Exception):
+            _trigger((kind, value, trace))
+        former(kind, value, trace)
+
+    # What pydevd takes for another exception: one that was handled in a `finally` at the outermost level.
+    sys.excepthook = excepthook
+
+
+def _trigger(failure: Any) -> None:
+    import debugpy  # noqa: T100
+
+    trigger = getattr(debugpy, "trigger_exception_handler", None)  # debugpy 1.8.22
+    if trigger is not None:
+        trigger(failure, as_uncaught=True)  # nothing without an editor, or when it has not asked for these
+
+
+def _look_again(debugger: Any) -> None:
+    """Have pydevd look for this thread's outermost frame when the program's begins, unless it has begun.
+
+    It has in a forked child, and is found there.
+    """
+    from _pydevd_bundle import pydevd_trace_dispatch
+
+    if pydevd_trace_dispatch.USING_CYTHON or not _is_of_start(sys._getframe()):
+        return
+    look, ident = debugger.fix_top_level_trace_and_get_trace_func, threading.get_ident()
+    tracer: Any = None
+
+    def look_in_program(py_db: Any, frame: FrameType) -> Any:
+        nonlocal tracer
+        if threading.get_ident() != ident:
+            return look(py_db, frame)
+        if frame.f_back is None and _is_of_program(frame):
+            py_db.fix_top_level_trace_and_get_trace_func = look
+            return look(py_db, frame)
+        if tracer is None:
+            tracer = look(py_db, frame)[0]
+        return tracer, False  # this thread asks again at its next call
+
+    debugger.fix_top_level_trace_and_get_trace_func = look_in_program
+    debugger.enable_tracing(debugger.trace_dispatch)
+
+
+def _is_of_start(frame: Optional[FrameType]) -> bool:
+    """Tell whether a frame runs inside the import of `site`, which Python begins by itself."""
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+
+
+def _is_of_program(frame: FrameType) -> bool:
+    """Tell whether a frame without a caller is the program's; before it Python looks for importers by such frames."""
+    return frame.f_globals.get("__name__") == "__main__" or frame.f_code.co_name == "_run_module_as_main"
+
+
+def _know_how_frames_end() -> None:
+    """Let pydevd know whether an exception leaves an outermost frame, where it guesses from lines.
+
+    It takes the StopIteration of a loop in a program's last line for uncaught. In stock debugpy the outermost frame
+    is one of runpy.
+    """
+    import opcode
+
+    from _pydevd_bundle import pydevd_trace_dispatch_regular as dispatch
+
+    returns = {
+        opcode.opmap[name]
+        for name in ("RETURN_VALUE", "YIELD_VALUE", "YIELD_FROM", "RETURN_GENERATOR")
+        if name in opcode.opmap
+    }
+
+    def is_unhandled_exception(_container: Any, _py_db: Any, frame: FrameType, *_lines: Any) -> bool:
+        return frame.f_code.co_code[frame.f_lasti] not in returns
+
+    dispatch.is_unhandled_exception = is_unhandled_exception
+
+
+def _leave_out_note() -> None:
+    """Name the exception, and nothing else.
+
+    pydevd adds "(note: full exception trace is shown but execution is paused at: <module>)" to its name, and
+    "(Current frame)" to the outermost frame's. In stock debugpy that frame is one of runpy, which is not shown.
+    """
+    from _pydevd_bundle import pydevd_frame_utils
+
+    make = pydevd_frame_utils.create_frames_list_from_traceback
+
+    def create_frames_list_from_traceback(*args: Any, **kwargs: Any) -> Any:
+        frames = make(*args, **kwargs)
+        if kwargs.get("exception_type") == pydevd_frame_utils.EXCEPTION_TYPE_UNHANDLED:
+            frames.current_frame = None
+        return frames
+
+    pydevd_frame_utils.create_frames_list_from_traceback = create_frames_list_from_traceback

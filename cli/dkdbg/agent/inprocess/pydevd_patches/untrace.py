@@ -1,0 +1,149 @@
+"""Gives a process its full speed back while no editor is attached to it. Used by join.py.
+
+Up to Python 3.11 pydevd traces every thread from the join on, and goes on when the editor has left: a loop stays 2 and
+calls 9 times slower than bare. Here the trace functions of all threads are taken away at the editor's farewell and
+given back with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring, which costs nothing.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found"
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import itertools
+import os
+import sys
+
+from ..natives import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List
+
+#: C callbacks that must not be collected.
+_kept: List[object] = []
+_lock = threading.Lock()
+#: Whether the trace functions have been taken away.
+_is_bare = False
+#: What `threading` was told to trace new threads with.
+_hook: Any = None
+
+
+def watch(debugger_class: Any, api_class: Any) -> None:
+    """Follow the editors of this process from now on."""
+    if sys.version_info >= (3, 12) or getattr(debugger_class, "dkdbg_untraces", False):
+        return
+    debugger_class.dkdbg_untraces = True
+    disconnect, dispose = debugger_class.on_disconnect, debugger_class.dispose_and_kill_all_pydevd_threads
+    enable, run = debugger_class.enable_tracing, api_class.run
+
+    def on_disconnect(self: Any) -> None:
+        disconnect(self)
+        _quietly(_take)
+
+    def dispose_and_kill_all_pydevd_threads(self: Any, *args: Any, **kwargs: Any) -> None:
+        dispose(self, *args, **kwargs)  # the adapter has gone
+        _quietly(_take)
+
+    def enable_tracing(self: Any, *args: Any, **kwargs: Any) -> None:
+        global _is_bare  # noqa: PLW0603
+        if kwargs.get("apply_to_all_threads"):  # a join anew
+            _is_bare = False
+        if not _is_bare:  # else it is a new thread: it gets its trace function when an editor comes
+            enable(self, *args, **kwargs)
+
+    def run_and_trace(self: Any, debugger: Any) -> Any:
+        _quietly(lambda: _give_back(debugger))
+        return run(self, debugger)
+
+    debugger_class.on_disconnect = on_disconnect
+    debugger_class.dispose_and_kill_all_pydevd_threads = dispose_and_kill_all_pydevd_threads
+    debugger_class.enable_tracing = enable_tracing
+    api_class.run = run_and_trace
+
+
+def _take() -> None:
+    """Take the trace function from every thread that runs Python, and from those that will."""
+    global _is_bare, _hook  # noqa: PLW0603
+    with _lock:
+        import pydevd_tracing
+
+        pydevd_tracing.restore_sys_set_trace_func()  # its stand-in complains when pdb calls sys.settrace
+        if not _is_bare:
+            _hook = getattr(threading, "_trace_hook", None)
+            threading.settrace(None)
+        _is_bare = True
+        api = ctypes.PyDLL(None)
+        if hasattr(api, "_PyEval_SetTrace"):  # Python 3.9
+            _for_every_thread(api)
+        else:
+            _in_main_thread(lambda: sys.settrace(None))
+
+
+def _give_back(debugger: Any) -> None:
+    """Trace every thread again, as pydevd does when it joins."""
+    global _is_bare  # noqa: PLW0603
+    with _lock:
+        if not _is_bare:
+            return
+        _is_bare = False
+        threading.settrace(_hook)
+        import pydevd_tracing
+
+        pydevd_tracing.replace_sys_set_trace_func()
+        if pydevd_tracing._load_python_helper_lib() is not None:
+            pydevd_tracing.set_trace_to_threads(debugger.trace_dispatch)
+        else:
+            _in_main_thread(lambda: debugger.enable_tracing(debugger.trace_dispatch))
+        # A frame that was entered since has no trace function of its own, and would run to its end without a stop.
+        debugger.set_tracing_for_untraced_contexts()
+
+
+def _for_every_thread(api: Any) -> None:
+    """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state; it is made for those of other threads.
+
+    The states are walked by iterators written in C: between two bytecodes of ours another thread could run, and end,
+    and its state be gone.
+    """
+    interpreter, first, following = (
+        api.PyInterpreterState_Get,
+        api.PyInterpreterState_ThreadHead,
+        api.PyThreadState_Next,
+    )
+    for function in (interpreter, first, following):
+        function.restype = ctypes.c_void_p
+    first.argtypes = [ctypes.c_void_p]
+    following.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]  # accumulate() passes two; the second is not looked at
+    api._PyEval_SetTrace.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    nothing = itertools.repeat(None)
+    chain = itertools.chain(map(first, (interpreter(),)), nothing)
+    states = itertools.takewhile(bool, itertools.accumulate(chain, following))
+    collections.deque(map(api._PyEval_SetTrace, states, nothing, nothing), maxlen=0)
+
+
+def _in_main_thread(work: Callable[[], Any]) -> None:
+    """Have the main thread do something at its next bytecode, unless it has ended."""
+    if not threading.main_thread().is_alive():  # Python is shutting down; 3.8 would print a SystemError
+        return
+
+    def call(_: object) -> int:
+        _quietly(work)
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+
+
+def _quietly(work: Callable[[], Any]) -> None:
+    try:
+        work()
+    except Exception as error:  # the user's program goes on, slower
+        if os.environ.get("DKDBG_DEBUG"):
+            sys.stderr.write("dkdbg: trace functions: %r\n" % (error,))

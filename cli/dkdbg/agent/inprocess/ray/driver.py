@@ -1,0 +1,354 @@
+"""In a driver of Ray: its workers open for an editor when their task or actor is a chosen one. Imported by Ray itself.
+
+`RAY_RUNTIME_ENV_HOOK` names `hook` (ray_hook.py): Ray calls it with the runtime environment of a driver, once. What it
+adds, a setup function, runs in each worker of the job (`ray_worker.py`, `ray_adapter.py`), on whatever node, and carries all that is
+needed there. Python 3.8+; nothing here may break a driver: what goes wrong is said on stderr.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+#: Which tasks and actors, by shell patterns with commas; what the user's own variables were.
+ENV_WORKERS, ENV_FORMER, ENV_UV = "DKDBG_RAY_WORKERS", "DKDBG_RAY_FORMER_HOOK", "DKDBG_RAY_UV"
+ENV_FORMER_SUBMIT = "DKDBG_RAY_FORMER_SUBMIT"
+#: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked that for it.
+ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
+#: In the session's folder: the secret of this run and the workers that can be joined. Its reader: agent/ray/runs.py.
+NAME = "ray.json"
+#: Where workers say in the cluster's key-value store that they can be joined.
+NAMESPACE = b"dkdbg"
+#: See profiling.py and contract.py, and what is needed of ours to profile, each after those that it imports.
+ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
+_PROFILERS = ("nsight", "patterns", "py_spy", "torch_profile", "ray_profile")
+_INTERVAL = 0.3
+_SESSION = "DKDBG_SESSION_DIR"
+#: Begins a job's command line: what the shell reads puts the driver into our session, where it runs on this machine. On
+#: another one somebody else may have made a folder of that name in /tmp.
+_JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
+_ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job submit --no-wait`, or is on another machine or of another user"
+#: What the agent sets for a program, beside its own variables; those of its own that are another process's.
+_SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
+_NOT_OF_JOB = (ENV_FORMER, ENV_UV, ENV_FORMER_SUBMIT, ENV_SOURCE, ENV_UNPACKED)
+
+
+def hook(runtime_env: Optional[Dict[str, Any]]) -> Any:
+    """Return the runtime environment of a driver, with our setup function; the user's own hooks have been asked."""
+    runtime_env = _by_former(runtime_env)
+    try:
+        return _with_setup(dict(runtime_env or {}))
+    except Exception as error:
+        sys.stderr.write("dkdbg: Ray's workers cannot be debugged: %s: %s\n" % (type(error).__name__, error))
+        return runtime_env
+
+
+def _by_former(runtime_env: Optional[Dict[str, Any]]) -> Any:
+    if os.environ.get(ENV_UV) != "0":
+        try:
+            from ray._private.runtime_env import uv_runtime_env_hook as uv
+
+            if uv._get_uv_run_cmdline():
+                return uv.hook(runtime_env)
+        except ImportError:  # an older Ray
+            pass
+    former = os.environ.get(ENV_FORMER)
+    return _named(former)(runtime_env) if former else runtime_env
+
+
+def _named(path: str) -> Any:
+    import importlib
+
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def submit(**options: Any) -> None:
+    """Put the driver of the job that `ray job submit` is about to send into our session; the user's own hook has been asked."""
+    former = os.environ.get(ENV_FORMER_SUBMIT)
+    if former:
+        _named(former)(**options)
+    try:
+        from ray.dashboard.modules.job.sdk import JobSubmissionClient
+
+        known = JobSubmissionClient.submit_job
+
+        def submit_job(self: Any, *, entrypoint: str, **named: Any) -> Any:
+            source = (named.get("runtime_env") or {}).get("working_dir")
+            try:
+                entrypoint = _of_our_session(entrypoint, source)
+            except OSError as error:
+                sys.stderr.write("dkdbg: the job cannot be debugged: %s\n" % error)
+            return known(self, entrypoint=entrypoint, **named)
+
+        JobSubmissionClient.submit_job = submit_job
+    except Exception as error:
+        sys.stderr.write("dkdbg: the job cannot be debugged: %s: %s\n" % (type(error).__name__, error))
+
+
+def _of_our_session(entrypoint: str, source: Any) -> str:
+    """Return a job's command line that enters our session first; its environment is the cluster's, not ours.
+
+    Args:
+        source: the job's working_dir: a folder here, a URI, or None.
+    """
+    import shlex
+
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _SET or (name.startswith("DKDBG_") and name not in _NOT_OF_JOB)
+    }
+    if isinstance(source, str) and os.path.isdir(source):
+        ours[ENV_SOURCE] = os.path.realpath(source)
+    hook = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook")
+    lines = ['export PYTHONPATH=%s"${PYTHONPATH:+:$PYTHONPATH}"' % shlex.quote(hook)]
+    lines += ["export %s=%s" % (name, shlex.quote(value)) for name, value in sorted(ours.items())]
+    lines += ['export %s="$PWD"' % ENV_UNPACKED] if ENV_SOURCE in ours else []
+    path = os.path.join(os.environ[_SESSION], "ray-job-%d.sh" % os.getpid())
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write("\n".join(lines) + "\n")
+    runtime = os.path.dirname(os.environ[_SESSION])
+    return _JOB.format(shlex.quote(runtime), shlex.quote(path), _ELSEWHERE, entrypoint)
+
+
+def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
+    session = os.environ.get(_SESSION, "")
+    run, secret = os.urandom(8).hex(), os.urandom(32).hex()
+    settings = {
+        "run": run, "secret": secret, "patterns": os.environ.get(ENV_WORKERS, "*"), "wait": _wait(session),
+        "namespace": NAMESPACE, "adapter": _read("adapter.py"),
+    }  # fmt: skip
+    profiler = _profiler(run)
+    variables = dict(runtime_env.get("env_vars") or {})
+    if "legacy" in (os.environ.get("RAY_DEBUG"), variables.get("RAY_DEBUG")):
+        sys.stderr.write(
+            "dkdbg: RAY_DEBUG=legacy is set: with it breakpoint() in a worker waits for `ray debug` in a terminal, and no "
+            "editor sees it. It is unset for this run, whose driver and workers stop in the editor without it.\n"
+        )
+        os.environ["RAY_DEBUG"] = variables["RAY_DEBUG"] = "1"
+        runtime_env["env_vars"] = variables
+    runtime_env["worker_process_setup_hook"] = _setup(
+        _read("worker.py"),
+        settings,
+        _debugpy(session),
+        runtime_env.get("worker_process_setup_hook"),
+        profiler,
+    )
+    if profiler:
+        profiler().follow()
+    _use_our_breakpoint()
+    source = _source(runtime_env)
+    threading.Thread(
+        target=_follow, args=(session, run, secret, source), name="dkdbg ray", daemon=True
+    ).start()
+    return runtime_env
+
+
+def _profiler(run: str) -> Optional[Callable[[], Any]]:
+    """Return what makes the profiler of ray_profile.py, here and in workers, None where nothing is to be profiled."""
+    wanted = json.loads(os.environ.get(ENV_PROFILE) or "{}")
+    tools = [each for each in wanted.get("tools", ()) if each["patterns"]]
+    if not tools:
+        return None
+    settings = {
+        "tools": tools, "folder": wanted["folder"] if os.environ.get(ENV_PROFILE_DIR) else "", "run": run,
+        "namespace": NAMESPACE, "fallback": sys.executable,
+    }  # fmt: skip
+    sources = [(name, _read("../profilers/%s.py" % name)) for name in _PROFILERS]
+
+    def make() -> Any:  # pickled by value, as `_setup`
+        import sys as system
+        import types
+
+        package = types.ModuleType("_dkdbg_ray")
+        package.__path__ = []
+        system.modules["_dkdbg_ray"] = package
+        for name, source in sources:
+            module = types.ModuleType("_dkdbg_ray." + name)
+            module.__package__ = "_dkdbg_ray"
+            system.modules[module.__name__] = module
+            setattr(package, name, module)
+            exec(compile(source, "<dkdbg %s>" % name, "exec"), vars(module))  # noqa: S102
+        return package.ray_profile.Profiler(settings)
+
+    return make
+
+
+def _setup(
+    source: str, settings: Dict[str, Any], debugpy: bytes, theirs: Any, profiler: Optional[Callable[[], Any]]
+) -> Callable[[], None]:  # fmt: skip
+    """Return what a worker runs at its start. Ray pickles it by value: it refers to nothing but what it holds."""
+
+    def dkdbg_setup() -> None:
+        try:
+            space: Dict[str, Any] = {"__name__": "_dkdbg_ray_worker"}
+            exec(compile(source, "<dkdbg ray_worker>", "exec"), space)  # noqa: S102
+            space["begin"](settings, debugpy)
+            if profiler:
+                made = profiler()
+                made.follow()
+                made.begin()
+        except Exception as error:
+            import sys as system
+
+            system.stderr.write("dkdbg: this worker cannot be debugged or profiled: %r\n" % error)
+        if isinstance(theirs, str):
+            import importlib
+
+            module, _, name = theirs.rpartition(".")
+            getattr(importlib.import_module(module), name)()
+        elif theirs is not None:
+            theirs()
+
+    return dkdbg_setup
+
+
+def _read(name: str) -> str:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name)) as source:
+        return source.read()
+
+
+def _debugpy(session: str) -> bytes:
+    """Return the agent's debugpy as a zip, for workers without one of their own; empty where there is none."""
+    import io
+    import zipfile
+
+    runtime = os.path.dirname(session)
+    folders = sorted(
+        each for each in os.listdir(runtime) if each.startswith("debugpy-") and not each.endswith(".zip")
+    )
+    if not folders:
+        return b""
+    top, out = os.path.join(runtime, folders[-1]), io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for folder, _, names in os.walk(top):
+            for name in names:
+                if not name.endswith(".pyc"):
+                    path = os.path.join(folder, name)
+                    archive.write(path, os.path.relpath(path, top))
+    return out.getvalue()
+
+
+def _wait(session: str) -> float:
+    """Return the seconds that a chosen worker waits for its breakpoints: an editor is there, or nobody is."""
+    try:
+        with open(os.path.join(session, "join.json")) as source:
+            return max(30.0, float(json.load(source)["deadline"]))
+    except (OSError, ValueError, KeyError):
+        return 0.0
+
+
+def _use_our_breakpoint() -> None:
+    """Ray gives its drivers a `breakpoint()` that listens once more; ours stops in the session that is there.
+
+    It is not imported as `dkdbg`: a folder of that name may lie on the path.
+    """
+    from ray.util import rpdb
+
+    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # which has found this file
+    rpdb._driver_set_trace = on_demand.breakpoint
+
+
+def _source(runtime_env: Dict[str, Any]) -> str:
+    """Return the folder whose files Ray unpacks for workers, as this machine has it; empty where that is not known."""
+    folder = runtime_env.get("working_dir")
+    if isinstance(folder, str) and os.path.isdir(folder):
+        return os.path.realpath(folder)
+    return os.environ.get(ENV_SOURCE, "")
+
+
+def _follow(session: str, run: str, secret: str, source: str) -> None:
+    """Note which workers can be joined, for the door that runs here, as long as the driver lives.
+
+    Args:
+        source: see `_source`.
+    """
+    path = os.path.join(session, NAME)
+    noted: Any = None
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
+    prefix = ("%s:" % run).encode()
+    profiled = _Profiled(session, run)
+    atexit.register(_forget, prefix)
+    atexit.register(profiled.take)
+    while True:
+        try:
+            from ray.experimental import internal_kv
+
+            found = []
+            if internal_kv._internal_kv_initialized():
+                found = internal_kv._internal_kv_list(prefix, namespace=NAMESPACE)
+            ids = sorted(each[len(prefix) :].decode() for each in found)
+            if ids != noted:
+                workers = {each: _called(prefix + each.encode()) for each in ids}
+                descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(descriptor, "w") as out:
+                    said = {"run": run, "secret": secret, "workers": workers, "main": main, "source": source}
+                    json.dump(said, out)
+                os.replace(path + ".tmp", path)
+                noted = ids
+            profiled.take()
+        except Exception:  # Ray is being shut down, or the session's folder is gone
+            time.sleep(1.0)
+        time.sleep(_INTERVAL)
+
+
+def _called(key: bytes) -> str:
+    from ray.experimental import internal_kv
+
+    return (internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"").decode("utf-8", "replace")[:1000]
+
+
+def _forget(prefix: bytes) -> None:
+    try:
+        from ray.experimental import internal_kv
+
+        if internal_kv._internal_kv_initialized():
+            internal_kv._internal_kv_del(prefix, del_by_prefix=True, namespace=NAMESPACE)
+    except Exception:
+        pass
+
+
+class _Profiled:
+    """What workers have noted of their profiles, for the agent to tell of and to fetch (supervisor/ray_profiles.py)."""
+
+    def __init__(self, session: str, run: str) -> None:
+        self._path = os.path.join(session, "profiled")
+        self._prefix = ("%s-profile:" % run).encode()
+        self._taken: Any = set()
+
+    def take(self) -> None:
+        """Note in the session's folder what is new."""
+        if ENV_PROFILE not in os.environ:
+            return
+        try:
+            import ray
+            from ray.experimental import internal_kv
+
+            if not internal_kv._internal_kv_initialized():
+                return
+            for key in set(internal_kv._internal_kv_list(self._prefix, namespace=NAMESPACE)) - self._taken:
+                said = json.loads(internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"{}")
+                said.update(python=sys.executable, cluster=ray.get_runtime_context().gcs_address)
+                file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                try:
+                    os.write(file, json.dumps(said).encode() + b"\n")
+                finally:
+                    os.close(file)
+                self._taken.add(key)
+                internal_kv._internal_kv_del(key, namespace=NAMESPACE)
+        except Exception as error:  # Ray is being shut down, or the session's folder is gone
+            if os.environ.get("DKDBG_DEBUG"):
+                sys.stderr.write("dkdbg: notes of profiles: %r\n" % error)

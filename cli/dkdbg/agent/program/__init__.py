@@ -1,1 +1,0 @@
-"""What runs in the processes of the user's program."""

@@ -1,0 +1,273 @@
+"""The adapter process and the phantom root together; a new pair is started should the adapter die."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+from dkdbg.agent.inprocess.pydevd_patches import privates
+from dkdbg.agent.proxy.adapter import root_stub
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
+
+#: Seconds until the adapter must have said where it listens. A cold start from a slow disk takes 2.
+START_LIMIT = 30.0
+#: An adapter that dies this often in a row is not started again; one that has lived for so many seconds begins anew.
+MAX_RESTARTS = 5
+HEALTHY = 60.0
+
+
+class BackendError(Exception):
+    """The adapter did not start; the message says why in one line."""
+
+
+class Backend:
+    """What the front forwards to.
+
+    Args:
+        debugpy_dir: folder that holds the `debugpy` package.
+        processes: path of the socket for the user's processes, in the folder where they announce themselves.
+        announce: the front's port.
+        is_new, on_attach, on_detach: see Phantom.
+        on_lost: called when the adapter has died.
+        on_restart: called after a new adapter has taken over; processes have to join again.
+        log: takes one line for the user.
+
+    Attributes:
+        token: what the adapter shows to a process that joins.
+        up: whether an adapter serves now. gone: there will be none any more.
+    """
+
+    def __init__(
+        self,
+        debugpy_dir: str,
+        processes: str,
+        announce: int,
+        *,
+        is_new: Callable[[], bool],
+        on_attach: Callable[[bool], None],
+        on_detach: Callable[[bool], None],
+        on_lost: Callable[[], None],
+        on_restart: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self.token = secrets.token_hex(16)
+        self.up = False
+        self.gone = False
+        self._debugpy_dir = debugpy_dir
+        self._processes = processes
+        self._announce = announce
+        self._is_new = is_new
+        self._on_attach = on_attach
+        self._on_detach = on_detach
+        self._on_lost = on_lost
+        self._on_restart = on_restart
+        self._log = log
+        self._restarts = 0
+        self._started = 0.0
+        self._stopping = False
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._adapter: Optional[socket.socket] = None
+        self._phantom: Optional[root_stub.Phantom] = None
+
+    @property
+    def attached(self) -> bool:
+        """Whether an editor has finished attaching and has not left."""
+        return self._phantom is not None and self._phantom.attached.is_set()
+
+    def start(self) -> None:
+        """Start the adapter and connect the phantom.
+
+        Raises:
+            BackendError: the adapter did not come up.
+        """
+        here = os.path.dirname(os.path.abspath(__file__))
+        command = [sys.executable, "-I", "-S", os.path.join(here, "adapter.py")]
+        environment = {k: v for k, v in os.environ.items() if k != "DEBUGPY_ADAPTER_ENDPOINTS"}
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # a Ctrl-C in the terminal is for the program
+                )
+        except OSError as error:
+            ours.close()
+            raise BackendError("cannot start %s: %s" % (sys.executable, error)) from error
+        self._process, self._adapter = process, ours
+        self._started = time.monotonic()
+        options = {
+            "debugpy": self._debugpy_dir,
+            "token": self.token,
+            "announce": self._announce,
+            "processes": self._processes,
+            "privates": os.path.abspath(privates.__file__),
+        }
+        _exchange(process, ours, options)
+        self._phantom = root_stub.Phantom(
+            _hand_over(ours, b"p"),
+            is_new=self._is_new,
+            on_attach=self._on_attach,
+            on_detach=self._on_detach,
+            on_lost=self._restart_later,
+        )
+        self.up = True
+
+    def dial(self) -> Optional[socket.socket]:
+        """Return a connection to the adapter for a client, None while there is none."""
+        adapter = self._adapter
+        if not self.up or adapter is None:
+            return None
+        try:
+            return _hand_over(adapter, b"c")
+        except OSError:  # it has died
+            return None
+
+    def say(self, text: str, category: str = "console") -> None:
+        """Print a line into the editor's debug console."""
+        if self._phantom is not None:
+            self._phantom.say(text, category)
+
+    def end(self, exit_code: int) -> None:
+        """Tell the editor that the program has ended."""
+        self._stopping = True
+        if self._phantom is not None:
+            self._phantom.end(exit_code)
+
+    def stop(self) -> None:
+        """End the adapter; nothing is left behind."""
+        self._stopping = True
+        if self._phantom is not None:
+            self._phantom.close()
+        self._end_process()
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            with self._process:  # closes its pipe too
+                pass
+        if self._adapter is not None:
+            self._adapter.close()
+
+    def _restart_later(self) -> None:
+        if not self._stopping:
+            self.up = False
+            self._on_lost()
+            threading.Thread(target=self._restart, name="dkdbg restart", daemon=True).start()
+
+    def _restart(self) -> None:
+        self._restarts = 0 if time.monotonic() - self._started > HEALTHY else self._restarts
+        why = ""
+        while not self._stopping:
+            self.up = False
+            self._end_process()
+            self._restarts += 1
+            if self._restarts > MAX_RESTARTS:
+                self.gone = True
+                self._log(
+                    "debugpy's adapter died %d times: debugging is off for the rest of this run%s"
+                    % (self._restarts, why)
+                )
+                return
+            time.sleep(0.1 * self._restarts)
+            try:
+                self.start()
+            except (BackendError, OSError) as error:  # it died again before anybody could connect
+                why = " (%s)" % error
+                continue
+            self._log("debugpy's adapter died; a new one is ready, and an editor that was attached stays")
+            self._on_restart()
+            return
+
+
+class WarmUp:
+    """Writes the .pyc files of debugpy once, beside the program and at the lowest priority.
+
+    The zip holds sources only, and images often set PYTHONDONTWRITEBYTECODE: each first stop would be 0.2 s later.
+    """
+
+    def __init__(self, debugpy_dir: str) -> None:
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        parts = ("debugpy", "_vendored", "pydevd", "_pydevd_bundle", "_debug_adapter", "__pycache__")
+        largest = "pydevd_schema.%s.pyc" % sys.implementation.cache_tag
+        if os.path.exists(os.path.join(debugpy_dir, *parts, largest)):
+            return
+        code = "import os, sys; os.nice(19); sys.path.insert(0, sys.argv[1]); import debugpy.server.api"
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", code, debugpy_dir],
+                env=dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        """End it, done or not: the files are written one by one and each is whole."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _hand_over(adapter: socket.socket, kind: bytes) -> socket.socket:
+    """Give the adapter one end of a new connection and return the other one; see `serve_agent` in adapter.py.
+
+    Raises:
+        OSError: the adapter has died.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+            adapter.sendmsg([kind], [rights])
+    except OSError:
+        ours.close()
+        raise
+    return ours
+
+
+def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options: dict[str, object]) -> None:
+    """Give the adapter its options and wait until it serves.
+
+    Raises:
+        BackendError: it does not.
+    """
+    if process.stdout is None:
+        raise BackendError("no pipe to debugpy's adapter")
+    limit = threading.Timer(START_LIMIT, process.kill)
+    limit.daemon = True
+    limit.start()
+    try:
+        adapter.sendall(json.dumps(options).encode() + b"\n")
+        line = process.stdout.readline()
+    except OSError:
+        line = b""
+    limit.cancel()
+    answer: dict[str, object] = {}
+    with contextlib.suppress(ValueError):
+        answer = json.loads(line.decode())
+    if answer.get("serves") is True:
+        return
+    process.kill()
+    process.wait()
+    message = "debugpy's adapter ended with code %s before it listened" % process.returncode
+    missing = answer.get("missing")
+    if isinstance(missing, list):
+        version = os.path.basename(str(options["debugpy"]))
+        message = "%s does not fit this dkdbg: it has no %s" % (version, ", ".join(missing))
+    raise BackendError(message)

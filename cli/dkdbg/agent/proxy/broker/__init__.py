@@ -1,0 +1,1 @@
+"""The session broker: multiplexes the clients of one adapter."""

@@ -1,0 +1,229 @@
+"""What the adapter says to a client: answers, events with their copies for onlookers, new processes by name. No I/O."""
+
+from __future__ import annotations
+
+import re
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
+from dkdbg.agent.proxy.broker import known_errors
+from dkdbg.agent.proxy.broker.connection import HOLDING, INTRODUCING, ROOT, WAIT, Action
+from dkdbg.agent.proxy.broker.handover import candidates
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.pending import Pending
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+#: Larger answers of the adapter are passed on unread.
+_LARGE = 32 << 10
+_ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
+_ADVICE = (
+    "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
+    "does not open those, `dkdbg attach --ports` on your machine gives each process a port"
+)
+#: Seconds for which the session of the program's first process outlives it, until its exit code is known.
+END_LIMIT = 10.0
+_COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
+
+
+class AdapterSide:
+    """The adapter's messages to one client.
+
+    Args:
+        connection: the client's. seats: who else is told. pending: what waits for an answer.
+    """
+
+    def __init__(self, connection: Connection, seats: Seats, pending: Pending) -> None:
+        self._connection = connection
+        self._seats = seats
+        self._pending = pending
+        self._exited = False
+        self._advised = False
+        self._held: List[Action] = []
+        self._free: Dict[int, Message] = {}
+
+    def take(self, body: bytes) -> List[Action]:
+        """Take one message: pass it on, with what goes to others because of it."""
+        passed = [self._connection.to_client(body)]
+        if len(body) > _LARGE:
+            found = _ANSWER.match(body[:200])
+            if found and not self._pending.is_ours(int(found.group(1))):
+                self._pending.answered_client(int(found.group(1)))
+                return passed
+        try:
+            message = frames.decode(body)
+        except frames.FrameError:
+            return passed
+        kind = message.get("type")
+        if kind == "response":
+            return self._answered(message, passed)
+        if kind == "event":
+            return self._happened(message, body)
+        if kind == "request" and message.get("command") == "startDebugging":
+            return self._announce(message, as_dict(as_dict(message.get("arguments")).get("configuration")))
+        if kind == "request":
+            self._pending.from_adapter(message)
+        return passed
+
+    def _answered(self, message: Message, passed: List[Action]) -> List[Action]:
+        connection, sequence = self._connection, message.get("request_seq")
+        if not isinstance(sequence, int):
+            return passed
+        if self._pending.is_ours(sequence):
+            return self._pending.answered_us(sequence, message)
+        self._pending.answered_client(sequence)
+        if message.get("command") == "initialize" and message.get("success") is True:
+            can = dict(as_dict(message.get("body")), **{messages.SOURCE: True})
+            passed = [connection.to_client(messages.body_of(dict(message, body=can)))]
+        attached = message.get("command") == "attach" and sequence == connection.attach.get("seq")
+        if connection.phase.name == HOLDING and attached:
+            connection.configured = message.get("success") is True
+            if connection.configured:
+                passed = passed + self._advice() + self._seats.gate.configured(connection.key)
+            else:
+                connection.turn(INTRODUCING)
+                self._seats.let_go(connection)
+        connection.stops.answered(sequence, message)
+        return passed
+
+    def _advice(self) -> List[Action]:
+        """Tell a client that attached to the root session alone, and may never see a process stop, what to do."""
+        connection = self._connection
+        if connection.key != ROOT or messages.opens_sessions(connection.introduction):
+            return []
+        return [connection.to_client(messages.say(_ADVICE, "important"))]
+
+    def _happened(self, message: Message, body: bytes) -> List[Action]:
+        """Pass an event on, and copy it for those who look on."""
+        connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
+        if name == "debugpyAttach":
+            return self._announce(message, content)
+        if self._seats.gate.holds_back(connection, name, content, body):
+            return self._seats.gate.settle()
+        return self._tell(name, content, body)
+
+    def stopped(self, body: bytes) -> List[Action]:
+        """Pass on a stop that was held back."""
+        message = frames.decode(body)
+        return self._tell(message.get("event"), as_dict(message.get("body")), body)
+
+    def _tell(self, name: object, content: Message, body: bytes) -> List[Action]:
+        connection = self._connection
+        connection.stops.happened(name, content)
+        passed = [connection.to_client(body)]
+        beside = candidates(self._seats, connection.key)
+        if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
+            self._seats.last_words.note(connection.key, content.get("output"))
+            passed += self._advise(known_errors.advice(content.get("output")))
+        if name == "exited":
+            self._exited = True
+        if name == "terminated":
+            # Of this session alone: its client has asked for it, or the adapter has ended it and the agent lives on.
+            alone = connection.leaving or (connection.key == ROOT and not self._exited)
+            connection.leaving = True
+            ends = [] if alone else [action for one in beside for action in one.phase.end()]
+            if not alone and self._tells_the_end():
+                self._held = passed
+                return [*ends, Action(WAIT, connection, seconds=END_LIMIT)]
+            return passed + ends
+        if name in _COPIED and content.get("category") != "telemetry":
+            passed += [one.to_client(body) for one in beside]
+        root = self._seats.holder(ROOT)
+        if name == "output" and root is not None and self._prints_for(root, content):
+            passed.append(root.to_client(body))
+        return passed
+
+    def _prints_for(self, root: Connection, content: Message) -> bool:
+        """Tell whether what the program has printed belongs into the root session's console too.
+
+        An editor that shows one console of several shows the root's until a process stops.
+        """
+        connection = self._connection
+        is_program = connection.key == self._seats.program and content.get("category") in ("stdout", "stderr")
+        shows_it = root.editor == connection.editor and not root.leaving
+        return is_program and shows_it and messages.has_consoles(connection.introduction)
+
+    # -- the end of the program -------------------------------------------------------------------------------------
+
+    def knows_the_end(self) -> bool:
+        """Tell whether what the end of this session waits for has come, or never will: the program was started anew."""
+        return bool(self._seats.end) or self._connection.key != self._seats.program
+
+    def let_end(self) -> List[Action]:
+        """End the session, with a word on how the program has ended: its console is the one that the editor shows."""
+        connection, passed, self._held = self._connection, self._held, []
+        if self._seats.end:
+            passed = [connection.to_client(messages.say(self._seats.end)), *passed]
+        return passed
+
+    def _tells_the_end(self) -> bool:
+        """Tell whether this is the session of the program's first process, in a client that may show nothing else."""
+        connection = self._connection
+        is_first = connection.phase.name == HOLDING and connection.key == self._seats.program
+        return is_first and messages.has_consoles(connection.introduction)
+
+    def _advise(self, text: str) -> List[Action]:
+        """Say what helps, once for each process."""
+        if not text or self._advised:
+            return []
+        self._advised = True
+        return [self._connection.to_client(messages.say(text, "important"))]
+
+    def _announce(self, message: Message, configuration: Message) -> List[Action]:
+        """Offer a process to the client that holds the root session and to those who look on.
+
+        Args:
+            message: `debugpyAttach` or `startDebugging`. configuration: the attach request within.
+        """
+        connection, pid = self._connection, configuration.get("subProcessId")
+        configuration.pop(ROLE, None)
+        actions: List[Action] = []
+        answered = message.get("type") == "request"
+        nothing = [connection.to_adapter(messages.answer(message))] if answered else []
+        if isinstance(pid, int):
+            configuration["name"] = self._seats.name_of(pid)
+            configuration[EDITOR] = connection.editor
+            if pid in self._seats.ending or self._has_it(pid):
+                return nothing
+            if not self._seats.is_chosen(pid):  # it has joined for an editor that wanted other ranks
+                self._free[pid] = configuration
+                return nothing
+            self._free.pop(pid, None)
+            self._seats.offer(pid)
+            beside = candidates(self._seats, connection.key)
+            actions = [action for one in beside for action in one.phase.announce(pid)]
+        if answered:
+            self._pending.from_adapter(message)
+        return [connection.to_client(messages.body_of(message)), *actions]
+
+    def offer_chosen(self) -> List[Action]:
+        """Offer those that had joined and were not chosen, and are now: the adapter announces a process once."""
+        connection, actions = self._connection, []
+        for pid, configuration in list(self._free.items()):
+            if self._seats.is_chosen(pid):
+                del self._free[pid]
+                self._seats.offer(pid)
+                body = messages.announcement(
+                    connection.introduction, self._seats.next_sequence, configuration
+                )
+                actions.append(connection.to_client(body))
+        return actions
+
+    def _has_it(self, pid: int) -> bool:
+        """Tell whether the client has a session of the process from when it looked on.
+
+        With that it gets the process, or has got it: the adapter does not know so, and would have it open another
+        one. One that still waits for somebody to look on at gets the process now.
+        """
+        editor, holder = self._connection.editor, self._seats.holder(pid)
+        if holder is not None and holder.inherited and holder.editor == editor and not holder.leaving:
+            return True
+        waiting = [one for one in self._seats.waiting(pid) if one.editor == editor]
+        for one in waiting[:1]:
+            one.phase.offer()
+        return bool(waiting) or any(one.editor == editor for one in self._seats.onlookers(pid))

@@ -1,0 +1,276 @@
+"""From the first request to an attach that was let in: hold the process, look on, take it over, or wait. No I/O.
+
+Before an attach with the right token nothing but `initialize` and `disconnect` reaches the adapter, and of those only
+what has the right shape: debugpy ends at some others.
+"""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, RANKS, ROLE, TAKE_OVER
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.proxy.broker.connection import HOLDING, INTRODUCING, LOOK, LOOKING, ROOT, WAIT, Action, Phase
+from dkdbg.agent.proxy.listener import proof, tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
+    from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+#: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
+#: the process; for somebody to look on at.
+GRACE = 0.3
+FREE_LIMIT = 20.0
+HELD_LIMIT = 20.0
+
+#: Of a stranger's `initialize`: so many properties, with texts of so many characters, reach the adapter.
+PROPERTIES = 64
+LONGEST = 256
+#: What debugpy would do with them concerns other processes and ports than the agent's.
+_NOT_HERE = ("processId", "listen")
+
+#: What an attach waits for.
+_HELD = "held"
+_GRACE = "grace"
+_FREE = "free"
+_LATE = "late"
+
+
+class Introducing(Phase):
+    """A client that has not attached yet.
+
+    Args:
+        seats: who has what. adapter: what its adapter says.
+    """
+
+    name = INTRODUCING
+
+    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide) -> None:
+        super().__init__(connection)
+        self._seats = seats
+        self._adapter = adapter
+        self._role = ""
+        self._waits_for = ""
+        self._waited = ""
+        self._has_looked = False
+        self._reason = ""
+        self._evicted: List[Connection] = []
+        self._exchange: Optional[proof.Exchange] = None
+        self._has_proven = False
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:
+        """Let `initialize`, `attach` and `disconnect` in, and nothing else."""
+        connection, command = self.connection, request["command"]
+        if not connection.initialize:
+            if command != "initialize":
+                return connection.close("the first request is not initialize")
+            connection.initialize = _request(request, _introduction(request))
+            number = messages.as_dict(request.get("arguments")).get(proof.NONCE)
+            self._exchange = proof.begin(proof.ATTACH, number) if self._seats.check else None
+            return [connection.to_adapter(messages.body_of(connection.initialize))]
+        if command == proof.PROVE:
+            return self._prove(request)
+        if command == "attach":
+            return self._attach(request, body)
+        if command == "disconnect":
+            return [connection.to_adapter(messages.body_of(_request(request, {})))]
+        if command == "initialize":
+            return [connection.refuse(request, "this connection has already introduced itself")]
+        if command == "launch":
+            return [connection.refuse(request, "the program is already running: use an attach configuration")]
+        return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
+
+    def from_adapter(self, body: bytes) -> List[Action]:
+        """Pass on what the adapter says; the answer to `initialize` carries our number, and what we can do besides."""
+        ours: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
+        if self._seats.restart is not None:
+            ours["supportsRestartRequest"] = True
+        if ours and b"initialize" in body[:200]:
+            body = _with_ours(body, ours)
+        return self._adapter.take(body)
+
+    def _prove(self, request: Message) -> List[Action]:
+        """Check the proof that a client knows the token, once on each connection, and answer with ours."""
+        connection, check, exchange = self.connection, self._seats.check, self._exchange
+        self._exchange = None
+        if exchange is None:
+            return [connection.refuse(request, "no proof was asked for")]
+        shown = messages.as_dict(request.get("arguments")).get(proof.PROOF)
+        proven = check.proven(exchange, shown)
+        reason, seconds = check.refusal(proven, connection.address, self._seats.clock())
+        if reason:
+            return self._turn_away(request, reason, seconds)
+        self._has_proven = connection.admitted = True
+        return [connection.to_client(messages.answer(request, **{proof.PROOF: check.answer(exchange)}))]
+
+    def _attach(self, request: Message, body: bytes) -> List[Action]:
+        """Check an attach request and, when it may come in, settle what it gets."""
+        connection = self.connection
+        arguments = messages.as_dict(request.get("arguments"))
+        shown = arguments.get(tokens.PROPERTY)
+        check = self._seats.check
+        reason, seconds = "", 0.0
+        if not self._has_proven:
+            reason, seconds = check.refusal(shown, connection.address, self._seats.clock())
+        if reason:
+            return self._turn_away(request, reason, seconds)
+        connection.admitted = True
+        for name in _NOT_HERE:
+            if name in arguments:
+                text = 'this port debugs what the agent has started: take "%s" out of this configuration'
+                return [connection.refuse(request, text % name)]
+        project = messages.as_dict(arguments.get("connect")).get(messages.PROJECT)
+        if self._seats.project and isinstance(project, str) and project not in ("", self._seats.project):
+            return [connection.refuse(request, self._another(project))]
+        role = arguments.get(ROLE, "")
+        if role not in ("", LOOK_ON, TAKE_OVER):
+            return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
+        try:
+            connection.ranks = ranks.parse(str(arguments[RANKS])) if arguments.get(RANKS) else None
+        except ranks.RankSetError as error:
+            return [connection.refuse(request, '"%s": %s; %s' % (RANKS, error, error.hint))]
+        pid, editor = arguments.get("subProcessId"), arguments.get(EDITOR)
+        connection.key = pid if isinstance(pid, int) and pid > 0 else ROOT
+        if connection.key == ROOT:
+            connection.editor = self._seats.next_editor()
+        else:
+            connection.editor = editor if isinstance(editor, int) else 0
+        connection.attach, connection.attach_body, self._role = request, body, role
+        return self._settle()
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Tell whether what a WAIT was for has come."""
+        holder = self._seats.holder(self.connection.key)
+        if self._waits_for == _LATE:
+            return False
+        if self._waits_for == _HELD:
+            return not self._role or (holder is not None and holder.configured and not holder.leaving)
+        if self._waits_for == _GRACE:
+            return holder is None or holder.leaving
+        present = list(self._seats.holders().values())
+        return not any(one in present for one in self._evicted) and (holder is None or not holder.leaving)
+
+    def resume(self) -> List[Action]:
+        """Go on after a WAIT."""
+        waited, self._waits_for = self._waits_for, ""
+        self._seats.wait_no_more(self.connection)
+        if waited == _LATE:
+            return self._refused()
+        return self._settle(waited) if waited else []
+
+    def looked(self) -> List[Action]:
+        """Go on after a LOOK: meanwhile somebody else may have come."""
+        self._has_looked = True
+        return self._settle(self._waited)
+
+    def offer(self) -> List[Action]:
+        """The process is offered to the editor of this client, which waits to look on at it: let it have it."""
+        self._role = ""
+        return []
+
+    def _settle(self, waited: str = "") -> List[Action]:
+        """Decide, as far as that can be done now.
+
+        Args:
+            waited: what for, until now.
+        """
+        connection, role = self.connection, self._role
+        holder = self._seats.holder(connection.key)
+        if connection.key != ROOT and connection.editor in self._seats.evicted:
+            return self._nobody()  # its editor opens what it was told of before it lost the session
+        if role == LOOK_ON and (holder is None or holder.leaving or not holder.configured):
+            return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
+        if holder is None or (holder.leaving and waited == _FREE):
+            if connection.key == ROOT and self._seats.look is not None and not self._has_looked:
+                self._waited = waited
+                return [Action(LOOK, connection)]
+            return connection.turn(HOLDING).begin()
+        if holder.leaving:
+            return self._wait(_FREE, FREE_LIMIT)
+        if role == TAKE_OVER:
+            return [*self._evict(), *self._wait(_FREE, FREE_LIMIT)]
+        if role == LOOK_ON or waited == _GRACE:
+            return connection.turn(LOOKING).begin()
+        return self._wait(_GRACE, GRACE)
+
+    def _wait(self, what: str, seconds: float) -> List[Action]:
+        self._waits_for = what
+        if what == _HELD:
+            self._seats.wait(self.connection)
+        return [Action(WAIT, self.connection, seconds=seconds)]
+
+    def _turn_away(self, request: Message, reason: str, seconds: float) -> List[Action]:
+        """Refuse a client that does not know the token, now or in so many seconds."""
+        self.connection.attach, self._reason = request, reason
+        return self._wait(_LATE, seconds) if seconds else self._refused()
+
+    def _refused(self) -> List[Action]:
+        connection = self.connection
+        ends = connection.close("refused: " + self._reason.partition(":")[0])
+        return [connection.refuse(connection.attach, self._reason), *ends]
+
+    def _nobody(self) -> List[Action]:
+        connection = self.connection
+        if connection.key != ROOT:  # as debugpy does for a process that is gone
+            answer = connection.to_client(messages.answer(connection.attach))
+            return [answer, connection.to_client(messages.event("terminated"))]
+        return [connection.refuse(connection.attach, 'nobody holds this session: attach without "%s"' % ROLE)]
+
+    def _another(self, project: str) -> str:
+        """Return what is said to a client that is meant for another project."""
+        text = (
+            "this port belongs to another project: %s, which runs %s; this launch entry belongs to %s. Type `dkdbg up` in "
+            "your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"
+        )
+        return text % (_name(self._seats.project), self._seats.what_runs, _name(project))
+
+    def _evict(self) -> List[Action]:
+        """Take the process from its holder; with the root session go all others, and what looks on beside it."""
+        seats, key = self._seats, self.connection.key
+        found = seats.holders()
+        self._evicted = [one for other, one in found.items() if key in (ROOT, other) and not one.leaving]
+        text = "another editor (%s) has taken this session over" % self.connection.address
+        ends: List[Action] = []
+        if key == ROOT:
+            seats.evicted.update(one.editor for one in self._evicted if one.key == ROOT)
+            beside = [one for other in seats.looked_at() for one in seats.onlookers(other)]
+            for one in beside:
+                if one.editor in seats.evicted:
+                    ends += one.phase.end()
+        return [*ends, *(action for one in self._evicted for action in one.phase.give_up(text))]
+
+
+def _name(project: str) -> str:
+    """Return the part of a project's id that a person knows: its folder's name."""
+    return project.rpartition("-")[0][:60] or project[:60]
+
+
+def _request(request: Message, arguments: Message) -> Message:
+    """Return a stranger's request with nothing of his but its name and number, and these arguments."""
+    command, sequence = request["command"], request["seq"]
+    return {"seq": sequence, "type": "request", "command": command, "arguments": arguments}
+
+
+def _introduction(request: Message) -> Message:
+    """Return the arguments of an `initialize` that have the shape that the protocol says: texts and truth values."""
+    given = messages.as_dict(request.get("arguments"))
+    good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= LONGEST}
+    return {k: v[:LONGEST] if isinstance(v, str) else v for k, v in list(good.items())[:PROPERTIES]}
+
+
+def _with_ours(body: bytes, ours: Message) -> bytes:
+    """Return the answer to `initialize` with what is ours in it, any other message as it is."""
+    try:
+        message = frames.decode(body)
+    except frames.FrameError:
+        return body
+    if message.get("command") != "initialize" or message.get("success") is not True:
+        return body
+    content = dict(messages.as_dict(message.get("body")), **ours)
+    return messages.body_of(dict(message, body=content))

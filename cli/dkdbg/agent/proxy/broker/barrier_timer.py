@@ -1,0 +1,70 @@
+"""The gate's time: looks at it while it holds stops back, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.proxy.broker.connection import ROOT
+from dkdbg.agent.state import job
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+    from dkdbg.agent import contract
+    from dkdbg.agent.proxy.broker.connection import Action
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+#: Seconds between two looks.
+INTERVAL = 0.05
+
+
+class Gatekeeper:
+    """Gathers the ranks of a running job; see gate.py.
+
+    Args:
+        seats: who has what, with the gate. lock: guards them.
+        act: does actions, without the lock.
+    """
+
+    def __init__(self, seats: Seats, lock: threading.Condition, act: Callable[[List[Action]], None]) -> None:
+        self._seats = seats
+        self._lock = lock
+        self._act = act
+        self._thread = False
+
+    def begin(self, ranks: List[contract.Process]) -> None:
+        """Hold back the stops of these ranks until all of them have gathered, with those of other agents."""
+        pids, actions = [each["pid"] for each in ranks], []
+        with self._lock:
+            root, gate = self._seats.holder(ROOT), self._seats.gate
+            if root is None or not messages.opens_sessions(root.introduction):
+                return  # ranks are attached to one by one, or never
+            if root.arguments.get(messages.GATHER) is True:
+                actions = gate.gather_with_others(pids, job.share(ranks))
+            else:
+                gate.gather(pids)
+            starts = gate.gathers and not self._thread
+            self._thread = self._thread or starts
+        self._act(actions)
+        if starts:
+            threading.Thread(target=self._watch, name="dkdbg gate", daemon=True).start()
+
+    def without(self, pid: int) -> None:
+        """Wait for a rank no more."""
+        with self._lock:
+            self._seats.gate.left(pid)
+
+    def _watch(self) -> None:
+        while True:
+            with self._lock:
+                actions = self._seats.gate.settle()
+                if not self._seats.gate.gathers:
+                    self._thread = False
+                over = not self._thread
+            self._act(actions)
+            if over:
+                return
+            time.sleep(INTERVAL)

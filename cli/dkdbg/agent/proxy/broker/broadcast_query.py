@@ -1,0 +1,265 @@
+"""One question to many processes, through the clients that hold them: all answers at once, or why there is none. No I/O.
+
+For `dkdbg ranks` and for `@all EXPRESSION` in an editor's Debug Console. It takes no session from anybody: each
+question is a request of our own on the connection of the process's holder, as when somebody looks on. Values are those
+of the thread that is held, evaluated in it: a rank that runs cannot be asked, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.inprocess.ranks import EVERYONE
+from dkdbg.agent.proxy.broker import comparing
+from dkdbg.agent.state import job
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+    from dkdbg.agent import contract
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.inprocess.ranks import RankSet
+    from dkdbg.agent.proxy.broker.connection import Action, Connection
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+    #: What is known of one process, as JSON has it; see Gathering.rows.
+    Row = Dict[str, Any]
+
+EVALUATE, STACK, PAUSE, CONTINUE = "eval", "stack", "pause", "continue"
+VERBS = (EVALUATE, STACK, PAUSE, CONTINUE)
+#: Those that leave everything as it is.
+READS = (EVALUATE, STACK)
+#: The context of an evaluation in which tensors are described for a comparison: array_views.COMPARED.
+_COMPARED = "dkdbg-compare"
+#: Characters of one answer, frames of one stack, and processes that are asked.
+LONGEST = 20000
+DEEPEST = 100
+MOST = 1024
+_EXCEPTION = re.compile(r"(Error|Exception|Exit|Interrupt|Iteration|Warning)$")
+#: States of a row.
+VALUE, ERROR, RUNNING, SILENT, FREE, DONE = "value", "error", "running", "no answer", "not attached", "done"
+
+
+class Question:
+    """What is asked.
+
+    Args:
+        verb: one of VERBS. expression: for EVALUATE. frame: how many callers above the top of the stack.
+        ranks: whom.
+    """
+
+    def __init__(self, verb: str, expression: str = "", frame: int = 0, ranks: RankSet = EVERYONE) -> None:
+        self.verb, self.expression, self.frame, self.ranks = verb, expression, frame, ranks
+
+    def but(self, verb: str) -> Question:
+        """Return another question to the same ranks."""
+        return Question(verb, ranks=self.ranks)
+
+
+class Gathering:
+    """One question and its answers.
+
+    Args:
+        seats: who holds what. processes: what there is, as the session's record has it.
+        finished: what to do when the last answer is there, or the limit has passed; once.
+
+    Attributes:
+        rows: one for each process that is asked: `pid`, `rank` (or null), `name`, `state` (one of the words above),
+            `where` (`file:line`, empty while it runs), `text` (the value, or why there is none), `type`, for tensors
+            `tensor` (see array_views.described), `frames` for STACK (name, path, line).
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        seats: Seats,
+        processes: Sequence[contract.Process],
+        finished: Optional[Callable[[Gathering], List[Action]]] = None,
+    ) -> None:
+        self.question = question
+        self._seats = seats
+        self._finished = finished
+        self._waiting: Dict[int, Row] = {}
+        self.rows: List[Row] = [
+            {
+                "pid": each["pid"], "rank": each["rank"], "name": each["name"] or "process %d" % each["pid"],
+                "state": FREE, "where": "", "text": "", "type": "",
+            }
+            for each in chosen(processes, question.ranks)
+        ]  # fmt: skip
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no answer is to come any more."""
+        return not self._waiting
+
+    def begin(self) -> List[Action]:
+        """Ask them all."""
+        actions: List[Action] = []
+        asked: List[Tuple[Row, Connection]] = []
+        for row in self.rows:
+            holder = self._seats.holder(row["pid"])
+            if holder is None or not holder.phase.lends:
+                row["text"] = "no editor is attached to it"
+                continue
+            if self.question.verb != PAUSE and not holder.stops.reasons:
+                row["state"], row["text"] = RUNNING, "it runs"
+                if self.question.verb == CONTINUE:
+                    row["state"] = DONE
+                continue
+            if self.question.verb == PAUSE and holder.stops.reasons:
+                row["state"], row["text"] = DONE, "it was already held"
+                continue
+            self._waiting[row["pid"]] = row
+            asked.append((row, holder))
+        for row, holder in asked:
+            actions += self._first(row, holder)
+        return actions + self._finish()
+
+    def give_up(self, why: str) -> List[Action]:
+        """Wait no longer."""
+        for row in list(self._waiting.values()):
+            self._answer(row, SILENT, why)
+        return self._finish()
+
+    def are_held(self) -> bool:
+        """Whether all that were asked to stop, and can, have done so."""
+        return not self._running()
+
+    def note_held(self) -> None:
+        """Say of those that were asked to stop and have not that they still run, inside a call."""
+        for row in self._running():
+            row["state"], row["text"] = (
+                RUNNING,
+                "asked to stop; it is inside a call, and stops at its next line",
+            )
+
+    def _running(self) -> List[Row]:
+        found = []
+        for row in self.rows:
+            holder = self._seats.holder(row["pid"])
+            if row["state"] == DONE and holder is not None and not holder.stops.reasons:
+                found.append(row)
+        return found
+
+    def _first(self, row: Row, holder: Connection) -> List[Action]:
+        thread = next(reversed(list(holder.stops.reasons)), 0)
+        if self.question.verb == PAUSE:
+            return holder.phase.ask("threads", {}, lambda answer: self._pause(row, holder, answer))
+        if self.question.verb == CONTINUE:
+            return holder.phase.ask("continue", {"threadId": thread}, lambda answer: self._did(row, answer))
+        levels = DEEPEST if self.question.verb == STACK else self.question.frame + 1
+        wanted = {"threadId": thread, "startFrame": 0, "levels": levels}
+        return holder.phase.ask("stackTrace", wanted, lambda answer: self._frames(row, holder, answer))
+
+    def _pause(self, row: Row, holder: Connection, answer: Message) -> List[Action]:
+        threads = as_dict(answer.get("body")).get("threads")
+        first = as_dict(threads[0]).get("id") if isinstance(threads, list) and threads else None
+        if not isinstance(first, int):
+            return self._answered(row, ERROR, _reason(answer))
+        return holder.phase.ask("pause", {"threadId": first}, lambda answer: self._did(row, answer))
+
+    def _did(self, row: Row, answer: Message) -> List[Action]:
+        if answer.get("success") is True:
+            return self._answered(row, DONE, "")
+        return self._answered(row, ERROR, _reason(answer))
+
+    def _frames(self, row: Row, holder: Connection, answer: Message) -> List[Action]:
+        if row["pid"] not in self._waiting:
+            return []
+        listed = as_dict(answer.get("body")).get("stackFrames")
+        frames = [as_dict(each) for each in listed[:DEEPEST]] if isinstance(listed, list) else []
+        if answer.get("success") is not True or not frames:
+            return self._answered(row, ERROR, _reason(answer))
+        found = [_frame(each) for each in frames]
+        if self.question.verb == STACK:
+            row["where"], row["frames"] = _place(found[0]), found
+            return self._answered(row, VALUE, "")
+        if self.question.frame >= len(frames):
+            return self._answered(row, ERROR, "its stack has %d frames" % len(frames))
+        row["where"] = _place(found[self.question.frame])
+        wanted = {
+            "expression": self.question.expression,
+            "frameId": frames[self.question.frame].get("id"),
+            "context": _COMPARED,
+        }
+        return holder.phase.ask("evaluate", wanted, lambda answer: self._value(row, answer))
+
+    def _value(self, row: Row, answer: Message) -> List[Action]:
+        body = as_dict(answer.get("body"))
+        if answer.get("success") is not True:
+            return self._answered(row, ERROR, _reason(answer))
+        text, kind = body.get("result"), body.get("type")
+        row["type"] = kind[:200] if isinstance(kind, str) else ""
+        text = text if isinstance(text, str) else ""
+        tensor = _tensor(text, row["type"])
+        if tensor is not None:
+            row["tensor"], text = tensor, str(tensor["text"])
+        # In this context debugpy answers with the exception that an expression has raised, as if it were its value.
+        raised = _EXCEPTION.search(row["type"]) is not None and text.startswith(row["type"] + "(")
+        return self._answered(
+            row, ERROR if raised else VALUE, text[:LONGEST] + ("..." if len(text) > LONGEST else "")
+        )
+
+    def _answered(self, row: Row, state: str, text: str) -> List[Action]:
+        if row["pid"] not in self._waiting:
+            return []
+        self._answer(row, state, text)
+        return self._finish()
+
+    def _answer(self, row: Row, state: str, text: str) -> None:
+        self._waiting.pop(row["pid"], None)
+        row["state"], row["text"] = state, text
+
+    def _finish(self) -> List[Action]:
+        if self._waiting or self._finished is None:
+            return []
+        finished, self._finished = self._finished, None
+        return finished(self)
+
+
+def chosen(processes: Sequence[contract.Process], ranks: RankSet) -> List[contract.Process]:
+    """Return the processes of a set of ranks, by rank; of a program without ranks all that it has."""
+    found = [each for each in (job.own(processes) or processes) if ranks.contains(each["rank"])]
+    return sorted(found, key=lambda each: (each["rank"] is None, each["rank"] or 0, each["started"]))[:MOST]
+
+
+def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
+    """Return what array_views has said of a tensor; a program may say anything."""
+    import json
+
+    if kind == "str" or not text.startswith('{"text": ') or len(text) > LONGEST:
+        return None
+    try:
+        said = as_dict(json.loads(text))
+    except ValueError:
+        return None
+    found: Dict[str, Any] = {
+        name: said[name] for name in ("text", "shape", "dtype", "digest") if isinstance(said.get(name), str)
+    }
+    if "text" not in found:
+        return None
+    return dict(found, **comparing.figures(said))
+
+
+def _frame(frame: Message) -> Dict[str, Any]:
+    path, line, name = as_dict(frame.get("source")).get("path"), frame.get("line"), frame.get("name")
+    return {
+        "name": name[:200] if isinstance(name, str) else "?",
+        "path": path[:4096] if isinstance(path, str) else "",
+        "line": line if isinstance(line, int) else 0,
+    }
+
+
+def _place(frame: Dict[str, Any]) -> str:
+    return "%s:%d" % (os.path.basename(frame["path"]) or "?", frame["line"])
+
+
+def _reason(answer: Message) -> str:
+    """Return the last line of why a request has failed: a traceback's says it."""
+    text = answer.get("message")
+    lines = text.strip().splitlines() if isinstance(text, str) else []
+    return lines[-1][:400] if lines else "it did not answer"

@@ -1,0 +1,203 @@
+"""The client holds its process: its requests go to the adapter, and others may ask through it. No I/O."""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import messages, sources
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.proxy.broker import group_control, handover, rank_console
+from dkdbg.agent.proxy.broker.connection import (
+    EVICTED,
+    HOLDING,
+    JOINING,
+    READ,
+    ROOT,
+    TO_ADAPTER,
+    Action,
+    Phase,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
+    from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.pending import Pending
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+
+class Holding(Phase):
+    """A client whose attach was passed on.
+
+    Args:
+        seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
+    """
+
+    name = HOLDING
+
+    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide, pending: Pending) -> None:
+        super().__init__(connection)
+        self._seats = seats
+        self._adapter = adapter
+        self._pending = pending
+
+    def begin(self) -> List[Action]:
+        """Pass the attach on: the client gets the process."""
+        connection = self.connection
+        connection.since = self._seats.wall()
+        self._seats.hold(connection)
+        if connection.key == ROOT:
+            self._seats.choose(connection.ranks)
+        self._pending.from_client(connection.attach)
+        return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._seats)]
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:
+        """Pass a request on as it came."""
+        connection, command = self.connection, request["command"]
+        if command in ("launch", "attach"):
+            return [connection.refuse(request, "this connection is already attached")]
+        if command == "restart":
+            return [self._restart(request)]
+        if command == "evaluate" and rank_console.is_asked(request):
+            return rank_console.ask(request, connection, self._seats)
+        if command == messages.CHOOSE:
+            return self._choose(request)
+        if command in (messages.GATE, messages.TOGETHER):
+            return self._of_all_agents(request)
+        if command == messages.RELEASE:
+            return self._release(request)
+        if command == messages.SOURCE:
+            return [Action(READ, connection, later=lambda: self._source(request))]
+        ends: List[Action] = []
+        if command == "disconnect":
+            ends = group_control.left(connection, self._seats, request)  # while the root session is there
+            ends += handover.left(connection, self._seats, request)
+            connection.leaving = True
+            connection.restarting = as_dict(request.get("arguments")).get("restart") is True
+        elif command == "stackTrace":
+            connection.stops.asked(request)
+        elif command == "pause":
+            ends = self._seats.gate.open()  # who wants to see them now
+        ends += group_control.with_it(connection, self._seats, command)
+        connection.settings.note(request)
+        self._pending.from_client(request)
+        return [connection.to_adapter(body), *ends]
+
+    def answer(self, message: Message, body: bytes) -> List[Action]:
+        """Pass on what this adapter has asked for."""
+        return [self.connection.to_adapter(body)] if self._pending.answered_adapter(message) else []
+
+    def from_adapter(self, body: bytes) -> List[Action]:
+        """Pass on what the adapter says."""
+        return self._adapter.take(body)
+
+    def ready(self) -> bool:
+        """Tell whether the end of the session can be told."""
+        return self._adapter.knows_the_end()
+
+    def resume(self) -> List[Action]:
+        """Tell it."""
+        return self._adapter.let_end()
+
+    def adapter_gone(self) -> List[Action]:
+        """The process is free, or the adapter is no more."""
+        if self.connection.configured and not self.connection.leaving:
+            return self._lost()
+        return handover.released(self.connection, self._seats)
+
+    def stopped(self, body: bytes) -> List[Action]:
+        """Tell the client, and those who look on, of a stop that was held back."""
+        return self._adapter.stopped(body)
+
+    def give_up(self, text: str, category: str = "important") -> List[Action]:
+        """Take the process from the client, and tell it why; it is free when the adapter has let go of it."""
+        connection = self.connection
+        told = [messages.say(text, category), messages.event("terminated")]
+        connection.turn(EVICTED)
+        connection.leaving = True
+        request = messages.request(self._pending.ours(), "disconnect", {"terminateDebuggee": False})
+        return [*map(connection.to_client, told), connection.to_adapter(request)]
+
+    @property
+    def lends(self) -> bool:  # type: ignore[override]
+        """Whether the adapter can be asked in the name of somebody who looks on."""
+        return self.connection.configured and not self.connection.leaving
+
+    def lend(self, borrower: Connection, request: Message) -> List[Action]:
+        """Ask the adapter in the name of somebody who looks on."""
+        sequence = self._pending.lent(borrower, request)
+        return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
+
+    def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
+        """Ask the adapter for something of our own."""
+        sequence = self._pending.ours(then)
+        return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
+
+    def _of_all_agents(self, request: Message) -> List[Action]:
+        """Do what a client asks for that has root sessions with other agents too."""
+        connection, wanted = self.connection, as_dict(request.get("arguments"))
+        if connection.key != ROOT:
+            return [connection.refuse(request, "this is asked of the root session")]
+        answered = connection.to_client(messages.answer(request))
+        if request["command"] == messages.GATE:
+            return [answered, *self._seats.gate.led(wanted)]
+        return [answered, *group_control.from_elsewhere(connection, self._seats, wanted)]
+
+    def _restart(self, request: Message) -> Action:
+        """Have the program started again: its sessions end, and the root session is told of the new processes."""
+        if self._seats.restart is None:
+            text = "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can"
+            return self.connection.refuse(request, text)
+        self._seats.restart()
+        return self.connection.to_client(messages.answer(request))
+
+    def _choose(self, request: Message) -> List[Action]:
+        """Debug other ranks from now on. Those that have joined stay until their sessions are left."""
+        connection = self.connection
+        if connection.key != ROOT:
+            return [connection.refuse(request, "only the root session takes this")]
+        try:
+            connection.ranks = ranks.parse(str(as_dict(request.get("arguments")).get("ranks", "")))
+        except ranks.RankSetError as error:
+            return [connection.refuse(request, "%s; %s" % (error, error.hint))]
+        self._seats.choose(connection.ranks)
+        return [connection.to_client(messages.answer(request)), *self._adapter.offer_chosen()]
+
+    def _release(self, request: Message) -> List[Action]:
+        """Let a process go on that waits for a session, which the client will not open."""
+        connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
+        if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
+            return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
+        self._seats.release(pid)
+        return [connection.to_client(messages.answer(request))]
+
+    def _source(self, request: Message) -> List[Action]:
+        """Return digest and line count of a source file here; a client that asks can run anything in this process."""
+        found = sources.look(str(as_dict(request.get("arguments")).get("path", "")))
+        return [self.connection.to_client(messages.answer(request, **found))]
+
+    def _lost(self) -> List[Action]:
+        """The adapter has closed the connection of a client that was attached, and has not said why: it died.
+
+        The root session stays, it is set up at the new adapter in the client's place; child sessions end and are
+        announced anew.
+        """
+        connection, what = self.connection, "debugpy's adapter died"
+        unanswered = self._pending.give_up(what)
+        connection.stops.happened("terminated", {})
+        if connection.key != ROOT:
+            connection.turn(EVICTED)
+            connection.leaving = True
+            self._seats.let_go(connection)
+            ends = [action for one in self._seats.onlookers(connection.key) for action in one.phase.end()]
+            return [*unanswered, connection.to_client(messages.event("terminated")), *ends]
+        connection.configured = False
+        connection.turn(JOINING)
+        note = (
+            what
+            + "; a new one is being started, and this session stays: the processes come back as new sessions"
+        )
+        told = connection.to_client(messages.say(note, "important"))
+        return [*unanswered, told, connection.reconnect(0.0)]

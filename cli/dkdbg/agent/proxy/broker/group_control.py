@@ -1,0 +1,105 @@
+"""The ranks of one job go on together, are paused together and left together: one key for all of them. No I/O.
+
+A rank that goes on alone waits in its next collective for those that are held. Those of other agents hear of it from
+the client of the root session, which has one with each agent (`dkdbgTogether`).
+"""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import CONTINUE, CONTINUE_ONE
+from dkdbg.agent.proxy.broker import handover
+from dkdbg.agent.proxy.broker.connection import ROOT
+from dkdbg.agent.state import job
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List
+
+    from dkdbg.agent import contract
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.connection import Action, Connection
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+
+def with_it(connection: Connection, seats: Seats, command: str) -> List[Action]:
+    """The client continues or pauses one rank: do the same to the others that its editor holds.
+
+    A client that wants ranks one by one says so in its configuration; else what the agent was started with counts.
+    """
+    if command not in ("continue", "pause") or connection.key == ROOT:
+        return []
+    if connection.arguments.get(CONTINUE, seats.continues) == CONTINUE_ONE:
+        return []
+    ranks = seats.ranks()
+    if connection.key not in [each["pid"] for each in ranks]:
+        return []
+    if command == "continue":
+        connection.stops.let_go()
+    others = [one for one in _held(seats, ranks) if one is not connection and one.editor == connection.editor]
+    here = _resumed(others) if command == "continue" else _paused(others)
+    return [*here, *_elsewhere(connection, seats, command, ranks)]
+
+
+def left(connection: Connection, seats: Seats, request: Message) -> List[Action]:
+    """The client leaves one process, and all of its editor with it (see succession.py): so it does at other agents."""
+    if connection.key == ROOT or not handover.leaves_all(connection, request):
+        return []
+    return _elsewhere(connection, seats, "disconnect", seats.ranks())
+
+
+def from_elsewhere(root: Connection, seats: Seats, wanted: Message) -> List[Action]:
+    """A rank of another agent was continued, paused or left by the same editor: do the same to those of its job.
+
+    Args:
+        root: the client of the root session. wanted: what the other agent has said; see `_elsewhere`.
+    """
+    command, world, numbers = wanted.get("command"), wanted.get("world"), wanted.get("ranks")
+    if (
+        command not in ("continue", "pause", "disconnect")
+        or not isinstance(world, int)
+        or not isinstance(numbers, list)
+    ):
+        return []
+    ranks = seats.ranks()
+    there = job.Share(world, (each for each in numbers if isinstance(each, int)))
+    if not there.belongs_to(job.share(ranks)):
+        return []
+    if command == "disconnect":
+        return handover.end_sessions(root.editor, seats)
+    ours = [one for one in _held(seats, ranks) if one.editor == root.editor]
+    ours = [one for one in ours if one.arguments.get(CONTINUE, seats.continues) != CONTINUE_ONE]
+    return _resumed(ours) if command == "continue" else [*seats.gate.open(), *_paused(ours)]
+
+
+def _elsewhere(
+    connection: Connection, seats: Seats, command: str, ranks: List[contract.Process]
+) -> List[Action]:
+    root = seats.holder(ROOT)
+    if root is None or root.leaving or root.editor != connection.editor:
+        return []
+    share = job.share(ranks)
+    if not root.arguments.get(messages.GATHER) or share.world <= len(share.ranks):
+        return []
+    said = messages.event(messages.TOGETHER, command=command, world=share.world, ranks=sorted(share.ranks))
+    return [root.to_client(said)]
+
+
+def _held(seats: Seats, ranks: Iterable[contract.Process]) -> List[Connection]:
+    holders = seats.holders()
+    found = [holders[each["pid"]] for each in ranks if each["pid"] in holders]
+    return [one for one in found if one.configured and not one.leaving]
+
+
+def _resumed(connections: List[Connection]) -> List[Action]:
+    actions = []
+    for one in connections:
+        for thread in one.stops.held[:1]:
+            one.stops.let_go()
+            actions += one.go_on(thread)
+    return actions
+
+
+def _paused(connections: List[Connection]) -> List[Action]:
+    # Also those that were let go a moment ago and have not said yet that they run.
+    return [action for one in connections if not one.stops.held for action in one.pause()]

@@ -1,0 +1,183 @@
+"""Looking on: a second client sees what the first one sees, and changes nothing. No I/O.
+
+It gets a copy of the events, and its questions are asked through the connection of the client that holds the
+process. Its own connection to the adapter is not used until that client leaves: then who looks on longest gets the
+process, with the breakpoints that it has set meanwhile (succession.py).
+"""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE
+from dkdbg.agent.proxy.broker import handover
+from dkdbg.agent.proxy.broker.connection import DROP_ADAPTER, JOINING, LOOKING, ROOT, Action, Phase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+#: What may be asked: it reads.
+_READS = (
+    "threads",
+    "stackTrace",
+    "scopes",
+    "variables",
+    "source",
+    "modules",
+    "exceptionInfo",
+    "loadedSources",
+)
+#: What each editor sends while it attaches. It is answered without an effect: an error would be shown each time.
+_SETS = (
+    "setBreakpoints",
+    "setFunctionBreakpoints",
+    "setExceptionBreakpoints",
+    "setDataBreakpoints",
+    "setInstructionBreakpoints",
+    "setDebuggerProperty",
+    "debugpySystemInfo",
+)
+#: Asked on every move of the mouse or at every key: refused without a word.
+_QUIET = (
+    "evaluate",
+    "completions",
+    "breakpointLocations",
+    "dataBreakpointInfo",
+    "gotoTargets",
+    "stepInTargets",
+)
+
+
+class LookingOn(Phase):
+    """A client that looks on at what another one does.
+
+    Args:
+        seats: who has what.
+
+    Attributes:
+        over: the process has ended, or will be announced anew.
+    """
+
+    name = LOOKING
+
+    def __init__(self, connection: Connection, seats: Seats) -> None:
+        super().__init__(connection)
+        self._seats = seats
+        holder = seats.holder(connection.key)
+        assert holder is not None  # noqa: S101 - nobody is let in to look on at nobody
+        self._holder = holder
+        self._who = _who(holder)
+        self.over = False
+
+    @property
+    def looks_on(self) -> bool:  # type: ignore[override]
+        """Whether the client has configured its session, and the process has not ended."""
+        return self.connection.configured and not self.over
+
+    def begin(self) -> List[Action]:
+        """Let the client configure its session; the attach is answered after its configurationDone."""
+        connection = self.connection
+        self._seats.look_on(connection)
+        return [Action(DROP_ADAPTER, connection), connection.to_client(messages.event("initialized"))]
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
+        """Answer a request."""
+        connection, command = self.connection, request["command"]
+        if command == "disconnect":
+            ends = [] if self.over else handover.left(connection, self._seats, request)
+            return [self._say(messages.answer(request)), *connection.close("it has left"), *ends]
+        if command == "configurationDone":
+            return self._configured(request)
+        if command in _SETS:
+            wanted = request.get("arguments")
+            points = wanted.get("breakpoints") if isinstance(wanted, dict) else None
+            given = [self._seats.next_sequence() for _ in points] if isinstance(points, list) else []
+            connection.settings.note(request, given)
+            unset = {"verified": False, "message": self._who + "; this one looks on"}
+            return [self._say(messages.answer(request, breakpoints=[dict(unset, id=each) for each in given]))]
+        if command in _READS and not self.over:
+            if self._seats.holder(connection.key) is self._holder and self._holder.phase.lends:
+                return self._holder.phase.lend(connection, request)
+            return [connection.refuse(request, "the other editor is leaving", show=False)]
+        text = '%s; add "dkdbgRole": "take-over" to take it' % self._who
+        return [connection.refuse(request, text, show=command not in _QUIET)]
+
+    def again(self) -> List[Action]:
+        """Get the process, if it is free and it is this client's turn."""
+        connection, seats = self.connection, self._seats
+        if seats.holder(connection.key) is not None:
+            return []
+        if handover.heir(connection, self._holder, seats) is not connection:
+            return []
+        seats.look_away(connection)
+        seats.hold(connection)
+        connection.configured, connection.inherited = False, True
+        return connection.turn(JOINING).again()
+
+    def announce(self, pid: int) -> List[Action]:
+        """Offer the client to look at one more process."""
+        connection = self.connection
+        arguments = {k: v for k, v in connection.arguments.items() if k not in messages.NOT_INHERITED}
+        theirs = self._holder.arguments.get("connect")
+        arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
+        arguments.update({"name": self._seats.name_of(pid), "subProcessId": pid})
+        arguments.update({ROLE: LOOK_ON, EDITOR: connection.editor})
+        return [
+            self._say(messages.announcement(connection.introduction, self._seats.next_sequence, arguments))
+        ]
+
+    def follow(self, holder: Connection) -> List[Action]:
+        """Another client holds the process now."""
+        if holder is self._holder:
+            return []
+        self._holder, self._who = holder, _who(holder)
+        if self.connection.key != ROOT:
+            return []
+        return [self._say(messages.say("you look on: %s" % self._who, "important"))]
+
+    def end(self) -> List[Action]:
+        """The process has ended, or will be announced anew."""
+        if self.over:
+            return []
+        self.over = True
+        return [self._say(messages.event("terminated"))]
+
+    def adapter_gone(self) -> List[Action]:
+        """The connection that was dropped has ended."""
+        return handover.released(self.connection, self._seats)
+
+    def _configured(self, request: Message) -> List[Action]:
+        connection = self.connection
+        if connection.configured:
+            return [self._say(messages.answer(request))]
+        connection.configured = True
+        process = {"isLocalProcess": False, "startMethod": "attach"}
+        name = "dkdbg agent"
+        if connection.key != ROOT:
+            name = self._seats.name_of(connection.key)
+            process["systemProcessId"] = connection.key
+        actions = [self._say(messages.answer(request)), self._say(messages.answer(connection.attach))]
+        if connection.key == ROOT:
+            note = (
+                'you look on: %s. Add "dkdbgRole": "take-over" to this configuration to take it' % self._who
+            )
+            actions.append(self._say(messages.say(note, "important")))
+        actions.append(self._say(messages.event("process", name=name, **process)))
+        if connection.key == ROOT:
+            for key in self._seats.to_look_at():
+                actions += self.announce(key)
+        for thread, reason in self._holder.stops.reasons.items():
+            stop = {"threadId": thread, "reason": reason, "allThreadsStopped": True}
+            actions.append(self._say(messages.event("stopped", preserveFocusHint=True, **stop)))
+        return actions
+
+    def _say(self, body: bytes) -> Action:
+        return self.connection.to_client(body)
+
+
+def _who(holder: Connection) -> str:
+    return "another editor (since %s, from %s) holds this session" % (holder.since, holder.address)

@@ -1,0 +1,130 @@
+"""A session that is set up at the adapter in its client's place: the adapter is new, or the client is. No I/O."""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import ROLE
+from dkdbg.agent.proxy.broker import handover
+from dkdbg.agent.proxy.broker.connection import EVICTED, HOLDING, JOINING, LEAVE_ADAPTER, ROOT, Action, Phase
+from dkdbg.agent.proxy.broker.replay import Replay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
+    from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.pending import Pending
+    from dkdbg.agent.proxy.broker.sessions import Seats
+
+#: Connections to an adapter that break before the session is set up, and seconds between two.
+ATTEMPTS = 5
+PAUSE = 0.2
+#: Messages that are kept meanwhile.
+_QUEUE = 1000
+
+
+class Rejoining(Phase):
+    """A client that holds its process, and is not attached yet.
+
+    Args:
+        seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
+    """
+
+    name = JOINING
+
+    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide, pending: Pending) -> None:
+        super().__init__(connection)
+        self._seats = seats
+        self._adapter = adapter
+        self._pending = pending
+        self._attempts = 0
+        self._replay: Optional[Replay] = None
+        self._queue: List[Message] = []
+
+    def again(self) -> List[Action]:
+        """Begin to set the session up."""
+        if self._replay is not None:
+            return []
+        connection = self.connection
+        attach = {name: value for name, value in connection.arguments.items() if name != ROLE}
+        self._replay = Replay(self._seats.next_sequence, connection.introduction, attach, connection.settings)
+        return [connection.to_adapter(self._replay.begin())]
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
+        """Keep a request until the session is set up."""
+        connection = self.connection
+        if request["command"] == "disconnect":
+            ends = handover.left(connection, self._seats, request)
+            answer = connection.to_client(messages.answer(request))
+            return [answer, *connection.close("it has left"), *ends]
+        if len(self._queue) < _QUEUE:
+            self._queue.append(request)
+            return []
+        return [connection.refuse(request, "this session has ended", show=False)]
+
+    def answer(self, message: Message, body: bytes) -> List[Action]:
+        """Pass on what this adapter has asked for."""
+        return [self.connection.to_adapter(body)] if self._pending.answered_adapter(message) else []
+
+    def client_gone(self) -> List[Action]:
+        """The client has closed its side."""
+        return self.connection.close("the client has left")
+
+    def from_adapter(self, body: bytes) -> List[Action]:
+        """Set the session up with what the adapter answers; pass on the rest."""
+        taken = self._take(self._replay, body) if self._replay is not None else None
+        return self._adapter.take(body) if taken is None else taken
+
+    def adapter_gone(self) -> List[Action]:
+        """The connection to the adapter broke before the session was set up."""
+        self._attempts, self._replay = self._attempts + 1, None
+        if self._attempts >= ATTEMPTS:
+            return self.no_adapter("debugpy's adapter closed the connection")
+        return [self.connection.reconnect(PAUSE)]
+
+    def no_adapter(self, reason: str) -> List[Action]:
+        """The session cannot be set up: end it."""
+        connection = self.connection
+        connection.turn(EVICTED)
+        queued = [connection.refuse(one, reason, show=False) for one in self._queue]
+        text = "this session cannot go on: %s; attach again" % reason
+        told = [messages.say(text, "important"), messages.event("terminated")]
+        return [*queued, *map(connection.to_client, told), *handover.released(connection, self._seats)]
+
+    def give_up(self, text: str, category: str = "important") -> List[Action]:
+        """Take the process from the client, and tell it why."""
+        connection = self.connection
+        told = [messages.say(text, category), messages.event("terminated")]
+        connection.turn(EVICTED)
+        connection.leaving = True
+        return [*map(connection.to_client, told), Action(LEAVE_ADAPTER, connection)]
+
+    def _take(self, replay: Replay, body: bytes) -> Optional[List[Action]]:
+        """Take a message of the adapter; None when it is not for the replay."""
+        try:
+            taken = replay.take(frames.decode(body))
+        except frames.FrameError:
+            return None
+        if taken is None:
+            return None
+        actions = [*map(self.connection.to_adapter, taken[0]), *map(self.connection.to_client, taken[1])]
+        if replay.failure:
+            return [*actions, *self.no_adapter(replay.failure)]
+        return [*actions, *self._joined()] if replay.done else actions
+
+    def _joined(self) -> List[Action]:
+        """The session is set up: the client goes on as if nothing had been."""
+        connection = self.connection
+        holding = connection.turn(HOLDING)
+        connection.configured = True
+        actions = handover.follow(connection, self._seats)
+        if not connection.since:  # until now it has looked on
+            connection.since = self._seats.wall()
+            if connection.key == ROOT:
+                text = "the other editor has left: this session is yours now, with the breakpoints that you have set"
+                actions.append(connection.to_client(messages.say(text, "important")))
+        for request in self._queue:
+            actions += holding.from_client(request, messages.body_of(request))
+        return [*actions, *(handover.free(self._seats) if connection.key == ROOT else ())]

@@ -1,0 +1,528 @@
+"""The sockets of one client's connection: frames in both directions, and what the door says is done with them."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import struct
+import threading
+import time
+
+from dkdbg.agent import sockets
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection, dialing
+from dkdbg.agent.proxy.broker.broker import Door
+from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, JOINING, LOOKING, ROOT
+from dkdbg.agent.proxy.broker.sessions import Seats
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, List, Optional, Sequence, Set, Tuple
+
+    from dkdbg.agent import contract
+    from dkdbg.agent.inprocess import ranks
+
+#: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
+BACKEND_LIMIT = 30.0
+BACKEND_NOTICE = 1.0
+#: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
+ATTACH_LIMIT = 60.0
+#: Seconds that one who looks on may be slow: nobody who holds a session waits for longer.
+ONLOOKER_LIMIT = 1.0
+#: Seconds that a client has to close after the last answer.
+GOODBYE = 1.0
+#: At most one line in the log for refused attaches in so many seconds, after the first ten.
+REFUSAL_LOG_INTERVAL = 10.0
+REFUSAL_LOG_BURST = 10
+#: Seconds that the last words of a process which has ended may take.
+WORDS_LIMIT = 10.0
+#: Lines that wait for clients.
+MOST_NOTES = 100
+#: Seconds that a client has to close when the adapter has ended its session: some never do.
+LEAVE_LIMIT = 5.0
+
+
+class Service:
+    """Serves the clients of one port that is before one adapter; what the front hands them on to.
+
+    Args:
+        dial: returns a connection to the adapter, None while there is none. gone: none will come any more.
+        token: what an attach has to show; empty for nothing.
+        admit: told of each client whose attach has shown it.
+        name_of: what a process is, by its pid.
+        on_stop: told where a process is held, empty when it runs.
+        project, what_runs, processes, is_chosen, choose, release: see Seats.
+        look: finds the processes that an attach is about to end, see connection.py; None where it ends none.
+        restart: asks for the program to be started again; None where no editor may.
+        continues: see Seats.
+
+    Attributes:
+        gatekeeper: lets the ranks of a running job stop together; see gate.py.
+    """
+
+    def __init__(
+        self,
+        *,
+        dial: Callable[[], Optional[socket.socket]],
+        gone: Callable[[], bool],
+        token: str,
+        admit: Callable[[socket.socket], None],
+        name_of: Callable[[int], str],
+        on_stop: Callable[[int, str], None],
+        log: Callable[[str], None],
+        project: str = "",
+        what_runs: str = "",
+        look: Optional[Callable[[], Set[int]]] = None,
+        restart: Optional[Callable[[], None]] = None,
+        processes: Callable[[], Sequence[contract.Process]] = list,
+        is_chosen: Callable[[int], bool] = lambda _: True,
+        choose: Callable[[Optional[ranks.RankSet]], object] = lambda _: None,
+        release: Callable[[int], object] = lambda _: None,
+        continues: str = "",
+    ) -> None:
+        self._dial = dial
+        self._gone = gone
+        self._admit = admit
+        self._log = log
+        self._seats = Seats(
+            token,
+            name_of=name_of,
+            on_stop=on_stop,
+            project=project,
+            what_runs=what_runs,
+            look=look,
+            restart=restart,
+            processes=processes,
+            is_chosen=is_chosen,
+            choose=choose,
+            release=release,
+            continues=continues,
+            clock=time.monotonic,
+            wall=lambda: time.strftime("%H:%M"),
+        )
+        self._lock = threading.Condition()
+        self.gatekeeper = barrier_timer.Gatekeeper(self._seats, self._lock, _send)
+        self._notes = Notes()
+        self._refused = 0
+        self._next_log = 0.0
+
+    def program_started(self, pid: int) -> None:
+        """Note the program's first process; what a former run said is of no interest any more."""
+        with self._lock:
+            self._seats.program, self._seats.end = pid, ""
+            self._seats.last_words.forget()
+            self._lock.notify_all()  # the session of the former program waits for its end, which is not told any more
+
+    def program_ended(self, end: str) -> None:
+        """Note how it has ended, in words."""
+        with self._lock:
+            self._seats.end = end
+            self._lock.notify_all()
+
+    def last_words(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
+        """Return what tells best why the program `pid` failed; see LastWords.
+
+        What processes that have ended said is waited for, WORDS_LIMIT seconds at most.
+        """
+        end = time.monotonic() + WORDS_LIMIT
+        with self._lock:
+            while self._is_spoken_for(is_alive) and time.monotonic() < end:
+                self._lock.wait(0.02)
+            return self._seats.last_words.of_a_failure(pid)
+
+    def wait_told(self, seconds: float, is_alive: Callable[[int], bool]) -> None:
+        """Return when the adapter has ended the root session and those of processes that are gone, so long at most."""
+        end = time.monotonic() + seconds
+        with self._lock:
+            while time.monotonic() < end:
+                root = self._seats.holder(ROOT)
+                if (root is None or root.leaving) and not self._is_spoken_for(is_alive):
+                    return
+                self._lock.wait(0.02)  # nobody tells of a process that has ended
+
+    def say(self, text: str) -> None:
+        """Say a line to the editors that have a console for each process, in each of them but the root's."""
+        with self._lock:
+            links = [
+                one.link
+                for key, one in self._seats.holders().items()
+                if key != ROOT
+                and one.configured
+                and not one.leaving
+                and messages.has_consoles(one.introduction)
+            ]
+        if links:
+            self._notes.put((messages.say(text), links))
+
+    def _is_spoken_for(self, is_alive: Callable[[int], bool]) -> bool:
+        """Tell whether something may still come of a process that has ended."""
+        return any(
+            key != ROOT and not one.leaving and not is_alive(key)
+            for key, one in self._seats.holders().items()
+        )
+
+    def gather(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
+        """Ask the processes that clients hold, and return what each has answered within so many seconds.
+
+        With PAUSE a row is done when the process is held, with CONTINUE when it runs.
+        """
+        with self._lock:
+            found = broadcast_query.Gathering(question, self._seats, self._seats.processes())
+            actions = found.begin()
+        _send(actions)
+        end = time.monotonic() + limit
+        with self._lock:
+            self._lock.wait_for(lambda: found.is_done, limit)
+            actions = found.give_up("no answer within %g s" % limit)
+            if question.verb == broadcast_query.PAUSE:
+                self._lock.wait_for(found.are_held, max(0.0, end - time.monotonic()))
+                found.note_held()
+        _send(actions)
+        return found.rows
+
+    def is_rejoining(self) -> bool:
+        """Whether the root session is being set up in its client's place."""
+        root = self._seats.holder(ROOT)
+        return root is not None and root.phase.name == JOINING
+
+    def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
+        """Serve one client until its end. Raises OSError."""
+        relay = Relay(
+            client,
+            parser,
+            self._seats,
+            lock=self._lock,
+            dial=self._dial,
+            gone=self._gone,
+            admit=self._admit,
+            log=self._log_refusal,
+        )
+        relay.serve(first)
+
+    def _log_refusal(self, text: str) -> None:
+        """Log one refused attach; who is refused all the time does not fill the disk."""
+        with self._lock:
+            self._refused += 1
+            now = time.monotonic()
+            if self._refused > REFUSAL_LOG_BURST and now < self._next_log:
+                return
+            self._next_log = now + REFUSAL_LOG_INTERVAL
+            count = self._refused
+        self._log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
+
+
+class Notes:
+    """Sends lines in a thread of its own: a client that does not read must not hold up who says something."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Tuple[bytes, List[Relay]]] = queue.Queue(MOST_NOTES)
+        self._started = False
+
+    def put(self, note: Tuple[bytes, List[Relay]]) -> None:
+        """Send it soon, or not at all when too many wait."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._send, name="dkdbg notes", daemon=True).start()
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(note)
+
+    def _send(self) -> None:
+        while True:
+            body, links = self._queue.get()
+            for link in links:
+                link.to_client(body)
+
+
+class Relay:
+    """Serves one client until both connections have ended.
+
+    Args:
+        client: its socket. parser: holds what came after the first request.
+        seats: who has what. lock: guards the seats and every door, notified on each change.
+        dial, gone, admit: see Service.
+    """
+
+    def __init__(
+        self,
+        client: socket.socket,
+        parser: frames.FrameParser,
+        seats: Seats,
+        *,
+        lock: threading.Condition,
+        dial: Callable[[], Optional[socket.socket]],
+        gone: Callable[[], bool],
+        admit: Callable[[socket.socket], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._seats = seats
+        self._client = client
+        self._parser = parser
+        self._lock = lock
+        self._dial = dial
+        self._gone = gone
+        self._admit = admit
+        self._log = log
+        self._address = _address(client)
+        self._look = seats.look
+        self._door = Door(seats, self._address)
+        self._door.connection.link = self
+        self._backend: Optional[socket.socket] = None
+        self._answers: Optional[threading.Thread] = None
+        self._listens = False
+        self._client_lock = threading.Lock()
+        self._backend_lock = threading.Lock()
+        self._over = False
+        self._has_left = False
+        self._closed = False
+
+    def serve(self, first: bytes) -> None:
+        """Serve until the end; the client's socket is left to the caller.
+
+        Args:
+            first: the body of its first request.
+        """
+        try:
+            self._client.settimeout(ATTACH_LIMIT)
+            self._act(self._ask(lambda: self._door.from_client(first)))
+            self._read_client()
+        except (OSError, frames.FrameError):
+            self._break()
+        with self._lock:
+            self._has_left = True
+            self._lock.notify_all()
+        answers = None
+        while answers is not self._answers:  # a thread may have been followed by another one
+            answers = self._answers
+            if answers is not None:
+                answers.join()
+        self._act(self._ask(self._door.ended))
+        if self._closed:
+            sockets.drain(self._client, GOODBYE)
+        if self._backend is not None:
+            self._backend.close()
+
+    def _read_client(self) -> None:
+        strange = True
+        while not self._over:
+            body = self._parser.take()
+            while body is not None:
+                actions = self._ask(lambda: self._door.from_client(body or b""))  # noqa: B023
+                if strange and self._door.connection.admitted:
+                    strange = False
+                    self._admit(self._client)
+                    self._parser.allow(frames.MAX_BODY)
+                    self._client.settimeout(None)
+                self._act(actions)
+                if self._over:
+                    return
+                body = self._parser.take()
+            data = self._client.recv(65536)
+            sockets.acknowledge(self._client)
+            if not data:
+                self._act(self._ask(self._door.client_gone))
+                if self._backend is not None:
+                    self._backend.shutdown(socket.SHUT_WR)
+                return
+            self._parser.feed(data)
+
+    def _read_backend(self, backend: socket.socket) -> None:
+        parser = frames.FrameParser(max_body=1 << 30)
+        try:
+            while True:
+                data = self._receive(backend)
+                if not data:
+                    break
+                parser.feed(data)
+                body = parser.take()
+                while body is not None:
+                    self._act(self._ask(lambda: self._door.from_adapter(body or b"")))  # noqa: B023
+                    body = parser.take()
+        except OSError:  # it was killed
+            pass
+        except frames.FrameError:
+            self._break()
+        self._listens = False
+        if not self._over:  # else it is we who have closed it, and `ended` comes
+            self._act(self._ask(self._door.adapter_gone))
+        self._say_goodbye()
+
+    def _receive(self, backend: socket.socket) -> bytes:
+        """Return what the adapter sends next. It keeps an ended session until the client leaves; some never do."""
+        if not self._door.connection.leaving:
+            return backend.recv(65536)
+        backend.settimeout(LEAVE_LIMIT)
+        try:
+            return backend.recv(65536)
+        except socket.timeout:
+            _shut(backend, socket.SHUT_WR)  # in the client's place
+        return backend.recv(65536)
+
+    def _say_goodbye(self) -> None:
+        """End the connection to the client, unless its session goes on without this connection to the adapter."""
+        # It was told to leave, and its disconnect wants an answer first; who closes is about to send that.
+        if self._door.phase in (EVICTED, CLOSED):
+            with self._lock:
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
+        if self._door.phase not in (LOOKING, JOINING):
+            _shut(self._client, socket.SHUT_WR)
+            with self._lock:
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
+            _shut(self._client, socket.SHUT_RDWR)
+
+    def reconnect(self, seconds: float) -> None:
+        """Connect to the adapter once more, later, if the door still wants it then."""
+        arguments = (seconds, self._answers)
+        name = "dkdbg again"
+        self._answers = threading.Thread(target=self._reconnect, args=arguments, name=name, daemon=True)
+        self._answers.start()
+
+    def later(self, action: connection.Action) -> None:
+        """Do what an action says after its time; nobody waits for it."""
+        if action.later is None:
+            return
+        timer = threading.Timer(action.seconds, lambda: self._act(self._ask(action.later or list)))
+        timer.daemon = True
+        timer.start()
+
+    def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
+        if former is not None:
+            former.join()
+        with self._lock:
+            self._lock.wait_for(lambda: self._over, seconds)
+        actions = self._ask(self._door.again)
+        if not actions or self._over:
+            return
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+        # One who looked on was not to keep others waiting; now nobody depends on it.
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+        self._act(actions)
+        if self._backend is None:
+            self._say_goodbye()
+
+    def _ask(self, question: Callable[[], List[connection.Action]]) -> List[connection.Action]:
+        with self._lock:
+            actions = question()
+            self._lock.notify_all()
+        return actions
+
+    def _act(self, actions: Iterable[connection.Action]) -> None:
+        for action in actions:
+            relay: Relay = action.connection.link
+            if action.kind == connection.TO_CLIENT:
+                relay.to_client(action.body)
+            elif action.kind == connection.TO_ADAPTER:
+                relay.to_adapter(action.body)
+            elif action.kind == connection.WAIT:
+                with self._lock:
+                    self._lock.wait_for(self._door.ready, action.seconds)
+                self._act(self._ask(self._door.resume))
+            elif action.kind == connection.LOOK:
+                ending = self._look() if self._look is not None else set()
+                self._act(self._ask(lambda: self._door.looked(ending)))  # noqa: B023
+            elif action.kind == connection.DROP_ADAPTER:
+                relay.drop_adapter()
+            elif action.kind == connection.LEAVE_ADAPTER:
+                relay.leave_adapter()
+            elif action.kind == connection.RECONNECT:
+                relay.reconnect(action.seconds)
+            elif action.kind == connection.LATER:
+                relay.later(action)
+            elif action.kind == connection.READ:
+                self._act(action.later() if action.later is not None else [])
+            else:
+                relay.close(action.reason)
+
+    def to_client(self, body: bytes) -> None:
+        """Send a message to the client; one that cannot take it is cut off."""
+        try:
+            with self._client_lock:
+                self._client.sendall(frames.wrap(body))
+        except OSError:
+            self._break()
+
+    def to_adapter(self, body: bytes) -> None:
+        """Send a message to the adapter, connecting to it first if need be."""
+        if self._backend is None:
+            self._backend = dialing.connect(
+                self._dial,
+                BACKEND_LIMIT,
+                BACKEND_NOTICE,
+                gone=self._gone,
+                over=lambda: self._over,
+                tell=self.to_client,
+            )
+            if self._backend is None:
+                reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
+                if self._gone():
+                    reason = "debugpy's adapter died too often: debugging is off for the rest of this run"
+                self._act(self._ask(lambda: self._door.no_adapter(reason)))
+                return
+            arguments, self._listens = (self._backend,), True
+            self._answers = threading.Thread(
+                target=self._read_backend, args=arguments, name="dkdbg answers", daemon=True
+            )
+            self._answers.start()
+        try:
+            with self._backend_lock:
+                self._backend.sendall(frames.wrap(body))
+        except OSError:
+            with contextlib.suppress(OSError):  # whoever reads from it finds out what that means
+                self._backend.shutdown(socket.SHUT_RDWR)
+
+    def leave_adapter(self) -> None:
+        """Have the adapter end the session: it does so when we send no more, and then closes its side."""
+        backend = self._backend if self._listens else None
+        if backend is None:
+            self._act(self._ask(self._door.adapter_gone))
+        else:
+            _shut(backend, socket.SHUT_WR)
+
+    def drop_adapter(self) -> None:
+        """Go on without the adapter. From now on the client must not keep others waiting."""
+        _shut(self._backend, socket.SHUT_RDWR)
+        limit = struct.pack("ll", int(ONLOOKER_LIMIT), 0)
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def close(self, reason: str) -> None:
+        """End both connections; what was sent to the client still arrives."""
+        if reason.startswith("refused"):
+            self._log("%s: %s" % (self._address, reason))
+        self._closed = True
+        self._end()
+        _shut(self._client, socket.SHUT_WR)
+        # The process of one that leaves is free when the adapter has closed its side, not before.
+        _shut(self._backend, socket.SHUT_WR if self._door.connection.leaving else socket.SHUT_RDWR)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._over = True
+            self._lock.notify_all()
+
+    def _break(self) -> None:
+        self._end()
+        for sock in (self._client, self._backend):
+            _shut(sock, socket.SHUT_RDWR)
+
+
+def _address(client: socket.socket) -> str:
+    if client.family == socket.AF_UNIX:  # the agent's own, see supervisor/own_client.py
+        return "this agent"
+    return str(client.getpeername()[0])
+
+
+def _send(actions: Iterable[connection.Action]) -> None:
+    """Send what is for adapters and clients, outside of a relay's own thread."""
+    for action in actions:
+        if action.kind == connection.TO_ADAPTER:
+            action.connection.link.to_adapter(action.body)
+        elif action.kind == connection.TO_CLIENT:
+            action.connection.link.to_client(action.body)
+
+
+def _shut(sock: Optional[socket.socket], how: int) -> None:
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(how)

@@ -1,0 +1,1 @@
+"""The port that editors attach to."""

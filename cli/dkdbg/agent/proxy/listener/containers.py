@@ -1,0 +1,141 @@
+"""Whether the process at the other end of a local connection is shown to be in another container.
+
+A uid is no identity where containers share a network namespace (the host's, a pod's, `--network container:X`): each of
+them has a uid 0 and a uid 1000. The kernel also tells in which cgroup a socket was created (Linux 5.9), and an engine
+puts each container into a cgroup of its own. Two things are proofs, and everybody else is let in:
+
+- The cgroup holds only processes of a PID namespace inside ours that share our user namespace: root made that
+  container. Flatpak, toolbox and rootless containers are a user's own and have a user namespace.
+- The cgroup is outside of this container, whose engine never connects from outside over loopback. Rootless engines and
+  the runtime of a pod do (`kubectl port-forward`), and so does everybody where the network is the host's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import time
+
+from dkdbg.agent.proxy.listener import local_users
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Dict, Iterator, List, Mapping, Optional
+
+#: What the engines put into each container. Only root could put it on a host.
+_MARKS = ("/.dockerenv", "/run/.containerenv")
+#: A setting of the kernel that only the machine's own network namespace shows (register_net_sysctl(&init_net, ...) in
+#: net/core/sysctl_net_core.c, Linux 2.6.37 to now): a container that sees it has the host's network.
+_OF_THE_HOST = "/proc/sys/net/core/dev_weight"
+_POD = "/var/run/secrets/kubernetes.io"
+#: Seconds in which a process of the engine leaves a container's cgroup: each `docker exec` and health check brings one.
+_ENGINE_LIMIT = 1.0
+_INTERVAL = 0.05
+#: What somebody who is refused can do where no token is asked for.
+COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in it"
+
+
+def refusal(sock: socket.socket) -> str:
+    """Return why a connection from another container is refused, in one line; empty where nothing shows that it is.
+
+    Args:
+        sock: our end.
+    """
+    with contextlib.suppress(OSError, ValueError, struct.error, AttributeError):
+        theirs, ours = local_users.cgroups(sock)
+        if theirs is None or theirs == ours:
+            return ""
+        folders = _folders(theirs, ours)
+        pids = _members(folders[theirs]) if theirs in folders else []
+        if any(pids):
+            return "it comes from another container" if _is_a_container(folders[theirs]) else ""
+        if ours in folders and (pids or theirs not in folders) and _is_reached_from_inside_only():
+            return "it comes from outside of this container, by loopback"
+    return ""
+
+
+def is_on_engines_network(environment: Mapping[str, str]) -> bool:
+    """Tell whether this is a container of Docker or Podman with a network of its own.
+
+    Args:
+        environment: of the agent; Kubernetes names its services there.
+    """
+    if environment.get("KUBERNETES_SERVICE_HOST") or os.path.exists(_POD):
+        return False
+    with contextlib.suppress(OSError), open("/etc/hosts", "rb") as hosts:
+        if hosts.read(64).startswith(b"# Kubernetes-managed"):  # a shell by ssh has no such variable
+            return False
+    return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_OF_THE_HOST)
+
+
+def _is_reached_from_inside_only() -> bool:
+    """Tell whether the engine reaches our ports by the container's address, so that loopback is for who is in it."""
+    return is_on_engines_network(os.environ) and local_users.knows_all_users()
+
+
+def _is_a_container(folder: str) -> bool:
+    """Tell whether all processes of a cgroup are in a container that root made."""
+    end = time.monotonic() + _ENGINE_LIMIT
+    while True:
+        found = {pid: _is_contained(pid) for pid in _members(folder)}
+        outside = [pid for pid, inside in found.items() if inside is False]
+        if not outside or not all(map(_is_engines, outside)) or time.monotonic() > end:
+            return not outside and True in found.values()
+        time.sleep(_INTERVAL)
+
+
+def _is_contained(pid: int) -> Optional[bool]:
+    """Tell whether a process is in a PID namespace inside ours and in our user namespace; None when it has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return _depth(str(pid)) > _depth("self") and _users(str(pid)) == _users("self")
+    return None
+
+
+def _is_engines(pid: int) -> bool:
+    """Tell whether a process may be one of root's engine, which leaves the cgroup in a moment, or has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return os.stat("/proc/%d" % pid).st_uid == 0
+    return True
+
+
+def _depth(pid: str) -> int:
+    """Return how many PID namespaces a process is in, from that of /proc on."""
+    with open("/proc/%s/status" % pid, "rb") as status:
+        return next((len(line.split()) for line in status if line.startswith(b"NSpid:")), 0)
+
+
+def _users(pid: str) -> str:
+    with open("/proc/%s/uid_map" % pid) as table:
+        return table.read()
+
+
+def _members(folder: str) -> List[int]:
+    """Return the processes of a cgroup; 0 is one outside of our PID namespace."""
+    with open(os.path.join(folder, "cgroup.procs")) as table:
+        return [int(line) for line in table]
+
+
+def _folders(*cgroups: Optional[int]) -> Dict[Optional[int], str]:
+    """Return where the cgroups with these identities are, as far as they are seen from here."""
+    found: Dict[Optional[int], str] = {}
+    left = list(_mounted())
+    while left and len(found) < len(cgroups):
+        folder = left.pop()
+        with contextlib.suppress(OSError):
+            number = os.stat(folder).st_ino
+            if number in cgroups:
+                found.setdefault(number, folder)
+            with os.scandir(folder) as entries:
+                left.extend(each.path for each in entries if each.is_dir(follow_symlinks=False))
+    return found
+
+
+def _mounted() -> Iterator[str]:
+    """Yield where cgroups of version 2 are mounted."""
+    with open("/proc/self/mountinfo") as table:
+        for line in table:
+            mount, _, system = line.partition(" - ")
+            if system.startswith("cgroup2 "):
+                yield mount.split()[4]

@@ -1,0 +1,355 @@
+"""The one port that an editor attaches to: it keeps everything but real DAP clients away from what is behind it.
+
+A connection is handed on only after a whole, valid first `initialize` request has arrived. Bare TCP probes, other
+protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here, and no web page (web.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+from dkdbg.agent import sockets
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.proxy.listener import containers, local_users, peers, proof, tokens, web
+from dkdbg.agent.proxy.listener.pending import Newcomers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Set, Tuple
+
+    #: Serves a client until both sides have ended: its socket, the body of its first request, and the parser that
+    #: holds what came after it.
+    Serve = Callable[[socket.socket, bytes, frames.FrameParser], None]
+
+#: Seconds for the first whole request; an editor sends it within milliseconds.
+FIRST_FRAME_LIMIT = 10.0
+#: Seconds that a client may be silent before it is greeted: it waits for what debugpy's adapter says right away.
+GREETING_AFTER = 1.0
+#: An `initialize` request has about 600 bytes.
+FIRST_FRAME_SIZE = 64 << 10
+#: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
+STRANGERS_BODY = 256 << 10
+#: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
+MAX_CONNECTIONS = 512
+#: Of them, those that have not been let in; one more takes the place of the oldest silent one.
+MAX_NEWCOMERS = 64
+#: Seconds that a refused client has to read why.
+GOODBYE = 1.0
+#: At most one line in the log for refused peers in so many seconds.
+REFUSAL_LOG_INTERVAL = 10.0
+#: Of the status without the token. The host's door needs the identity of the agent and whether the adapter is up.
+_OPEN = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
+
+
+class Front:
+    """Listens on one port, one thread a connection and direction.
+
+    Args:
+        host: address to bind; an empty one means all, IPv6 included.
+        port: 0 for any free one; the `port` attribute has the real one.
+        serve: takes over each client that has introduced itself; an OSError ends it. The front closes the socket.
+        ready: an attach will work now; what /healthz answers.
+        status: what /status answers, and `state` and `client` of it what /healthz adds.
+        allow: who may connect besides loopback and the gateway.
+        token: what `Authorization: Bearer` of a request for the whole status has to show; empty for nothing.
+        users: uids of this machine that may attach and see the whole status; None for all of them.
+        let_in_later: `serve` calls `let_in` for each client that it lets in; else a client is let in when it is handed on.
+        log: takes one line for the user.
+        greeting: the version of debugpy that a client is told which waits for that before it introduces itself, as one of
+            debugpy's adapter may; empty for nothing.
+        outsiders: hint for a client that is refused as a process of another container; empty to accept those.
+        admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
+
+    Raises:
+        OSError: the port cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        serve: Serve,
+        ready: Callable[[], bool],
+        status: Callable[[], Dict[str, Any]],
+        allow: peers.AllowList,
+        token: str = "",
+        users: Optional[Set[int]] = None,
+        let_in_later: bool = False,
+        log: Callable[[str], None],
+        greeting: str = "",
+        outsiders: str = "",
+        admit: Optional[Callable[[socket.socket], str]] = None,
+    ) -> None:
+        self._admit = admit
+        self._greeting = greeting
+        self._outsiders = outsiders
+        self._serve_client = serve
+        self._ready = ready
+        self._status = status
+        self._allow = allow
+        self._check = tokens.Check(token)
+        self._users = users
+        self._let_in_later = let_in_later
+        self._log = log
+        self._lock = threading.Lock()
+        self._open: Set[socket.socket] = set()
+        self._newcomers = Newcomers(MAX_NEWCOMERS)
+        self._refused = 0
+        self._next_refusal_log = 0.0
+        self._listener = _listen(host, port)
+        self.host = host
+        self.port: int = self._listener.getsockname()[1]
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        threading.Thread(target=self._accept, name="dkdbg front", daemon=True).start()
+
+    @property
+    def connections(self) -> int:
+        """Number of connections to clients now."""
+        with self._lock:
+            return len(self._open)
+
+    def drain(self, seconds: float) -> None:
+        """Wait until every client has left, so long at most."""
+        end = time.monotonic() + seconds
+        while self.connections and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Close the port and every connection."""
+        _close(self._listener)
+        with self._lock:
+            left = list(self._open)
+        for sock in left:
+            _close(sock)
+
+    def let_in(self, sock: socket.socket) -> None:
+        """Note that this client was let in: nobody takes its place any more."""
+        with self._lock:
+            self._newcomers.leave(sock)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, address = self._listener.accept()
+            except OSError:
+                if self._listener.fileno() < 0:
+                    return
+                with self._lock:
+                    victim = self._newcomers.least()
+                _end(victim)
+                time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
+                continue
+            if self._take(sock, str(address[0])):
+                threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()
+            else:
+                _close(sock)
+
+    def _take(self, sock: socket.socket, address: str) -> bool:
+        """Find a place for a connection; False when all are taken by clients that were let in."""
+        with self._lock:
+            if len(self._open) - len(self._newcomers) >= MAX_CONNECTIONS - MAX_NEWCOMERS:
+                return False
+            self._open.add(sock)
+            victim = self._newcomers.enter(sock, address)
+        _end(victim)
+        return True
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            first = self._introduce(sock)
+        except (OSError, ValueError):
+            first = None
+        try:
+            if first is not None:
+                with self._lock:
+                    if self._let_in_later:
+                        self._newcomers.introduced(sock)
+                    else:
+                        self._newcomers.leave(sock)
+                with contextlib.suppress(OSError):  # a client that is gone already
+                    sockets.keep_alive(sock)
+                    self._serve_client(sock, *first)
+        finally:
+            with self._lock:
+                self._newcomers.leave(sock)
+                self._open.discard(sock)
+            _close(sock)
+
+    def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
+        """Read the first request; return it with the parser that holds what came after it, or None."""
+        reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
+        way = "; DKDBG_ALLOW=%s lets it in" % sock.getpeername()[0]
+        if not reason and self._admit is not None:
+            reason, way = self._admit(sock), ""
+        if reason:
+            self._refuse(sock, reason, way)
+            return None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        deadline = time.monotonic() + FIRST_FRAME_LIMIT
+        first = self._first(sock, deadline)
+        while first and len(first) < 5 and any(word.startswith(first) for word in web.METHODS):
+            more = _receive(sock, deadline)
+            if not more:
+                return None
+            first += more
+        if first.startswith(web.METHODS):
+            self._answer_http(sock, first, deadline)
+            return None
+        parser = frames.FrameParser(max_body=FIRST_FRAME_SIZE)
+        parser.feed(first)
+        body = parser.take()
+        while body is None:
+            data = _receive(sock, deadline)
+            if not data:
+                return None
+            parser.feed(data)
+            body = parser.take()
+        message = frames.decode(body)
+        if message.get("type") != "request" or message.get("command") != "initialize":
+            raise frames.FrameError("the first request is not initialize")
+        reason = self._stranger(sock)
+        way = "set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to let everybody in"
+        if not reason and self._outsiders:
+            reason, way = containers.refusal(sock), self._outsiders
+        if reason:
+            self._refuse(sock, reason, "; " + way)
+            sock.sendall(frames.wrap(messages.refuse(message, "%s; %s" % (reason, way))))
+            _end_after_reading(sock)
+            return None
+        parser.allow(STRANGERS_BODY)
+        return body, parser
+
+    def _first(self, sock: socket.socket, deadline: float) -> bytes:
+        """Receive the first bytes; who waits for debugpy's greeting, and will be let in, gets one."""
+        with contextlib.suppress(socket.timeout):
+            return _receive(sock, time.monotonic() + GREETING_AFTER)
+        if self._greeting and not self._stranger(sock):
+            host, port = sock.getsockname()[:2]
+            sock.sendall(b"".join(map(frames.wrap, messages.greeting(self._greeting, str(host), port))))
+        return _receive(sock, deadline)
+
+    def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
+        head = _read_head(sock, first, deadline)
+        request = web.Request(head)
+        code, content = request.refusal
+        exchange = proof.asked(head) if self._check and not code else None
+        if exchange is not None:
+            sock.sendall(proof.challenge(exchange))
+            head = _read_head(sock, b"", deadline)
+            request = web.Request(head)
+            code, content = request.refusal
+        status, more = self._status(), b""
+        if code:
+            pass
+        elif request.path == b"/status":
+            whole = exchange is not None and self._has_proven(sock, head, exchange)
+            if exchange is not None and whole:
+                more = ("%s: %s\r\n" % (proof.HTTP_PROOF, self._check.answer(exchange))).encode()
+            whole = whole or self._may_see_all(sock, request)
+            code, content = b"200 OK", status if whole else _brief(status)
+        elif request.path == b"/healthz":
+            code = b"200 OK" if self._ready() else b"503 Service Unavailable"
+            content = {"state": status.get("state"), "client": status.get("client")}
+        else:
+            code, content = b"404 Not Found", {"paths": ["/healthz", "/status"]}
+        sock.sendall(request.answer(code, content, more))
+
+    def _may_see_all(self, sock: socket.socket, request: web.Request) -> bool:
+        if request.token is None or not self._check:  # no guess
+            return not self._check and not self._stranger(sock)
+        return self._knows(sock, request.token)
+
+    def _has_proven(self, sock: socket.socket, head: bytes, exchange: proof.Exchange) -> bool:
+        return self._knows(sock, self._check.proven(exchange, proof.shown(head)))
+
+    def _knows(self, sock: socket.socket, shown: str) -> bool:
+        """Tell whether this is the token; after many wrong ones, late."""
+        with self._lock:
+            reason, seconds = self._check.refusal(shown, str(sock.getpeername()[0]), time.monotonic())
+        time.sleep(seconds)
+        return not reason
+
+    def _stranger(self, sock: socket.socket) -> str:
+        """Return why a connection is another user's of this machine; empty when it is not, or none is asked for."""
+        return "" if self._users is None else local_users.refusal(sock, self._users)
+
+    def _refuse(self, sock: socket.socket, reason: str, way: str) -> None:
+        with self._lock:
+            self._refused += 1
+            now = time.monotonic()
+            if now < self._next_refusal_log:
+                return
+            self._next_refusal_log = now + REFUSAL_LOG_INTERVAL
+            count, self._refused = self._refused, 0
+        more = " (%d refused so far)" % count if count > 1 else ""
+        self._log("refused a connection from %s: %s%s%s" % (sock.getpeername()[0], reason, way, more))
+
+
+def _read_head(sock: socket.socket, first: bytes, deadline: float) -> bytes:
+    """Read the head of a request over HTTP; `first` is what has arrived of it."""
+    data = first
+    while not web.is_whole(data):
+        more = _receive(sock, deadline)
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _brief(status: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what everybody may know: nothing that the program was started with or says."""
+    found = {name: status[name] for name in _OPEN if name in status}
+    processes = status.get("processes")
+    if isinstance(processes, list):
+        found["process_count"] = len(processes)
+    return found
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # `::` means both
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _receive(sock: socket.socket, deadline: float) -> bytes:
+    """Receive some bytes; empty at the end of the stream.
+
+    Raises:
+        OSError: nothing came before the deadline, or the connection broke.
+    """
+    sock.settimeout(max(0.01, deadline - time.monotonic()))
+    return sock.recv(65536)
+
+
+def _end_after_reading(sock: socket.socket) -> None:
+    """Say no more, and let what was said arrive."""
+    sock.shutdown(socket.SHUT_WR)
+    sockets.drain(sock, GOODBYE)
+
+
+def _end(sock: Optional[socket.socket]) -> None:
+    """Have the thread that serves a connection end it."""
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def _close(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()

@@ -1,0 +1,228 @@
+"""Whose connection on this machine it is: loopback is open to all its users, and the kernel knows who has connected.
+
+Asked of the kernel as `ss` asks it (sock_diag(7), linux/inet_diag.h): one question and answer for one connection,
+however many there are. Where that is not answered, /proc/net/tcp is read, which lists them all. A connection from
+outside this network namespace, Docker's proxy or a port forward, has no other end in it, and nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+
+from dkdbg.agent.proxy.listener.peers import plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, List, Mapping, Optional, Set, Tuple
+
+    #: uid and inode of a socket; the inode is 0 when no process has it: closed already, or not accepted yet.
+    Owner = Tuple[int, int]
+
+_SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
+#: nlmsghdr; inet_diag_req_v2 up to its socket; ports and addresses of inet_diag_sockid; inet_diag_msg from its expiry on.
+_HEADER, _ASKED, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_ESTABLISHED, _LISTENS = 1, "0A"
+#: An attribute of inet_diag_msg, INET_DIAG_CGROUP_ID.
+_CGROUP_ID = 21
+_LIMIT = 2.0
+_GONE = "it is nobody's any more"
+#: What the kernel says of a user that this user namespace does not know.
+_NOBODY = 65534
+
+
+def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
+    """Return the uids that may attach without a token: root, our own, and who decides anyway what the program does.
+
+    That is who has called sudo, and the owner of the folder in which it runs: the user of a dev container, where the
+    agent may be root's.
+    """
+    uids = {0, os.getuid()}
+    with contextlib.suppress(OSError):
+        uids.add(os.stat(".").st_uid)
+    with contextlib.suppress(ValueError, KeyError):
+        uids.add(int(environment["SUDO_UID"]))
+    return uids
+
+
+def refusal(sock: socket.socket, allowed: Set[int]) -> str:
+    """Return why a connection of another user of this machine is refused, in one line; empty for all others.
+
+    Args:
+        sock: our end. allowed: see `of_this_agent`.
+    """
+    try:
+        sock.getpeername()
+    except OSError:
+        return _GONE
+    try:
+        found = other_end(sock)
+        if found is None and not _is_local(sock):
+            return ""
+        # Who has closed has left no owner behind, or nothing: what he has sent is nobody's.
+        if found is None or not found[1]:
+            return "" if _state(sock) == _ESTABLISHED else _GONE
+    except (OSError, ValueError, struct.error):  # nobody answers here: macOS
+        return ""
+    uid = found[0]
+    if uid in allowed or (uid == _NOBODY and not knows_all_users()):
+        return ""
+    return "it comes from another user of this machine, uid %d" % uid
+
+
+def are_told() -> bool:
+    """Tell whether this system tells whose connections there are."""
+    return os.path.exists(_TABLES[0])
+
+
+def other_end(sock: socket.socket) -> Optional[Owner]:
+    """Return whose the socket at the other end of a connection is; None when it is not in this network namespace.
+
+    Raises:
+        OSError: this system does not tell, or the connection is gone already.
+    """
+    theirs, ours = sock.getpeername(), sock.getsockname()
+    try:
+        found = _asked(theirs, ours)
+    except (
+        OSError,
+        ValueError,
+        struct.error,
+        AttributeError,
+    ):  # gVisor; a kernel that may not load its module
+        return next((each[1] for each in _listed(theirs, ours)), None)
+    if found is None and _is_local(
+        sock
+    ):  # a kernel without that module says the same as one that knows of no such socket
+        with contextlib.suppress(OSError):
+            return next((each[1] for each in _listed(theirs, ours)), None)
+    return found
+
+
+def listening(address: Tuple[Any, ...]) -> Optional[Owner]:
+    """Return whose socket listens on an address, or on its port for all addresses; None when none does here.
+
+    Raises:
+        OSError: this system does not tell.
+    """
+    return next((owner for state, owner in _listed(address, None) if state == _LISTENS), None)
+
+
+def knows_all_users() -> bool:
+    """Tell whether this is the machine's own user namespace."""
+    with open("/proc/self/uid_map") as table:
+        return table.read().split() == ["0", "0", "4294967295"]
+
+
+def cgroups(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
+    """Return the identities of the cgroups in which the other end of a connection and ours were created.
+
+    None is one of another network namespace, or of a kernel before Linux 5.9.
+
+    Raises:
+        OSError: the kernel does not tell, or the connection is gone already.
+        AttributeError: this is not Linux.
+    """
+    theirs, ours = sock.getpeername(), sock.getsockname()
+    return _cgroup(_diagnosed(theirs, ours)), _cgroup(_diagnosed(ours, theirs))
+
+
+# -- asked of the kernel ------------------------------------------------------------------------------------------
+
+
+def _asked(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[Owner]:
+    """The owner of the socket with these two addresses, its own first. Raises OSError: no such question here."""
+    message = _diagnosed(theirs, ours)
+    if message is None:
+        return None
+    _, _, _, uid, inode = struct.unpack_from(_REST, message, 4 + 48)
+    return int(uid), int(inode)
+
+
+def _cgroup(message: Optional[bytes]) -> Optional[int]:
+    at = 4 + 48 + struct.calcsize(_REST)
+    while message is not None and at < len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        if kind == _CGROUP_ID:
+            return int(struct.unpack_from("=Q", message, at + 4)[0])
+        at += max(4, (length + 3) & ~3)
+    return None
+
+
+def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes]:
+    """The kernel's inet_diag_msg of that socket, and its attributes. Raises OSError: no such question here."""
+    source, target = plain(theirs[0]).packed, plain(ours[0]).packed
+    family = socket.AF_INET if len(source) == 4 else socket.AF_INET6
+    scope = theirs[3] if len(theirs) > 3 else 0
+    which = struct.pack(_SOCKET, theirs[1], ours[1], source, target)
+    asked = struct.pack(_ASKED, family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + which
+    asked += struct.pack("=III", scope, 0xFFFFFFFF, 0xFFFFFFFF)
+    head = struct.pack(_HEADER, struct.calcsize(_HEADER) + len(asked), _BY_FAMILY, 1, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:  # type: ignore[attr-defined,unused-ignore]
+        kernel.settimeout(_LIMIT)
+        kernel.send(head + asked)
+        answer = kernel.recv(4096)
+    start = struct.calcsize(_HEADER)
+    kind = struct.unpack_from(_HEADER, answer)[1]
+    if kind == _ERROR:
+        (number,) = struct.unpack_from("=i", answer, start)
+        if -number == 2:  # ENOENT
+            return None
+        raise OSError(-number, os.strerror(-number))
+    if answer[start + 4 : start + 4 + len(which)] != which:  # one that listens there
+        return None
+    return answer[start:]
+
+
+# -- read from its list -------------------------------------------------------------------------------------------
+
+
+def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterator[Tuple[str, Owner]]:
+    """State and owner of the sockets with these addresses; of all others' than `local` where `remote` is None.
+
+    Raises:
+        OSError: there is no list.
+    """
+    own = _written(local)
+    if remote is None:  # those of this very address come first
+        everywhere = "%04X" % local[1]
+        own += ["00000000:" + everywhere, "0" * 32 + ":" + everywhere]
+        needles = [": %s " % each for each in own]
+    else:
+        needles = [": %s %s " % each for each in zip(own, _written(remote))]
+    tables: List[str] = []
+    for path in _TABLES:
+        with contextlib.suppress(FileNotFoundError), open(path) as table:
+            tables.append(table.read())
+    if not tables:
+        raise OSError("there is no %s" % _TABLES[0])
+    for needle in needles:
+        for text in tables:
+            begin = text.find(needle)
+            while begin >= 0:
+                fields = text[begin + 2 : text.find("\n", begin)].split()
+                yield fields[2], (int(fields[6]), int(fields[8]))
+                begin = text.find(needle, begin + 1)
+
+
+def _written(address: Tuple[Any, ...]) -> List[str]:
+    """An address as the tables have it; one of IPv4 also as a socket for both families has it."""
+    packed, port = plain(address[0]).packed, "%04X" % address[1]
+    forms = [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
+    # The kernel prints an address as 32-bit numbers of this machine's byte order.
+    return [
+        "".join("%08X" % each for each in struct.unpack("=%dI" % (len(form) // 4), form)) + ":" + port
+        for form in forms
+    ]
+
+
+def _is_local(sock: socket.socket) -> bool:
+    theirs, ours = plain(sock.getpeername()[0]), plain(sock.getsockname()[0])
+    return bool(theirs == ours or theirs.is_loopback)
+
+
+def _state(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]  # type: ignore[attr-defined,unused-ignore]

@@ -1,1 +1,0 @@
-"""What the agent knows of its session and the processes below it, as files and names."""

@@ -1,1 +1,0 @@
-"""The agent's own process: one run of a program, or run after run."""

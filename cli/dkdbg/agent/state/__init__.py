@@ -1,0 +1,1 @@
+"""The agent's session and the processes below it, as files."""

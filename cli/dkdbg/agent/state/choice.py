@@ -1,0 +1,87 @@
+"""Which ranks are debugged now: what the agent was started with, unless the editor that is attached asks for others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from dkdbg.agent.inprocess import choosing, ranks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+#: Seconds after which ranks that were chosen and are not there are named; a launcher needs some to start them.
+PATIENCE = 10.0
+
+
+class Choice:
+    """Keeps the file that tells processes about it; there is none while all are debugged.
+
+    Args:
+        directory: the session's folder, which exists.
+        text: what the agent was started with; empty for all.
+
+    Attributes:
+        current: the set.
+
+    Raises:
+        RankSetError: `text` is none.
+    """
+
+    def __init__(self, directory: str, text: str) -> None:
+        self._path = os.path.join(directory, choosing.NAME)
+        self._first = ranks.parse(text) if text else ranks.EVERYONE
+        self.current = ranks.EVERYONE
+        self.choose(None)
+
+    def choose(self, wanted: Optional[ranks.RankSet]) -> bool:
+        """Debug these from now on, None for those at the start; return whether that is a change."""
+        wanted = self._first if wanted is None else wanted
+        if wanted == self.current:
+            return False
+        self.current = wanted
+        with contextlib.suppress(OSError):
+            if wanted.everyone:
+                os.unlink(self._path)
+            else:
+                with open(self._path + ".tmp", "w") as out:
+                    out.write(str(wanted))
+                os.rename(self._path + ".tmp", self._path)
+        return True
+
+    def close(self) -> None:
+        """Remove the file."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+
+def described(chosen: ranks.RankSet) -> str:
+    """Return what is debugged, in words."""
+    if not chosen.spans:
+        return "ranks that fail, from then on; until then all run free"
+    numbers = str(ranks.RankSet(chosen.spans))
+    one = numbers.isdigit()
+    failing = ", and ranks that fail" if chosen.failing else ""
+    return "rank%s %s%s; the others run free" % ("" if one else "s", numbers, failing)
+
+
+def missing(chosen: ranks.RankSet, present: List[int]) -> str:
+    """Return a line about ranks that were chosen and are not there, empty when all are."""
+    absent = chosen.missing(present)
+    if not absent:
+        return ""
+    which = ", ".join(map(str, absent))
+    there = "no process here has a rank" if not present else "the ranks here are %s" % _spans(present)
+    return "rank%s %s: not here; %s" % ("s" if len(absent) > 1 else "", which, there)
+
+
+def _spans(present: List[int]) -> str:
+    """Return `0-3, 6`."""
+    spans: List[List[int]] = []
+    for rank in present:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return ", ".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in spans)

@@ -1,0 +1,161 @@
+"""What a process is, in the words that an editor shows: `train.py`, `rank 3`, `DataLoader worker 2 of rank 0`.
+
+Pure, from what the hook has written about a process. Only what is known is said: a process that nothing is known of
+keeps its pid as its name.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dkdbg.launchers import registry
+from dkdbg.launchers.python import interpreted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Sequence
+
+    from dkdbg.agent import contract
+    from dkdbg.launchers.launcher import Launcher
+
+_FORKSERVER = "multiprocessing.forkserver"
+_NAMELESS = ("--multiprocessing-fork", _FORKSERVER, "exec(eval(sys.stdin.readline()))")
+_SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
+
+
+def says_little(process: contract.Process) -> bool:
+    """Tell whether its command line is that of many others, and the process itself may know more (inprocess/parent_lookup.py)."""
+    return not process["origin"] and any(mark in word for word in process["argv"] for mark in _NAMELESS)
+
+
+def leads(process: contract.Process, first: contract.Process) -> bool:
+    """Tell whether a process was started by the first rank of a job, which has no rank until then: Lightning does so."""
+    by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
+    same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
+    return (
+        by_lightning
+        and same
+        and not process["origin"]
+        and not first["origin"]
+        and first["local_rank"] is None
+    )
+
+
+def program(argv: Sequence[str]) -> str:
+    """Return what a Python command line runs: `train.py`, `torchrun`, `python -m pkg`, `python -c`, `python`."""
+    found = interpreted(argv[1:])
+    if found is None:
+        return "python -c" if any(word.startswith("-c") for word in argv[1:]) else "python"
+    if found.is_module:
+        launcher = registry.of_module(found.what)
+        return launcher.name if launcher else "python -m %s" % found.what
+    return os.path.basename(found.what.rstrip("/")) or found.what
+
+
+def command(argv: Sequence[str]) -> str:
+    """Return what any command line runs, without its arguments: they may hold secrets."""
+    first = os.path.basename(argv[0]) if argv else ""
+    return program(argv) if first.startswith("python") else first
+
+
+def describe(process: contract.Process, parent: Optional[contract.Process] = None) -> str:
+    """Return the name of a process.
+
+    Args:
+        parent: the registered process that it was started by or forked from, if there is one.
+    """
+    kind, _, detail = process["origin"].partition(":")
+    if kind == "dataloader":
+        return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
+    if kind == "rank":
+        if process["rank"] is None or process["rank"] == int(detail):
+            return "rank %s" % detail
+        return "worker %s of %s" % (
+            detail,
+            _whose(process, parent),
+        )  # a launcher around it gave it a rank too
+    if kind == "xdist":
+        return "pytest %s" % detail
+    if kind == "multiprocessing":
+        return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
+    for mark, name in registry.helpers():
+        if any(mark in word for word in process["argv"]):
+            return "%s of %s" % (name, _whose(process, parent))
+    worker = registry.worker(process["argv"], process["pid"], parent["argv"] if parent else ())
+    if worker:
+        return "%s of %s" % (worker, _whose(process, parent)) if parent else worker
+    if is_forkserver(process) and parent is not None and parent["pid"] == process["ppid"]:
+        return "multiprocessing forkserver of %s" % _whose(process, parent)
+    spawned = any(mark in word for word in process["argv"] for mark in _SPAWN)
+    forked = kind in ("fork", "worker")
+    child = _child_of(process, parent, "fork" if forked else "spawn" if spawned else "again")
+    if child:
+        number = detail if kind == "worker" else detail.rpartition("-")[2] if kind == "spawned" else ""
+        return "%s %s" % (child, number) if number.isdigit() else "%s (%d)" % (child, process["pid"])
+    if kind == "spawned":
+        return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
+    if spawned:
+        return "multiprocessing worker of %s" % _whose(process, parent)
+    what = program(process["argv"])
+    if forked:
+        return "%s (%d), forked from %d" % (what, process["pid"], process["ppid"])
+    if process["rank"] is None:
+        return what
+    if parent is not None and parent["rank"] == process["rank"]:  # the variable is inherited
+        return "%s (%d) of rank %d" % (what, process["pid"], process["rank"])
+    return _rank(process)
+
+
+def apart(name: str, process: contract.Process, others: Sequence[str]) -> str:
+    """Return the name, with what tells it from others that are the same.
+
+    Args:
+        others: names of the other processes.
+    """
+    if name not in others:
+        return name
+    if name == _rank(process) and (more := "%s of %s" % (program(process["argv"]), name)) not in others:
+        return more
+    return "%s (%d)" % (name, process["pid"])
+
+
+def _rank(process: contract.Process) -> str:
+    """Return `rank 3`, and with which number on its machine in a job of several machines."""
+    rank, local = process["rank"], process["local_rank"]
+    if local is None or (rank == local and not process["spread"]):
+        return "rank %s" % rank
+    return "rank %s (local %d)" % (rank, local)
+
+
+def _child_of(process: contract.Process, parent: Optional[contract.Process], how: str) -> str:
+    """Return what a server calls the process that runs the app below it, empty where that is not known."""
+    launcher = _launcher_of(parent["argv"]) if parent is not None else None
+    if parent is None or launcher is None or launcher.child_by != how or parent["origin"]:
+        return ""
+    if how == "again" and _launcher_of(process["argv"]) is not launcher:
+        return ""
+    options = launcher.child_options
+    asked = not options or any(word.partition("=")[0] in options for word in parent["argv"])
+    return launcher.child if asked else ""
+
+
+def _launcher_of(argv: Sequence[str]) -> Optional[Launcher]:
+    found = interpreted(argv[1:])
+    if found is None:
+        return None
+    if found.is_module:
+        return registry.of_module(found.what)
+    return registry.of_script(found.what) or registry.of_program(found.what)
+
+
+def is_forkserver(process: contract.Process) -> bool:
+    """Tell whether it is a forkserver or was forked from one: they have one command line."""
+    return any(_FORKSERVER in word for word in process["argv"])
+
+
+def _whose(process: contract.Process, parent: Optional[contract.Process]) -> str:
+    if process["rank"] is not None:
+        return "rank %d" % process["rank"]
+    if parent is not None:
+        return "%s (%d)" % (program(parent["argv"]), parent["pid"])
+    return str(process["ppid"])

@@ -1,0 +1,569 @@
+"""The Python processes below the agent: who is there, and asking them to join the adapter.
+
+Each process announces itself through the hook with `PID.json` and a socket `PID.sock` in one private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import threading
+import time
+
+from dkdbg.agent.inprocess import choosing, join, ranks
+from dkdbg.agent.state import job, naming, notes, procfs
+from dkdbg.launchers import registry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+    from dkdbg.agent import contract
+
+#: Seconds for an answer: a first import of debugpy from a slow disk takes 3, a process that waits for its
+#: breakpoints at start answers after that.
+ANSWER_LIMIT = 30.0
+#: Seconds that a process may need to notice that the adapter died.
+ORPHANED_LIMIT = 5.0
+#: Seconds between two looks at the folder.
+INTERVAL = 0.5
+#: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
+PARALLEL = 8
+#: Seconds that an attach waits for the processes to say which of their sources were changed; it takes milliseconds.
+CHANGED_LIMIT = 3.0
+#: Looks at which a process that says little of itself is asked who it is, until it knows.
+TRIES = 40
+#: Reasons that are told.
+REASONS = 20
+#: Answers of a process that does not join and that nobody needs to hear of.
+_HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
+
+
+class ProcessTable:
+    """Knows the processes in the folder; a thread of its own keeps it current.
+
+    Args:
+        directory: where processes announce themselves.
+        users: by uid, the same of other users; see SessionStore.
+        attached: tells whether an editor is attached now, and who is asked to join can.
+        on_change: called with the processes, by pid, whenever something about them changed.
+        on_refusal: told once for each reason why a process cannot be debugged, in one line.
+        choice: returns which ranks are debugged.
+        on_absent: told of each process that has not joined when it was asked, and of each that has ended.
+        on_raised: told whenever a process has raised the timeouts of its process groups.
+        before_look: called before each look at the folder.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        users: Dict[int, str],
+        attached: Callable[[], bool],
+        on_change: Callable[[List[contract.Process]], None],
+        on_refusal: Callable[[str], None],
+        choice: Callable[[], ranks.RankSet] = lambda: ranks.EVERYONE,
+        on_absent: Callable[[int], None] = lambda _: None,
+        on_raised: Callable[[], object] = lambda: None,
+        before_look: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._directory = directory
+        self._users = users
+        self._attached = attached
+        self._on_change = on_change
+        self._on_refusal = on_refusal
+        self._choice = choice
+        self._on_raised = on_raised
+        self._before_look = before_look
+        self._belongs: Dict[int, Optional[int]] = {}
+        self._unclear: Dict[int, int] = {}
+        self._watching: Set[int] = set()
+        self._names: Dict[int, Tuple[float, str]] = {}
+        self._on_absent = on_absent
+        self._reasons: Set[str] = set()
+        self._known: Dict[int, contract.Process] = {}
+        self._asked: Set[int] = set()
+        self._told: Set[int] = set()
+        self._asking = 0
+        self._joined: Dict[int, float] = {}
+        self._died = float("-inf")
+        self._stops: Dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._reporting = threading.Lock()
+        self._slots = threading.BoundedSemaphore(PARALLEL)
+        self._wake = threading.Event()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Look at the folder from now on."""
+        threading.Thread(target=self._watch, name="dkdbg processes", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Look at once instead of at the next interval."""
+        self._wake.set()
+
+    def ask_again(self) -> None:
+        """Forget who was asked: after an editor has left, or a new adapter has taken over."""
+        with self._lock:
+            self._asked.clear()
+            self._told.clear()
+            self._asking += 1
+            for process in self._known.values():
+                process["joined"] = False
+        self._wake.set()
+
+    def follow_timeouts(self) -> None:
+        """Have ranks raise the timeouts of their process groups while an editor is attached, and put them back after it.
+
+        Each looks by itself whether one is; the free ones wait for those that are held.
+        """
+        with self._lock:
+            pids = list(self._known)
+        for pid in pids:
+            self._ask_timeouts(pid)
+
+    def tell_of_holds(self) -> None:
+        """Tell each process once for each attach that one of them is held; see inprocess/clocks/clocks.py."""
+        with self._lock:
+            pids = [pid for pid in self._known if pid not in self._told]
+            self._told.update(pids)
+        for pid in pids:
+            self._ask_timeouts(pid)
+
+    def _ask_timeouts(self, pid: int) -> None:
+        path = self._path(pid, ".sock")
+
+        def ask_one() -> None:
+            answer = ask(path, "timeouts", CHANGED_LIMIT)
+            if answer.startswith("raised ") and answer != "raised 0":
+                self._on_raised()
+
+        threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
+
+    def leave_out(self) -> Set[int]:
+        """Ask none of those who are there to join: they are about to be ended. Returns their pids."""
+        with self._lock:
+            self._asked.update(self._known)
+            return set(self._known)
+
+    def changed_files(self) -> List[str]:
+        """Return the sources that were changed after a process had been started that has loaded them.
+
+        The oldest PARALLEL processes are asked, side by side: the others of a run have loaded the same files.
+        """
+        with self._lock:
+            oldest = sorted(self._known.values(), key=lambda process: process["started"])[:PARALLEL]
+        answers: List[str] = []
+
+        def ask_one(pid: int) -> None:
+            answers.append(ask(self._path(pid, ".sock"), "changed", CHANGED_LIMIT))
+
+        threads = [
+            threading.Thread(target=ask_one, args=(process["pid"],), daemon=True) for process in oldest
+        ]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + CHANGED_LIMIT
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        found: Set[str] = set()
+        for answer in answers[:]:
+            with contextlib.suppress(ValueError, TypeError):
+                listed = json.loads(answer)
+                found.update(each for each in listed if isinstance(each, str))
+        return sorted(found)
+
+    def adapter_died(self) -> None:
+        """Note that no process is connected any more, whatever it says: it needs up to 1 s to notice."""
+        self._died = time.monotonic()
+        self.ask_again()
+
+    def name_of(self, pid: int) -> str:
+        """Return what a process is; one that has announced itself a moment ago is known too."""
+        with self._lock:
+            process = self._known.get(pid)
+        process = process or _read(self._path(pid, ".json"))
+        if process is None:
+            return "process %d" % pid
+        with self._lock:
+            started, name = self._names.get(pid, (0.0, ""))
+        if name and started == process["started"]:
+            return name
+        name = naming.describe(process, self._parent_of(process))
+        with self._lock:
+            others = [
+                each for other, (_, each) in self._names.items() if other != pid and procfs.alive(other)
+            ]
+            name = naming.apart(name, process, others)
+            self._names[pid] = process["started"], name
+        return name
+
+    def is_chosen(self, pid: int) -> bool:
+        """Tell whether a process is one of those that are debugged; one that has failed is, where that is asked for."""
+        choice = self._choice()
+        if choice.everyone:
+            return True
+        if (
+            choice.failing
+            and self.rank_of(pid) is not None
+            and notes.read(self._path(pid, ".note"))[0] == "post-mortem"
+        ):
+            return True
+        return choice.contains(self.rank_of(pid))
+
+    def rank_of(self, pid: int) -> Optional[int]:
+        """Return the rank that a process belongs to, as a worker does to that of its parent; None for none."""
+        with self._lock:
+            process = self._known.get(pid)
+            if process is not None and pid in self._belongs:
+                return self._belongs[pid]
+        announced = _announced(self._path(pid, ".json"))
+        if announced is None:
+            return None
+        parent = self._parent_of(announced.process)
+        found = announced.rank
+        if found is None:
+            found = choosing.rank_of(
+                announced.environment,
+                announced.process["argv"],
+                announced.process["origin"],
+                below=parent is not None,
+                parents=None if parent is None else self.rank_of(parent["pid"]),
+            )
+        if process is not None:
+            with self._lock:
+                self._belongs[pid] = found
+        return found
+
+    def ranks(self) -> List[int]:
+        """Return the ranks that are there, in order."""
+        with self._lock:
+            known = list(self._known)
+        return sorted({rank for rank in map(self.rank_of, known) if rank is not None})
+
+    def ranks_to_gather(self) -> List[contract.Process]:
+        """Return those that an attach is to stop together, with those of other agents: one alone too.
+
+        None where one of them waits for the editor in a breakpoint: that one is to stop where it is.
+        """
+        found = [each for each in self._ranks_now(1) if self.is_chosen(each["pid"])]
+        return [] if any(notes.read(self._path(each["pid"], ".note"))[0] for each in found) else found
+
+    def ranks_now(self) -> List[int]:
+        """Return those that run; none when there is one only."""
+        return [each["pid"] for each in self._ranks_now(2)]
+
+    def _ranks_now(self, least: int) -> List[contract.Process]:
+        """Return them from the folder itself: the table may be half a second behind."""
+        found = []
+        for pid in self.announced():
+            process = _read(self._path(pid, ".json"))
+            if process is not None and procfs.alive(pid):
+                found.append(process)
+        return job.ranks(found, least)
+
+    def release(self, pid: int) -> None:
+        """Let a process go on that waits at its start: nobody will open a session for it now."""
+        with self._lock:
+            known = pid in self._known
+        if known or _read(self._path(pid, ".json")):
+            with contextlib.suppress(OSError):  # no link is followed: the folder may be another user's
+                os.close(os.open(self._path(pid, join.NOBODY), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+
+    def set_stopped(self, pid: int, where: str) -> None:
+        """Note where a debugger holds a process; empty when it runs."""
+        with self._lock:
+            if self._stops.get(pid, "") == where:
+                return
+            self._stops[pid] = where
+        self._report()
+
+    def announced(self) -> List[int]:
+        """Return the pids of the processes that have announced themselves, in order."""
+        found: Set[int] = set()
+        for folder in self._folders():
+            with contextlib.suppress(OSError):
+                names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
+                pids = {int(name) for name in names if name.isdigit()}
+                # In another user's folder any number may stand: only pids of his own processes count.
+                found |= {
+                    pid
+                    for pid in pids
+                    if os.path.dirname(self._path(pid, "")) == folder or not procfs.alive(pid)
+                }
+        return sorted(found)
+
+    def _folders(self) -> List[str]:
+        return [self._directory, *list(self._users.values())]
+
+    def _path(self, pid: int, suffix: str) -> str:
+        """Return the path of a process's file: a user other than ours has a folder of its own."""
+        folder = self._directory
+        # In ours one may have announced itself before it changed its user.
+        if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
+            folder = self._users.get(procfs.owner(pid), folder)
+        return os.path.join(folder, "%d%s" % (pid, suffix))
+
+    def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
+        pid = process["ppid"]
+        for _ in range(2):  # a forkserver in between is not what was asked for; mostly it has not registered
+            with self._lock:
+                parent = self._known.get(pid)
+            parent = parent or _read(self._path(pid, ".json"))
+            if not naming.is_forkserver(process):
+                return parent
+            if parent is not None and not naming.is_forkserver(parent):
+                return parent
+            pid = procfs.parent(pid)
+        return None
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            for look in (self._before_look, self._look):
+                # A folder that is removed under us is no reason to end the program.
+                with contextlib.suppress(Exception):
+                    look()
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+
+    def _look(self) -> None:
+        changed = False
+        new: List[int] = []
+        for pid in self.announced():
+            if not procfs.alive(pid):
+                self._forget(pid)
+                changed = True
+                continue
+            announced = _announced(self._path(pid, ".json"))
+            if announced is None:
+                continue
+            process = announced.process
+            with self._lock:
+                known = self._known.get(pid)
+                if known is None or known["started"] != process["started"]:  # new, or the pid was used again
+                    self._known[pid] = process
+                    new.append(pid)
+                    self._asked.discard(pid)
+                    self._belongs.pop(pid, None)
+                    changed = True
+        for pid in new:
+            process = self._known[pid]
+            is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
+            if self._attached() and is_rank:
+                self._on_raised()  # it raises the timeouts of its groups when it makes them
+            if naming.says_little(process):
+                self._unclear.setdefault(pid, TRIES)
+            first = self._known.get(process["ppid"])
+            if first is not None and naming.leads(process, first):
+                self._unclear.setdefault(first["pid"], 1)
+            name = self.name_of(pid)
+            with self._lock:
+                if pid in self._known:
+                    self._known[pid]["name"] = name
+        self._ask_who()
+        changed = self._look_at_notes() or changed
+        if self._attached():
+            self._ask_newcomers()
+        if changed:
+            self._report()
+
+    def _ask_who(self) -> None:
+        """Have those announce themselves anew that could not know more at their start."""
+        for pid, tries in list(self._unclear.items()):
+            process = self._known.get(pid)
+            if tries <= 0 or process is None or process["origin"]:
+                self._unclear.pop(pid)
+                continue
+            self._unclear[pid] = tries - 1
+            path = self._path(pid, ".sock")
+            threading.Thread(target=ask, args=(path, "who"), name="dkdbg ask", daemon=True).start()
+
+    def _look_at_notes(self) -> bool:
+        changed = False
+        with self._lock:
+            for pid, process in self._known.items():
+                state, detail, expires = notes.read(self._path(pid, ".note"))
+                if state != process["state"] or detail != process["detail"]:
+                    process["state"], process["detail"], process["expires"] = state, detail, expires
+                    changed = True
+        return changed
+
+    def _ask_newcomers(self) -> None:
+        with self._lock:
+            found = [pid for pid in self._known if pid not in self._asked]
+        new = [pid for pid in found if self.is_chosen(pid)]
+        if self._choice().failing:
+            self._watch_failing([pid for pid in found if pid not in new and self.rank_of(pid) is not None])
+        with self._lock:
+            self._asked.update(new)
+        for pid in new:
+            threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+
+    def _watch_failing(self, free: List[int]) -> None:
+        """Have those that run free stop when they fail; who has started with this choice does so already."""
+        for pid in free:
+            if pid not in self._watching:
+                self._watching.add(pid)
+                path = self._path(pid, ".sock")
+                threading.Thread(target=ask, args=(path, "failing"), name="dkdbg ask", daemon=True).start()
+
+    def _ask(self, pid: int) -> None:
+        path = self._path(pid, ".sock")
+        with self._slots:
+            asking = self._asking
+            answer, since = self._ask_once(path)
+            while answer == "already joined" and self._is_orphaned(pid):
+                time.sleep(0.05)
+                answer, since = self._ask_once(path)
+        if answer.startswith("joined"):
+            self._joined[pid] = since
+        elif asking != self._asking:  # it has tried to join an adapter that is gone: it is asked again
+            with self._lock:
+                self._asked.discard(pid)
+            return
+        elif answer and not answer.startswith(_HARMLESS):
+            self._refused(pid, answer)
+        with self._lock:
+            process = self._known.get(pid)
+            if process is not None:
+                process["joined"] = answer.startswith(("joined", "already joined"))
+            if answer == join.NO_EDITOR:  # it has left since we looked; the next one is to have this process
+                self._asked.discard(pid)
+        if not answer.startswith(("joined", "already joined", join.NO_EDITOR)):
+            self._on_absent(pid)
+        self._report()
+
+    def _refused(self, pid: int, reason: str) -> None:
+        with self._lock:
+            known = reason in self._reasons or len(self._reasons) >= REASONS
+            self._reasons.add(reason)
+        if not known:
+            self._on_refusal("%s cannot be debugged: %s" % (self.name_of(pid), reason))
+
+    def _ask_once(self, path: str) -> Tuple[str, float]:
+        since = time.monotonic()
+        return ask(path, "join"), since
+
+    def _is_orphaned(self, pid: int) -> bool:
+        before = self._joined.get(pid, float("-inf")) < self._died
+        return before and time.monotonic() < self._died + ORPHANED_LIMIT
+
+    def _forget(self, pid: int) -> None:
+        for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY):
+            for folder in self._folders():
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))
+        with self._lock:
+            self._known.pop(pid, None)
+            self._stops.pop(pid, None)
+            self._joined.pop(pid, None)
+            self._belongs.pop(pid, None)
+            self._names.pop(pid, None)
+            self._unclear.pop(pid, None)
+            self._asked.discard(pid)
+            self._watching.discard(pid)
+        self._on_absent(pid)
+
+    def _report(self) -> None:
+        # One at a time: a thread that was slow would tell what was, after another has told what is.
+        with self._reporting:
+            with self._lock:
+                for pid, process in self._known.items():
+                    process["stopped"] = self._stops.get(pid, "")
+                processes = [self._known[pid].copy() for pid in sorted(self._known)]
+            self._on_change(processes)
+
+
+def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
+    """Send one word to a process and return its one-line answer, empty when it gives none.
+
+    Args:
+        path: its socket.
+        command: `join`, `changed` or `failing`.
+        limit: seconds.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        ours.settimeout(limit)
+        sock.settimeout(limit)
+        try:
+            with theirs:  # it goes along with the question: a process that ends closes it
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+                sock.connect(path)
+                sock.sendmsg([command.encode()], [rights])
+            return ours.makefile("r").readline().strip()
+        except OSError:
+            return ""
+
+
+def announced(directory: str, pid: int) -> Optional[contract.Process]:
+    """Return a process as it has announced itself, with its name; None when it has not.
+
+    Args:
+        directory: where processes announce themselves.
+    """
+    process = _read(os.path.join(directory, "%d.json" % pid))
+    if process is not None:
+        process["name"] = naming.describe(
+            process, _read(os.path.join(directory, "%d.json" % process["ppid"]))
+        )
+    return process
+
+
+class Announced:
+    """What a process says of itself.
+
+    Attributes:
+        rank: what it knows to be its rank besides its environment. environment: its variables that tell of ranks.
+    """
+
+    def __init__(self, process: contract.Process, rank: Optional[int], environment: Dict[str, str]) -> None:
+        self.process = process
+        self.rank = rank
+        self.environment = environment
+
+
+def _read(path: str) -> Optional[contract.Process]:
+    announced = _announced(path)
+    return None if announced is None else announced.process
+
+
+def _announced(path: str) -> Optional[Announced]:
+    try:
+        with notes.opened(path) as source:
+            raw: Dict[str, Any] = json.load(source)
+        if os.path.basename(path) != "%d.json" % raw["pid"]:
+            return None
+        rank, local_rank, world_size = registry.ranks(raw["env"])
+        process: contract.Process = {
+            "pid": int(raw["pid"]),
+            "ppid": int(raw["ppid"]),
+            "argv": [str(word) for word in raw["argv"]][:16],
+            "started": float(raw["started"]),
+            "origin": str(raw.get("origin", "")),
+            "name": "",
+            "stopped": "",
+            "rank": rank,
+            "local_rank": local_rank,
+            "world_size": world_size,
+            "spread": registry.is_spread(raw["env"]),
+            "joined": False,
+            "state": "",
+            "detail": "",
+            "expires": None,
+        }
+        said = raw.get("rank")
+        if isinstance(said, int) and rank is None:
+            process["rank"] = said
+        environment = {str(name): str(value) for name, value in raw["env"].items()}
+        return Announced(process, process["rank"], environment)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None  # of another user it may be anything

@@ -1,0 +1,322 @@
+"""The session records in the runtime folder: written atomically, never trusted blindly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.state import procfs, runtime_dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+#: Finished sessions that are kept for `sessions`.
+KEEP_FINISHED = 20
+
+
+def write_json(path: str, value: object) -> None:
+    """Write a file of mode 0600 so that a reader sees the old or the new content, never a part.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        json.dump(value, out)
+    os.replace(temporary, path)
+
+
+def first_record(
+    *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str]
+) -> contract.Record:
+    """Return the record of a session that this process has just opened."""
+    import platform
+    import sys
+
+    from dkdbg.agent.state import batch, mapping
+
+    now = time.time()
+    return {
+        "version": contract.RECORD_VERSION,
+        "id": session_id,
+        "name": name,
+        "pid": os.getpid(),
+        "pid_start": procfs.start_ticks(os.getpid()),
+        "pid_namespace": procfs.pid_namespace(),
+        "host": host,
+        "port": port,
+        "adapter_up": False,
+        "state": "starting",
+        "client": False,
+        "child": None,
+        "python": "%s (%s)" % (platform.python_version(), sys.executable),
+        "debugpy": debugpy,
+        "argv": argv,
+        "cwd": os.getcwd(),
+        "started": now,
+        "updated": now,
+        "expires": None,
+        "exit_code": None,
+        "runs": 0,
+        "last_exit_code": None,
+        "detail": "",
+        "jobs": batch.jobs(os.environ),
+        "mappings": mapping.here(),
+        "processes": [],
+    }
+
+
+#: What every reader relies on.
+_FORM: Dict[str, Tuple[type, ...]] = {
+    "id": (str,), "state": (str,), "pid_namespace": (str,), "pid": (int,), "started": (int, float),
+    "pid_start": (int, type(None)),
+}  # fmt: skip
+
+
+def read_record(session_dir: str) -> Optional[contract.Record]:
+    """Return the record in a session's folder; None when there is none or it is not ours to read."""
+    try:
+        with open(os.path.join(session_dir, contract.RECORD_NAME)) as source:
+            record = json.load(source)
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or record.get("version") != contract.RECORD_VERSION:
+        return None
+    if not all(isinstance(record.get(name), kinds) for name, kinds in _FORM.items()):
+        return None  # one that is damaged hides no other one
+    known: contract.Record = record  # type: ignore[assignment]  # our own file, version checked
+    return known
+
+
+def list_records(folder: Optional[str] = None) -> List[contract.Record]:
+    """Return all records in a runtime folder, or in those of ours here, oldest session first.
+
+    Args:
+        folder: one folder; a missing or a foreign one has none.
+    """
+    found = []
+    for base in runtime_dir.folders() if folder is None else [folder]:
+        try:
+            owner = os.stat(base).st_uid
+            names = os.listdir(base)
+        except OSError:
+            continue
+        if owner in (os.getuid(), os.geteuid()) or os.getuid() == 0:
+            found += [read_record(os.path.join(base, name)) for name in names]
+    return sorted((record for record in found if record is not None), key=lambda record: record["started"])
+
+
+def folder_of(record: contract.Record) -> str:
+    """Return the folder of a session that `list_records` has listed."""
+    found = [os.path.join(base, record["id"]) for base in runtime_dir.folders()]
+    there = [each for each in found if os.path.exists(os.path.join(each, contract.RECORD_NAME))]
+    return (there or [os.path.join(runtime_dir.default_runtime_dir(), record["id"])])[0]
+
+
+def is_live(record: contract.Record) -> bool:
+    """Tell whether the agent that wrote the record still runs.
+
+    A record from another PID namespace (a runtime folder that two containers share) is never live here: its
+    pids mean nothing.
+    """
+    if record["state"] == "exited":
+        return False
+    if record["pid_namespace"] != procfs.pid_namespace():
+        return False
+    if not procfs.alive(record["pid"]):
+        return False
+    return record["pid_start"] is None or procfs.start_ticks(record["pid"]) == record["pid_start"]
+
+
+def prune(folder: str) -> None:
+    """Remove the folders of all but the newest finished sessions. Errors are left for the next time.
+
+    Of those that stay the record alone does: an agent that was killed has left its sockets and its token behind.
+    """
+    import shutil
+
+    here = procfs.pid_namespace()
+    finished = [r for r in list_records(folder) if not is_live(r) and r["pid_namespace"] == here]
+    for record in finished[:-KEEP_FINISHED]:
+        shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
+    for record in finished[-KEEP_FINISHED:]:
+        if record["state"] != "exited":
+            _keep_record_alone(os.path.join(folder, record["id"]))
+
+
+def _keep_record_alone(directory: str) -> None:
+    """Remove from a session's folder what a running agent needs."""
+    import shutil
+
+    shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
+    for name in (contract.JOIN_NAME, contract.RANKS_NAME, contract.HELD_NAME):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(directory, name))
+    processes = os.path.join(directory, contract.PROCESSES_NAME)
+    shutil.rmtree(os.path.realpath(processes), ignore_errors=True)
+    if os.path.islink(processes):
+        os.unlink(processes)
+
+
+class SessionStore:
+    """Owner of one session's folder; the only writer of its record.
+
+    The folder holds `session.json`, `p/` (a file and a socket for each Python process) and, only while an editor
+    is attached, `join.json`.
+
+    Attributes:
+        lets_join: whether `join.json` is there.
+        users: by uid, the folders in which processes of other users announce themselves; see `let_in`.
+    """
+
+    def __init__(self, folder: str, name: str) -> None:
+        import shutil
+        import threading
+
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:24].strip(".-") or "session"
+        self.id = "%s-%d" % (safe, os.getpid())
+        self.lets_join = False
+        self.users: Dict[int, str] = {}
+        self.directory = os.path.join(folder, self.id)
+        shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
+        # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
+        self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
+        os.mkdir(self.directory, mode=0o700)
+        os.mkdir(self.processes_dir, mode=0o700)
+        if len(os.fsencode(self.processes_dir)) > 90:
+            import tempfile
+
+            short = tempfile.mkdtemp(prefix="dkdbg-", dir="/tmp")
+            os.rmdir(self.processes_dir)
+            os.symlink(short, self.processes_dir)
+            self.processes_dir = short
+        self._join_info: Optional[contract.JoinInfo] = None
+        self._lock = threading.Lock()
+        self._record: Optional[contract.Record] = None
+        self._ready = ""
+
+    def create(self, record: contract.Record) -> None:
+        """Write the first record."""
+        with self._lock:
+            self._record = record
+            self._save()
+
+    def update(self, **fields: object) -> None:
+        """Change fields of the record and write it; nothing is written when nothing changes.
+
+        A full or vanished disk is not worth the user's program: such an error is swallowed.
+        """
+        with self._lock:
+            record = self._record
+            if record is None or all(record.get(key) == value for key, value in fields.items()):
+                return
+            record.update(fields)  # type: ignore[typeddict-item]  # keys are checked by the tests of the record
+            with contextlib.suppress(OSError):
+                self._save()
+
+    def snapshot(self) -> contract.Record:
+        """Return a copy of the record as last written."""
+        with self._lock:
+            if self._record is None:
+                raise RuntimeError("create() comes first")
+            return self._record.copy()
+
+    def open_for_joining(self, info: contract.JoinInfo) -> None:
+        """Tell every Python process that starts from now on to join."""
+        write_json(os.path.join(self.directory, contract.JOIN_NAME), info)
+        self.lets_join, self._join_info = True, info
+        for uid in list(self.users):
+            self._let_join(uid, info)
+
+    def close_for_joining(self) -> None:
+        """Let Python processes start bare again."""
+        self.lets_join, self._join_info = False, None
+        for directory in (self.directory, *map(self._folder_of, self.users)):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, contract.JOIN_NAME))
+
+    def open_for_users(self) -> None:
+        """Let other users pass through the session's folder to the folders that are theirs; they read nothing else there.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        users = os.path.join(self.directory, contract.USERS_NAME)
+        os.mkdir(users)
+        for folder in (users, self.directory, os.path.dirname(self.directory)):
+            os.chmod(folder, 0o711)  # noqa: S103 - to be passed through, not to be read
+
+    def close_for_users(self) -> None:
+        """Take the folders of other users away."""
+        import shutil
+
+        self.users.clear()
+        shutil.rmtree(os.path.join(self.directory, contract.USERS_NAME), ignore_errors=True)
+
+    def let_in(self, uid: int, gid: int) -> None:
+        """Let processes of another user take part; root alone can. The caller knows that they run below the agent.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        folder = self._folder_of(uid)
+        processes = os.path.join(folder, contract.PROCESSES_NAME)
+        os.mkdir(folder)
+        os.chmod(folder, 0o711)  # noqa: S103 - it stays ours: the user cannot replace what we write there by a link
+        self.users[uid] = processes
+        if self._join_info is not None:
+            self._let_join(uid, self._join_info)
+        os.mkdir(processes, 0o700)
+        os.chown(processes, uid, gid)  # the last step: a process of the user's waits for it
+
+    def _folder_of(self, uid: int) -> str:
+        return os.path.join(self.directory, contract.USERS_NAME, str(uid))
+
+    def _let_join(self, uid: int, info: contract.JoinInfo) -> None:
+        folder = self._folder_of(uid)
+        adapter = os.path.join(folder, contract.ADAPTER_NAME)
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(adapter)
+            # One socket under two names: its folders say who reaches it.
+            os.chmod(info["adapter"], 0o666)  # noqa: S103
+            os.link(info["adapter"], adapter)
+            with contextlib.suppress(OSError):
+                clocks = os.path.join(self.directory, contract.HELD_NAME)
+                os.chmod(clocks, 0o644)
+                os.link(clocks, os.path.join(folder, contract.HELD_NAME))
+            scratch = os.path.join(folder, "new")
+            write_json(scratch, dict(info, adapter=adapter))
+            os.chown(scratch, uid, -1)
+            os.rename(scratch, os.path.join(folder, contract.JOIN_NAME))
+
+    def finish(self) -> None:
+        """Remove everything but the record."""
+        _keep_record_alone(self.directory)
+
+    def _save(self) -> None:
+        if self._record is not None:
+            self._record["updated"] = time.time()
+            write_json(os.path.join(self.directory, contract.RECORD_NAME), self._record)
+            self._save_ready(self._record)
+
+    def _save_ready(self, record: contract.Record) -> None:
+        path = os.path.join(os.path.dirname(self.directory), contract.READY_NAME)
+        is_ready = record.get("state") in contract.ATTACHABLE and record.get("adapter_up")
+        if not is_ready and not self._ready:
+            with contextlib.suppress(OSError):
+                os.unlink(path)  # of an earlier session
+            return
+        agent = "%d %04X" % (record["pid"], record["port"]) if is_ready else contract.NOT_READY
+        if self._ready.startswith(agent):
+            return
+        self._ready = "%s %d\n" % (agent, procfs.uptime() * 100)
+        temporary = "%s.%d.tmp" % (path, os.getpid())
+        with open(temporary, "w") as out:
+            out.write(self._ready)
+        os.replace(temporary, path)

@@ -1,0 +1,1 @@
+"""The agent's own process: runs the program once, or again and again."""

@@ -1,0 +1,36 @@
+"""What is asked of the ranks of a session over the agent's control socket: one line of JSON after a word."""
+
+from __future__ import annotations
+
+import json
+
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.proxy.broker import broadcast_query
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
+
+    #: Asks, and returns a row for each process within so many seconds.
+    Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
+
+#: Seconds for the answers, by default and at most; characters of a question.
+LIMIT, LONGEST_LIMIT = 10.0, 600.0
+SIZE = 256 << 10
+WORD = b"ranks "
+
+
+def answer(line: bytes, gather: Gather) -> Dict[str, Any]:
+    """Return the answer to a line of the control socket: `rows`, or `error` and perhaps `hint`."""
+    try:
+        asked = json.loads(line[len(WORD) :].decode("utf-8", "surrogatepass"))
+        verb, expression, frame = asked["verb"], asked["expression"], int(asked["frame"])
+        limit = min(LONGEST_LIMIT, max(0.1, float(asked["limit"])))
+        wanted = ranks.parse(str(asked["ranks"]))
+    except ranks.RankSetError as error:
+        return {"error": str(error), "hint": error.hint}
+    except (ValueError, KeyError, TypeError) as error:
+        return {"error": "not a question: %s" % error}
+    if verb not in broadcast_query.VERBS or not isinstance(expression, str) or frame < 0:
+        return {"error": "not a question"}
+    return {"rows": gather(broadcast_query.Question(verb, expression, frame, wanted), limit)}

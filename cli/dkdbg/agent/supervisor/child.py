@@ -1,0 +1,242 @@
+"""The user's command as a child: started unchanged, signals passed through once, its end reported truthfully.
+
+The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals are
+blocked and fetched one by one instead of handled: what was sent with kill(2) is passed on, what the terminal sent
+(Ctrl-C, a resize) the child has received already, being in the same process group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import threading
+
+from dkdbg.agent import console, contract
+from dkdbg.agent.supervisor import image_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set
+
+    class Arrival(NamedTuple):
+        """A signal, and whether the kernel sent it because of the terminal."""
+
+        number: int
+        from_terminal: bool
+
+else:
+    from collections import namedtuple
+
+    Arrival = namedtuple("Arrival", "number from_terminal")
+
+_NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
+#: Before the program has started these end the agent; the others mean nothing yet.
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_SI_KERNEL = 0x80
+#: Python ignores these for itself; a program expects the default.
+_RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
+
+
+class StartError(Exception):
+    """The command could not be started.
+
+    Attributes:
+        exit_code: 127 when there is no such command, 126 when it cannot be executed, as a shell says it.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class SignalInbox:
+    """Holds back the signals that are meant for the program. Make it before any thread is started."""
+
+    def __init__(self) -> None:
+        forwarded = {getattr(signal, name) for name in _NAMED if hasattr(signal, name)}
+        if hasattr(signal, "SIGRTMIN"):
+            forwarded |= set(range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
+        self._set: Set[int] = {int(number) for number in forwarded} | {int(signal.SIGCHLD)}
+        self.former_mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._set)
+        self._timed = hasattr(signal, "sigtimedwait")  # Linux; macOS has only sigwait
+
+    def wake(self) -> None:
+        """Make a waiting `next` return; from any thread."""
+        os.kill(os.getpid(), signal.SIGCHLD)
+
+    def next(self, timeout: float) -> Optional[Arrival]:
+        """Return the next signal for the program; None after the time-out, a wake-up or a child's change."""
+        if self._timed:
+            info = signal.sigtimedwait(self._set, timeout)
+            # Stopped and continued (Ctrl-Z, fg) beyond the time-out, Python returns what lay in memory.
+            if info is None or info.si_signo == signal.SIGCHLD or info.si_signo not in self._set:
+                return None
+            return Arrival(info.si_signo, info.si_code == _SI_KERNEL)
+        alarm = threading.Timer(timeout, self.wake)
+        alarm.daemon = True
+        alarm.start()
+        number = signal.sigwait(self._set)
+        alarm.cancel()
+        if number == signal.SIGCHLD:
+            return None
+        return Arrival(int(number), number in (signal.SIGINT, signal.SIGQUIT) and _in_foreground())
+
+
+class Child:
+    """The running command.
+
+    Args:
+        argv: passed on word by word.
+        environment: its whole environment.
+        mask: the signal mask that the agent itself was started with.
+        own_group: in a process group of its own; what a terminal sends then has to be passed on.
+
+    Raises:
+        StartError: there is no such command, or it cannot be executed.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        mask: Iterable[int],
+        *,
+        own_group: bool = False,
+    ) -> None:
+        self.own_group = own_group
+        self.exit_code: Optional[int] = None
+        self.signal: Optional[int] = None
+        try:
+            # Not subprocess: descriptors that we were given on purpose stay open, and no code runs between
+            # fork and exec of a process with threads.
+            spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
+            argv = _by_interpreter(_with_python(list(argv)), environment)
+            self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
+        except OSError as error:
+            raise _start_error(argv[0], error) from error
+
+    def pass_on(self, arrival: Arrival) -> None:
+        """Send the child a signal, unless the terminal has done so."""
+        # When a terminal is closed the kernel tells the session's leader alone, which may be the agent.
+        has_it = arrival.from_terminal and not self.own_group and arrival.number != signal.SIGHUP
+        if self.exit_code is None and not has_it:
+            self.send(arrival.number)
+
+    def send(self, number: int) -> None:
+        """Send the child a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def poll(self) -> Optional[int]:
+        """Return the exit code as a shell sees it (128+n for signal n), None while it runs.
+
+        As pid 1 it also buries the orphans of the container.
+        """
+        target = -1 if os.getpid() == 1 else self.pid
+        while self.exit_code is None:
+            try:
+                pid, status = os.waitpid(target, os.WNOHANG)
+            except ChildProcessError:
+                self.exit_code = 255  # somebody else has waited for it: its code is lost
+                break
+            if pid == 0:
+                break
+            if pid == self.pid:
+                self._ended(status)
+        return self.exit_code
+
+    def _ended(self, status: int) -> None:
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+            self.exit_code = 128 + self.signal
+        else:
+            self.exit_code = os.WEXITSTATUS(status)
+
+
+def become(argv: Sequence[str], environment: dict[str, str], mask: Optional[Iterable[int]]) -> NoReturn:
+    """Execute a command in the place of this process.
+
+    Args:
+        mask: the signals that it starts with blocked; None leaves them as they are.
+
+    Raises:
+        StartError: there is no such command, or it cannot be executed.
+    """
+    argv = _with_python(list(argv))
+    for number in _RESET:
+        signal.signal(number, signal.SIG_DFL)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 - the user's own command
+    except OSError as error:
+        raise _start_error(argv[0], error) from error
+
+
+def _start_error(command: str, error: OSError) -> StartError:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return StartError(_not_found(command), contract.EXIT_NOT_FOUND)
+    return StartError("cannot execute %s: %s" % (command, error.strerror), contract.EXIT_NOT_EXECUTABLE)
+
+
+def describe_end(exit_code: int, number: Optional[int]) -> str:
+    """Return the end of a program in plain words."""
+    if number is None:
+        return "exited with code %d" % exit_code
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = "signal %d" % number
+    return "was ended by %s (code %d)" % (name, exit_code)
+
+
+def _with_python(argv: List[str]) -> List[str]:
+    """The same, by `python3` where a README's `python` has no program of that name, as on Debian and Ubuntu."""
+    if argv[0] == "python" and not shutil.which("python") and shutil.which("python3"):
+        console.log("no program is called 'python' here: running python3")
+        return ["python3", *argv[1:]]
+    return argv
+
+
+def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str]:
+    """The same, by the interpreter of its first line where a mounted script lacks the x bit that it has in the image."""
+    path = argv[0]
+    if environment.get(contract.ENV_OWN_CONTAINER) != "1" or "/" not in path or not os.path.isfile(path):
+        return argv
+    if os.access(path, os.X_OK):
+        return argv
+    with contextlib.suppress(OSError), open(path, "rb") as source:
+        first = source.readline(200)
+        if first.startswith(b"#!"):
+            console.log("%s may not be executed here: running it by its first line" % path)
+            return [os.fsdecode(word) for word in first[2:].strip().split(None, 1)] + argv
+    return argv
+
+
+def _not_found(command: str) -> str:
+    if "/" in command:
+        if os.path.exists(command):
+            return "cannot start %s: the interpreter in its first line does not exist" % command
+        hidden = image_files.hides(command, os.environ)
+        return "no such file: %s (in %s)%s" % (command, os.getcwd(), hidden)
+    return "command not found: %s (PATH=%s)" % (command, os.environ.get("PATH", ""))
+
+
+def _in_foreground() -> bool:
+    """Whether we are in the foreground process group of our terminal."""
+    for descriptor in (0, 1, 2):
+        if os.isatty(descriptor):
+            return os.tcgetpgrp(descriptor) == os.getpgrp()
+    return False
+
+
+def words_of(argv: Sequence[str], limit: int = 200) -> str:
+    """Return a command line for a message, shortened."""
+    import shlex
+
+    quoted: List[str] = [shlex.quote(word) for word in argv]
+    line = " ".join(quoted)
+    return line if len(line) <= limit else line[: limit - 3] + "..."

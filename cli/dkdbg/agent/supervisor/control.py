@@ -1,0 +1,116 @@
+"""Asking a running agent to restart or to end its program, or its ranks something: one line over a socket in the session's private folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+
+from dkdbg.agent import contract
+from dkdbg.agent.state import records, runtime_dir
+from dkdbg.agent.supervisor import broadcast, restarts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Optional
+
+#: Seconds for an answer, which comes when the program has been started again: up to 10 to end it.
+ANSWER_LIMIT = 30.0
+
+
+class Control:
+    """The agent's side.
+
+    Args:
+        processes_dir: folder for the socket.
+        gather: see relay.Service.gather.
+        restart: asked for by a client; returns one line about it, which begins with `restarted` or with why not.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+
+    def __init__(self, processes_dir: str, restart: Callable[[], str], gather: broadcast.Gather) -> None:
+        self._restart = restart
+        self._gather = gather
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(os.path.join(processes_dir, contract.CONTROL_NAME))
+        self._listener.listen(8)
+        threading.Thread(target=self._accept, name="dkdbg control", daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="dkdbg asked", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(5)
+            word = connection.makefile("rb").readline(broadcast.SIZE).strip()
+            if word.startswith(broadcast.WORD):
+                answer = json.dumps(broadcast.answer(word, self._gather))
+            elif word == b"restart":
+                answer = self._restart()
+            elif word == b"stop":
+                os.kill(
+                    os.getpid(), signal.SIGTERM
+                )  # it is the program's, and the agent ends with the program
+                answer = "asked to end"
+            else:
+                answer = "unknown request"
+            connection.settimeout(5)
+            connection.sendall(answer.encode() + b"\n")
+
+
+def main(command: str, words: List[str]) -> int:
+    """Run `dkdbg.agent restart` or `stop [--name NAME]` and return its exit code."""
+    name = words[1] if len(words) == 2 and words[0] == "--name" else None
+    if words and name is None:
+        sys.stderr.write("dkdbg: usage: dkdbg.agent %s [--name NAME]\n" % command)
+        return 2
+    record = newest(name)
+    if record is None:
+        which = "no session named %s" % name if name else "no session"
+        sys.stderr.write("dkdbg: %s is running in %s\n" % (which, runtime_dir.default_runtime_dir()))
+        return 1
+    answer = ask(records.folder_of(record), command)
+    if not answer:
+        sys.stderr.write("dkdbg: the agent of session %s did not answer\n" % record["id"])
+        return 1
+    sys.stdout.write("dkdbg: %s\n" % answer)
+    return 0 if answer.startswith(("restarted", "asked", restarts.NOT_STARTED)) else 1
+
+
+def ask(session_dir: str, command: str, limit: float = ANSWER_LIMIT) -> str:
+    """Ask the agent of a session for something and return its line, empty when it gives none in so many seconds."""
+    path = os.path.join(
+        os.path.realpath(os.path.join(session_dir, contract.PROCESSES_NAME)), contract.CONTROL_NAME
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(limit)
+        try:
+            sock.connect(path)
+            sock.sendall(command.encode() + b"\n")
+            return sock.makefile("r").readline().strip()
+        except OSError:
+            return ""
+
+
+def newest(name: Optional[str]) -> Optional[contract.Record]:
+    """Return the record of the newest session of a name or id, or of all."""
+    live = [record for record in records.list_records() if records.is_live(record)]
+    named = [record for record in live if name in (None, record["name"], record["id"])]
+    return named[-1] if named else None

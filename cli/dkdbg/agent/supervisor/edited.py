@@ -1,0 +1,59 @@
+"""Sources that were changed after the program had been started: what an editor shows is not what runs."""
+
+from __future__ import annotations
+
+import os
+
+from dkdbg.agent.supervisor import options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List
+
+    from dkdbg.agent import contract
+
+#: Seconds: a run that is older is not ended by an attach. Somebody may have waited for what it has done so far.
+OLD = 3600.0
+
+
+def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
+    """Return those of the files that are the user's: mapped, by themselves or with a folder, else below the working directory.
+
+    Args:
+        paths: absolute. runtime: the agent's own folder, where its hook and debugpy are laid out.
+    """
+    mapped = [entry["remoteRoot"] for entry in record["mappings"] if entry["exists"]]
+    roots = [os.path.realpath(root) for root in mapped or [record["cwd"]]]
+    ours = os.path.realpath(runtime)
+    return sorted(path for path in set(paths) if _below(path, roots) and not _below(path, [ours]))
+
+
+def starts_anew(changed: List[str], restart: str, age: float, *, is_held: bool) -> bool:
+    """Tell whether an attach starts the program again.
+
+    Args:
+        restart: one of options.RESTART. age: of this run, in seconds.
+        is_held: a process waits for an editor, after a crash or at a `breakpoint()`: that is what the editor comes for.
+    """
+    return bool(changed) and restart == options.RESTART_AUTO and age < OLD and not is_held
+
+
+def described(changed: List[str]) -> str:
+    """Return in words what was changed."""
+    more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
+    was = "were" if len(changed) > 1 else "was"
+    return "%s%s %s changed after the program had been started" % (os.path.relpath(changed[0]), more, was)
+
+
+def note(changed: List[str], restart: str) -> str:
+    """Return what an editor's user is told when the program is not started again."""
+    how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
+    if restart == options.RESTART_NEVER:
+        how = "the task `dkdbg: restart` or `dkdbg restart`"
+    text = "%s: the former code runs, and a breakpoint may not stop or stop elsewhere. What you see runs after %s"
+    return text % (described(changed), how)
+
+
+def _below(path: str, roots: Iterable[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(f"{real}/".startswith(root.rstrip("/") + "/") for root in roots if root != "/")

@@ -1,0 +1,117 @@
+"""Ends every process of a run: SIGTERM, some seconds, SIGKILL. None is left, wherever it went.
+
+A process group is not enough: torchrun puts each rank into a session of its own, daemons leave their parent. What
+belongs to a run is found by parentage, by the session's folder in the environment, and by registration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.state import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, Optional
+
+    from dkdbg.agent.supervisor import child
+
+#: Seconds between SIGTERM and SIGKILL. A process that is paused at a breakpoint runs no signal handler of Python's.
+GRACE = 5.0
+#: After SIGKILL only a process in an uninterruptible call is still there.
+KILL_LIMIT = 5.0
+
+
+class Ending:
+    """The end of one run.
+
+    Args:
+        session_dir: the session's folder, which the run's processes carry in their environment.
+        running: the command; it may have ended.
+        registered: returns the pids of the processes that have announced themselves and not ended.
+    """
+
+    def __init__(
+        self, session_dir: str, running: child.Child, registered: Callable[[], Iterable[int]]
+    ) -> None:
+        self._mark = "%s=%s" % (contract.ENV_SESSION_DIR, session_dir)
+        self._running = running
+        self._registered = registered
+        self._found: Dict[int, Optional[int]] = {}
+
+    def run(self, pause: Callable[[float], bool]) -> int:
+        """End everything and return how many processes would not go.
+
+        Args:
+            pause: waits so many seconds or less; True asks for SIGKILL now.
+        """
+        self._look()
+        self._signal(signal.SIGTERM)
+        hurry, end = False, time.monotonic() + GRACE
+        while self._left():
+            hurry = pause(0.01 if time.monotonic() < end - GRACE + 0.5 else 0.05) or hurry
+            if hurry or time.monotonic() > end:
+                return self._kill()
+        return 0
+
+    def _kill(self) -> int:
+        end = time.monotonic() + KILL_LIMIT
+        while self._left() and time.monotonic() < end:
+            self._signal(signal.SIGKILL)
+            time.sleep(0.01)
+        return len(self._found)
+
+    def _left(self) -> bool:
+        """Whether a process is left; newcomers are sent SIGTERM."""
+        self._running.poll()
+        self._found = {pid: start for pid, start in self._found.items() if _is_same(pid, start)}
+        if self._found:
+            return True
+        self._look()
+        self._signal(signal.SIGTERM)
+        # A zombie whose threads are still ending is not alive any more and cannot be waited for yet.
+        return bool(self._found) or self._running.exit_code is None
+
+    def _look(self) -> None:
+        """Find the run's processes among all of this machine's."""
+        self._running.poll()
+        roots = set(self._registered())  # setproctitle may have overwritten their environment
+        if self._running.exit_code is None:
+            roots.add(self._running.pid)
+        parents = procfs.parents()
+        for pid in parents:
+            if pid not in roots and procfs.environment_holds(pid, self._mark):
+                roots.add(pid)
+        found = procfs.below(roots, parents)
+        found -= {os.getpid(), 0, 1}
+        self._found = {pid: procfs.start_ticks(pid) for pid in found if procfs.alive(pid)}
+
+    def _signal(self, number: int) -> None:
+        if self._running.own_group and self._found:
+            with contextlib.suppress(OSError):  # the group has ended, or holds processes of another user
+                if self._running.exit_code is None or self._group_is_ours():
+                    os.killpg(self._running.pid, number)
+        for pid, start in self._found.items():
+            with contextlib.suppress(OSError):
+                if _is_same(pid, start):
+                    os.kill(pid, number)
+                    os.kill(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
+
+    def _group_is_ours(self) -> bool:
+        """Whether a process of this run is still in the command's group, whose number may have been used again."""
+        return any(_group_of(pid) == self._running.pid for pid in self._found)
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return -1
+
+
+def _is_same(pid: int, start: Optional[int]) -> bool:
+    return procfs.alive(pid) and procfs.start_ticks(pid) == start

@@ -1,0 +1,50 @@
+"""Addresses that others can reach: without a token nobody listens there, for a debugger is a way to run code.
+
+A container on a network of Docker's or Podman's is the exception for the front: the engine publishes its port to the
+host's loopback by way of the container's own address, and proxy/listener/peers.py keeps the neighbours out. Nothing else is:
+a plain host, a Slurm node, a container with the host's network, and a pod, whose address the whole cluster reaches.
+"""
+
+from __future__ import annotations
+
+from dkdbg.agent import contract
+from dkdbg.agent.inprocess.pdb import loopback
+from dkdbg.agent.proxy.listener import containers, tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping
+
+
+def refusal(host: str, environment: Mapping[str, str]) -> str:
+    """Return why a debugger's port may not be opened on this address, and what to do; empty when it may.
+
+    Args:
+        host: as the user wrote it.
+        environment: the agent's.
+    """
+    if _has_token(environment) or loopback.is_loopback(host) or containers.is_on_engines_network(environment):
+        return ""
+    return (
+        "--host (%s) %s can be reached by others, who could run code here: set %s to a secret, which an editor sends as "
+        "dkdbgToken, or listen on 127.0.0.1 and come through ssh -L or kubectl port-forward"
+        % (contract.ENV_HOST, host or "''", contract.ENV_TOKEN)
+    )
+
+
+def pdb_refusal(address: str, environment: Mapping[str, str]) -> str:
+    """The same for pdb on `host:port`; nobody but the token looks at who comes there, in a container neither."""
+    host = address.rpartition(":")[0]
+    if _has_token(environment) or loopback.is_loopback(host):
+        return ""
+    return (
+        "--pdb (%s) %s can be reached by others, who could run code here: set %s to a secret, which is then the first "
+        "line to type, or listen on 127.0.0.1" % (contract.ENV_PDB, address, contract.ENV_TOKEN)
+    )
+
+
+def _has_token(environment: Mapping[str, str]) -> bool:
+    try:
+        return bool(tokens.read(environment))
+    except ValueError:  # the session does not start, and says why
+        return True

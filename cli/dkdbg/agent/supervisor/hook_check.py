@@ -1,0 +1,160 @@
+"""Notices Pythons of the program that have not loaded the agent's hook: an editor would wait for its breakpoints in vain."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.inprocess import entered
+from dkdbg.agent.state import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Collection, Dict, List, Optional, Sequence, Set
+
+#: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
+PATIENCE = 10.0
+#: Seconds that a Python has from its start until it must have announced itself, and between two looks.
+ANNOUNCING, BETWEEN = 3.0, 1.0
+#: What is told of a program, and of one of its processes.
+NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
+PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
+#: Without a word on how it was started: it was gone before anybody looked.
+_USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
+_PYTHON = re.compile(r"python[0-9.]*$")
+#: Comes to no session on purpose, besides what the hook itself leaves out: its children, made by fork, do.
+_FORKSERVER = "multiprocessing.forkserver"
+
+
+class Unseen:
+    """What is told once of a program, and once of its Pythons of one name.
+
+    Args:
+        folder: where processes announce themselves.
+
+    Attributes:
+        hook: the hook's folder, as it stands on PYTHONPATH; empty before the first start.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.hook = ""
+        self._folder = folder
+        self._before = 0
+        self._told = False
+        self._looked = 0.0
+        self._since: Dict[int, float] = {}
+        self._said: Set[str] = set()
+
+    def begin(self) -> None:
+        """Note that the program is about to start."""
+        self._before, self._told = self._changed(), False
+        self._since, self._said = {}, set()
+
+    def note(self) -> str:
+        """Return what to tell of the program; empty when some process of it has announced itself, or it was told."""
+        if self._told or self._said or self._changed() != self._before:
+            return ""
+        self._told = True
+        return "%s; %s" % (NOTE, _USUAL)
+
+    def look(self, program: int, announced: Collection[int]) -> List[str]:
+        """Return what to tell of the Pythons below the program, in lines.
+
+        Args:
+            program: its pid. announced: pids of processes that have announced themselves.
+        """
+        now = time.monotonic()
+        if now < self._looked + BETWEEN:
+            return []
+        self._looked = now
+        leaves_out = entered.hook_functions(os.path.dirname(self.hook))._is_housekeeping
+        parents = procfs.parents()
+        found = {
+            pid: words
+            for pid in procfs.below([program], parents)
+            if pid not in announced
+            and parents.get(pid) not in announced
+            and (words := _python(pid, leaves_out))
+        }
+        self._since = {pid: self._since.get(pid, now) for pid in found}
+        lines = []
+        for pid, words in found.items():
+            name = _name(words)
+            if now >= self._since[pid] + ANNOUNCING and name not in self._said:
+                self._said.add(name)
+                lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
+        return lines
+
+    def _changed(self) -> int:
+        """When a name was made or removed in the folder, in nanoseconds: each announcement is a file there."""
+        try:
+            return os.stat(self._folder).st_mtime_ns
+        except OSError:
+            return -1
+
+
+def why(pid: int, words: Sequence[str], hook: str) -> str:
+    """Return why a Python has not loaded the hook, as far as its command line and environment tell."""
+    flags = _flags(words)
+    if "S" in flags:
+        return "python -S loads nothing from site folders"
+    environment = _environment(pid)
+    if environment is None:
+        return "it runs as uid %d, whose processes the agent may not look into" % procfs.owner(pid)
+    if contract.ENV_SESSION_DIR not in environment:
+        return "its environment has been emptied (env -i, sudo, tox)"
+    if {"I", "E"} & set(flags):
+        return "python -%s ignores PYTHONPATH" % ("I" if "I" in flags else "E")
+    path = environment.get("PYTHONPATH", "")
+    if hook and hook not in path.split(os.pathsep):
+        return "its PYTHONPATH is %s" % (path or "empty")
+    return "it is no CPython from 3.8 on, or ends before it has loaded its site folders"
+
+
+def _python(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
+    """Return the command line of a Python that runs a program of the user's; None for any other process."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as source:
+            words = [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
+    except OSError:
+        return None
+    is_python = bool(words) and _PYTHON.match(os.path.basename(words[0]))
+    return words if is_python and not leaves_out(words) and _FORKSERVER not in " ".join(words) else None
+
+
+def _flags(words: Sequence[str]) -> str:
+    """Return the letters of the interpreter's options before `-c`, `-m` or the script."""
+    found = ""
+    rest = list(words[1:])
+    while rest and re.match(r"-[A-Za-z]", rest[0]):
+        word = rest.pop(0)
+        for place, letter in enumerate(word[1:], 1):
+            if letter in "cm":
+                return found
+            if letter in "WX":
+                if place == len(word) - 1:
+                    rest[:1] = []
+                break
+            found += letter
+    return found
+
+
+def _name(words: Sequence[str]) -> str:
+    """Return what a Python runs: its script's name, `-m` with the module, or `python`."""
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+        rest = rest[2:] if rest[0] in ("-W", "-X") else rest[1:]
+    if rest[:1] == ["-m"] and len(rest) > 1:
+        return "-m " + rest[1]
+    return os.path.basename(rest[0]) if rest and rest[0] != "-c" else os.path.basename(words[0])
+
+
+def _environment(pid: int) -> Optional[Dict[str, str]]:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as source:
+            entries = source.read().split(b"\0")
+    except OSError:
+        return None
+    return {name: value for name, _, value in (os.fsdecode(entry).partition("=") for entry in entries)}

@@ -1,0 +1,103 @@
+"""`launch`: run a command to its end, so that an editor can attach to its Python processes at any time.
+
+It is started again only when somebody asks for that while it runs: `restart`, an editor, an attach after an edit.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from dkdbg.agent.supervisor import child, session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Tuple
+
+    from dkdbg.agent.supervisor.options import Options
+
+
+def run(options: Options) -> int:
+    """Run the command to its end and return the exit code for the agent's own process."""
+    return session.run(options, lambda shared: Launch(shared).run())
+
+
+class Launch:
+    """The loop around the program."""
+
+    def __init__(self, shared: session.Session) -> None:
+        self._session = shared
+        self._leaving = False
+
+    def run(self) -> Tuple[int, str]:
+        """Return the exit code of the last run, and how it ended."""
+        restarts = self._session.restarts
+        restarts.take()  # what was asked for before the first start is in it
+        while True:
+            code, end = self._one_run()
+            restarts.ended(end)
+            if self._leaving or not restarts.take():
+                return code, end
+
+    def _one_run(self) -> Tuple[int, str]:
+        shared = self._session
+        try:
+            running = shared.start_program()
+        except child.StartError as error:
+            shared.tell(str(error))
+            return error.exit_code, str(error)
+        while running.poll() is None and (self._leaving or not shared.restarts.reason):
+            self._take_signal(shared.inbox.next(1.0), running)
+        if running.poll() is None:
+            return self._ended_by_us(running)
+        code = running.exit_code if running.exit_code is not None else 255
+        end = child.describe_end(code, running.signal)
+        if running.signal:
+            self._end_ranks(running)
+        shared.restarts.take()  # too late: it has ended by itself
+        shared.say_end(running, end)
+        return code, end
+
+    def _end_ranks(self, running: child.Child) -> None:
+        """End the ranks of a launcher that was killed: it cannot, and those that a debugger holds would wait for good."""
+
+        def pause(seconds: float) -> bool:
+            arrival = self._session.inbox.next(seconds)
+            return arrival is not None and arrival.number in child.ENDING
+
+        ranks = self._session.ranks_left()
+        if ranks:
+            text = "the launcher was ended by signal %d: its %d ranks are ended too"
+            self._session.tell(text % (running.signal, len(ranks)), "important")
+            self._session.end_program(running, pause)
+
+    def _ended_by_us(self, running: child.Child) -> Tuple[int, str]:
+        """End the program, which is to be started again."""
+        shared = self._session
+
+        def pause(seconds: float) -> bool:
+            self._take_signal(shared.inbox.next(seconds), None)
+            return False
+
+        shared.show("restarting", child=None)
+        shared.tell("restarting: %s" % shared.restarts.reason)
+        shared.end_program(running, pause)
+        code = running.exit_code if running.exit_code is not None else 255
+        end = child.describe_end(code, running.signal)
+        shared.show("restarting", last_exit_code=code, detail=end)
+        return code, end
+
+    def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
+        """Pass a signal on, or the editor's wish to end the program.
+
+        Args:
+            arrival: None for none. running: None while the program is being ended.
+        """
+        if arrival is not None:
+            self._leaving = self._leaving or arrival.number == signal.SIGTERM
+            self._session.leaving = self._session.leaving or arrival.number in child.ENDING
+            if running is not None:
+                running.pass_on(arrival)
+        if self._session.ended_by_editor.is_set():
+            self._session.ended_by_editor.clear()
+            if running is not None:
+                running.send(signal.SIGTERM)

@@ -1,0 +1,182 @@
+"""What `launch` and `supervise` are asked to do, by flags and by the environment; see contract.py for the latter."""
+
+from __future__ import annotations
+
+import os
+
+from dkdbg.agent import contract
+from dkdbg.agent.supervisor import exposure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from typing import List, Optional
+
+#: What happens when the program ends by itself with a code other than 0.
+ON_CRASH = ("restart", "wait", "exit")
+MAX_RESTARTS = 10
+#: `auto`: an attach starts a program again whose sources were changed since its start; `ask`: it says so; `never`: it
+#: says so, and Restart in an editor does not restart it either.
+RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
+_SOURCES = (".py",)
+_MORE_SOURCES = (".yaml", ".yml", ".toml", ".json")
+_YES = ("1", "true", "yes", "on")
+
+
+class Supervision:
+    """How the program is started again.
+
+    Args:
+        folders: which to watch for changes; none for the mapped ones, else the working directory; None watches nothing.
+        suffixes: of the files that count.
+        on_crash: one of ON_CRASH.
+        max_restarts: after so many crashes in a row it waits.
+        interactive: one Ctrl-C restarts, two within 2 s quit; None: when there is a terminal.
+    """
+
+    def __init__(
+        self,
+        *,
+        folders: Optional[List[str]],
+        suffixes: tuple[str, ...] = _SOURCES,
+        on_crash: str = "wait",
+        max_restarts: int = MAX_RESTARTS,
+        interactive: bool = False,
+    ) -> None:
+        self.folders = folders
+        self.suffixes = suffixes
+        self.on_crash = on_crash
+        self.max_restarts = max_restarts
+        self.interactive = interactive
+
+
+class Options:
+    """What was asked for; `supervision` is None when the program runs once. `restart` is one of RESTART.
+
+    `linger` is the seconds after its start for which a program that has not waited keeps its end for an editor.
+    """
+
+    def __init__(
+        self,
+        command: List[str],
+        *,
+        host: str,
+        port: int,
+        wait: float,
+        then: str,
+        name: str,
+        runtime: Optional[str],
+        restart: str = RESTART_ASK,
+        supervision: Optional[Supervision] = None,
+        linger: float = 0.0,
+    ) -> None:
+        self.command = command
+        self.host = host
+        self.port = port
+        self.wait = wait
+        self.then = then
+        self.name = name
+        self.runtime = runtime
+        self.restart = restart
+        self.supervision = supervision
+        self.linger = linger
+
+
+def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
+    """Return what `words`, those after the sub-command, and the environment say.
+
+    `launch` with DKDBG_RELOAD=1 is `supervise --reload`: one entry point in a compose file serves both.
+
+    Raises:
+        ValueError: something is wrong, in plain words.
+    """
+    if "--" not in words:
+        raise ValueError("write -- before the command")
+    cut = words.index("--")
+    command = words[cut + 1 :]
+    if not command:
+        raise ValueError("no command after --")
+    reload = os.environ.get(contract.ENV_RELOAD, "").lower() in _YES
+    supervised = supervised or reload
+    given = _parser(usage, supervised=supervised).parse_args(words[:cut])
+    if given.then not in ("exit", "run"):
+        raise ValueError("--then (%s) takes exit or run, not %r" % (contract.ENV_THEN, given.then))
+    restart = os.environ.get(contract.ENV_RESTART) or RESTART_ASK
+    if restart not in RESTART:
+        raise ValueError("%s is %s, not %r" % (contract.ENV_RESTART, ", ".join(RESTART), restart))
+    refused = exposure.refusal(given.host, os.environ)
+    if refused:
+        raise ValueError(refused)
+    return Options(
+        command,
+        host=given.host,
+        port=_port(given.port),
+        wait=_seconds(given.wait),
+        then=given.then,
+        name=given.name,
+        runtime=given.runtime,
+        restart=restart,
+        supervision=_supervision(given, reload=reload) if supervised else None,
+        linger=0.0 if supervised else _seconds(os.environ.get(contract.ENV_LINGER) or "0"),
+    )
+
+
+def _parser(usage: str, *, supervised: bool) -> argparse.ArgumentParser:
+    import argparse
+
+    environment = os.environ
+    wait = environment.get(contract.ENV_WAIT) or environment.get(contract.ENV_WAIT_OPENPAI) or "0"
+    name = environment.get(contract.ENV_NAME) or os.uname().nodename
+    parser = argparse.ArgumentParser(prog="dkdbg.agent", usage=usage)
+    parser.add_argument("--host", default=environment.get(contract.ENV_HOST) or contract.DEFAULT_HOST)
+    parser.add_argument("--port", default=environment.get(contract.ENV_PORT) or str(contract.DEFAULT_PORT))
+    parser.add_argument("--wait", default=wait)
+    parser.add_argument("--then", default=environment.get(contract.ENV_THEN) or "exit")
+    parser.add_argument("--name", default=name)
+    parser.add_argument("--runtime", default=None)
+    if supervised:
+        parser.add_argument("--reload", nargs="*", metavar="DIR", default=None)
+        parser.add_argument("--reload-config", action="store_true")
+        parser.add_argument("--on-crash", default="wait")
+        parser.add_argument("--max-restarts", default=str(MAX_RESTARTS))
+        parser.add_argument("--interactive", action="store_true")
+    return parser
+
+
+def _supervision(given: argparse.Namespace, *, reload: bool) -> Supervision:
+    if given.on_crash not in ON_CRASH:
+        raise ValueError(
+            "--on-crash takes %s or %s, not %r" % (", ".join(ON_CRASH[:-1]), ON_CRASH[-1], given.on_crash)
+        )
+    if not given.max_restarts.isdigit():
+        raise ValueError("--max-restarts takes a whole number, not %r" % given.max_restarts)
+    for folder in given.reload or ():
+        if not os.path.isdir(folder):
+            raise ValueError("--reload: there is no folder %s" % folder)
+    return Supervision(
+        folders=given.reload if given.reload is not None or not reload else [],
+        suffixes=_SOURCES + _MORE_SOURCES if given.reload_config else _SOURCES,
+        on_crash=given.on_crash,
+        max_restarts=int(given.max_restarts),
+        interactive=given.interactive or os.isatty(0) or os.isatty(1),
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise ValueError("a port (%s) must be a number up to 65535, not %r" % (contract.ENV_PORT, text))
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if text == "forever":
+        return float("inf")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise ValueError(
+            "a time to wait (%s) must be a number of seconds or `forever`, not %r" % (contract.ENV_WAIT, text)
+        )
+    return seconds

@@ -1,0 +1,169 @@
+"""The agent as its own client: it holds the processes for a moment, to ask them something, when no editor does.
+
+It comes in through the door as an editor would, over connections that leave this process nowhere. What it has held
+runs on when it leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.proxy.broker.connection import ROOT
+from dkdbg.agent.proxy.listener import tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Callable, Dict, Optional, Set, Type
+
+    from dkdbg.agent.dap.messages import Message
+
+    Serve = Callable[[socket.socket, bytes, frames.FrameParser], None]
+
+#: Seconds for the answer to a disconnect.
+LEAVE_LIMIT = 5.0
+_INTRODUCTION = {
+    "clientID": "dkdbg",
+    "clientName": "dkdbg ranks",
+    "adapterID": "debugpy",
+    "pathFormat": "path",
+}
+
+
+class OwnClient:
+    """A client that attaches to every process that is announced, sets nothing, and goes on leaving.
+
+    Args:
+        serve: what the front hands clients to. token: what an attach has to show.
+        ranks: which are attached to, the set as it is written.
+    """
+
+    def __init__(self, serve: Serve, token: str, ranks: str) -> None:
+        self._ranks = ranks
+        self._serve = serve
+        self._token = token
+        self._changed = threading.Condition()
+        self._lines: Dict[int, _Line] = {}
+        self._leaving = False
+
+    def __enter__(self) -> OwnClient:  # noqa: PYI034 - typing has no Self in 3.8
+        self._open(
+            ROOT, {"justMyCode": True, "redirectOutput": False, "connect": {}, messages.RANKS: self._ranks}
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        with self._changed:
+            self._leaving = True
+            lines = sorted(self._lines.items(), reverse=True)  # the root's last: it takes the others with it
+        for _, line in lines:
+            line.leave()
+
+    def wait(self, wanted: Set[int], limit: float) -> bool:
+        """Return whether these processes are attached, within so many seconds."""
+
+        def attached() -> bool:
+            return all(pid in self._lines and self._lines[pid].is_attached for pid in wanted)
+
+        with self._changed:
+            return self._changed.wait_for(attached, limit)
+
+    def _open(self, key: int, arguments: Message) -> None:
+        if self._token:
+            arguments = dict(arguments, **{tokens.PROPERTY: self._token})
+        with self._changed:
+            if self._leaving or key in self._lines:
+                return
+            self._lines[key] = line = _Line(self._serve, arguments, self._happened)
+        line.start()
+
+    def _happened(self, name: str, body: Message) -> None:
+        if name == "debugpyAttach" and isinstance(body.get("subProcessId"), int):
+            arguments = {k: v for k, v in body.items() if k != "request"}
+            threading.Thread(target=self._open, args=(body["subProcessId"], arguments), daemon=True).start()
+        with self._changed:
+            self._changed.notify_all()
+
+
+class _Line:
+    """One connection.
+
+    Attributes:
+        is_attached: the adapter has answered the attach.
+    """
+
+    def __init__(self, serve: Serve, arguments: Message, happened: Callable[[str, Message], None]) -> None:
+        self._serve = serve
+        self._arguments = arguments
+        self._happened = happened
+        self._ours, self._theirs = socket.socketpair()
+        self._sending = threading.Lock()
+        self._number = 0
+        self._left = threading.Event()
+        self.is_attached = False
+
+    def start(self) -> None:
+        """Introduce and attach; the rest happens in a thread."""
+        first = self._numbered("initialize", _INTRODUCTION)
+        threading.Thread(target=self._run, args=(first,), name="dkdbg own", daemon=True).start()
+        threading.Thread(target=self._read, name="dkdbg own answers", daemon=True).start()
+
+    def leave(self) -> None:
+        """End the session; what was held runs on."""
+        self._send("disconnect", {"terminateDebuggee": False})
+        self._left.wait(LEAVE_LIMIT)
+        with contextlib.suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)
+
+    def _run(self, first: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._serve(self._theirs, first, frames.FrameParser())
+        self._theirs.close()
+
+    def _read(self) -> None:
+        parser = frames.FrameParser(max_body=1 << 30)
+        with contextlib.suppress(OSError, frames.FrameError), self._ours:
+            while True:
+                data = self._ours.recv(65536)
+                if not data:
+                    break
+                parser.feed(data)
+                body = parser.take()
+                while body is not None:
+                    self._take(frames.decode(body))
+                    body = parser.take()
+        self._left.set()
+
+    def _take(self, message: Dict[str, Any]) -> None:
+        command, event = message.get("command"), message.get("event")
+        if message.get("type") == "response":
+            if command == "initialize":
+                self._send("attach", self._arguments)
+            elif command == "attach":
+                self.is_attached = message.get("success") is True
+            elif command == "disconnect":
+                self._left.set()
+            self._happened("", {})
+        elif event == "initialized":
+            self._send("configurationDone", {})
+        elif isinstance(event, str):
+            if event == "terminated":
+                self.is_attached = False
+            self._happened(event, as_dict(message.get("body")))
+
+    def _send(self, command: str, arguments: Message) -> None:
+        with contextlib.suppress(OSError), self._sending:
+            self._ours.sendall(frames.wrap(self._numbered(command, arguments)))
+
+    def _numbered(self, command: str, arguments: Message) -> bytes:
+        self._number += 1
+        return messages.request(self._number, command, arguments)

@@ -1,0 +1,122 @@
+"""`dkdbg.agent pdb`: a terminal for the pdb in one of the session's processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.state import processes, records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+
+#: Seconds without a prompt until we say why.
+SILENCE = 2.0
+
+
+def main(words: List[str]) -> int:
+    """Enter a process's main thread at its next line and pass lines both ways; return the exit code."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="dkdbg.agent pdb")
+    parser.add_argument(
+        "--pid", type=int, default=None, help="which process; rank 0 or else the first one by default"
+    )
+    parser.add_argument("--rank", type=int, default=None, help="which process, by its rank")
+    parser.add_argument("--name", default=None, help="the session's name; the newest one by default")
+    given = parser.parse_args(words)
+    session = _session(given.name)
+    if session is None:
+        return _fail("no session is running here")
+    end = time.monotonic() + 2  # it may have started a moment ago
+    process = _process(session, given.pid, given.rank)
+    while process is None and time.monotonic() < end:
+        time.sleep(0.1)
+        session = _session(given.name) or session
+        process = _process(session, given.pid, given.rank)
+    if process is None:
+        return _fail(_nobody(session))
+    folder = os.path.realpath(os.path.join(records.folder_of(session), contract.PROCESSES_NAME))
+    answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
+    if not answer.startswith("pdb "):
+        return _fail("process %d: %s" % (process["pid"], answer or "it does not answer"))
+    others = _listing([each for each in session["processes"] if each["pid"] != process["pid"]])
+    if others:
+        name = process["name"] or "Python"
+        sys.stderr.write("dkdbg: pid %d, %s; others: %s (--rank, --pid)\n" % (process["pid"], name, others))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(answer[4:])
+        threading.Thread(target=_send, args=(sock,), daemon=True).start()
+        return _show(sock)
+
+
+def _session(name: Optional[str]) -> Optional[contract.Record]:
+    live = [record for record in records.list_records() if records.is_live(record)]
+    found = [record for record in live if name in (None, record["name"], record["id"])]
+    return found[-1] if found else None
+
+
+def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) -> Optional[contract.Process]:
+    """Return the process that is asked for; else rank 0, because a launcher only waits; else the first one."""
+    found = [
+        each for each in session["processes"] if pid in (None, each["pid"]) and rank in (None, each["rank"])
+    ]
+    return (
+        min(found, key=lambda each: (each["rank"] is None, each["rank"], each["started"])) if found else None
+    )
+
+
+def _nobody(session: contract.Record) -> str:
+    """Why there is no such process."""
+    there = _listing(session["processes"])
+    if session["state"] == "waiting" and not there:
+        return "the program has not started yet: it is %s" % (session["detail"] or "waiting for a debugger")
+    return "no such Python process; there are: %s" % (there or "none")
+
+
+def _listing(processes: List[contract.Process]) -> str:
+    return ", ".join(
+        "%d %s" % (each["pid"], each["name"] or " ".join(each["argv"])[:60]) for each in processes
+    )
+
+
+def _send(sock: socket.socket) -> None:
+    try:
+        for line in sys.stdin:
+            sock.sendall(line.encode())
+        sock.shutdown(socket.SHUT_WR)  # the process goes on
+    except OSError:
+        pass
+
+
+def _show(sock: socket.socket) -> int:
+    try:
+        sock.settimeout(SILENCE)
+        while True:
+            try:
+                data = sock.recv(4096)
+            except socket.timeout:
+                text = "dkdbg: still inside a call (a wait, a kernel); it stops at its next line; Ctrl-C gives up\n"
+                sys.stderr.write(text)
+                sock.settimeout(None)
+                continue
+            sock.settimeout(None)
+            if not data:
+                return 0
+            sys.stdout.write(data.decode("utf-8", "replace"))
+            sys.stdout.flush()
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 0  # the connection ends, the process goes on
+    except OSError as error:
+        return _fail("connection lost: %s" % error)
+
+
+def _fail(text: str) -> int:
+    sys.stderr.write("dkdbg: %s\n" % text)
+    return 1

@@ -1,0 +1,221 @@
+"""What is to be profiled, by flags and variables; whether the tools for it are here; and, at the end, what was and what not."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shlex
+import shutil
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
+from dkdbg.agent.supervisor import ray_profiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional
+
+#: Tool -> its variables: patterns, ranks, further options.
+_VARIABLES = {
+    "nsys": (contract.ENV_NSYS, contract.ENV_NSYS_RANKS, contract.ENV_NSYS_OPTIONS),
+    "py-spy": (contract.ENV_PY_SPY, contract.ENV_PY_SPY_RANKS, contract.ENV_PY_SPY_OPTIONS),
+    "torch": (contract.ENV_TORCH_PROFILE, contract.ENV_TORCH_PROFILE_RANKS, ""),
+}
+#: Flag -> variable.
+FLAGS = {
+    "--nsys": contract.ENV_NSYS,
+    "--nsys-ranks": contract.ENV_NSYS_RANKS,
+    "--nsys-options": contract.ENV_NSYS_OPTIONS,
+    "--py-spy": contract.ENV_PY_SPY,
+    "--py-spy-ranks": contract.ENV_PY_SPY_RANKS,
+    "--py-spy-options": contract.ENV_PY_SPY_OPTIONS,
+    "--torch-profile": contract.ENV_TORCH_PROFILE,
+    "--torch-profile-ranks": contract.ENV_TORCH_PROFILE_RANKS,
+    "--torch-profile-steps": contract.ENV_TORCH_PROFILE_STEPS,
+}
+_FOLDER = "dkdbg-profiles"
+_STEPS = "2:12"
+#: Seconds for what py-spy still writes after the program's end.
+_LAST = 60.0
+_HINTS = {
+    "nsys": "install Nsight Systems there (apt-get install nsight-systems-cli of NVIDIA's repository), put its folder on PATH, or "
+    "take --py-spy or --torch-profile",
+    "py-spy": "pip install py-spy there, or take --torch-profile",
+}
+
+
+def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -> None:
+    """Say to the program's processes what was asked for.
+
+    Args:
+        log: takes a line for the user.
+
+    Raises:
+        ValueError: a set of ranks, steps or options are wrong, or a tool is not installed here.
+    """
+    environment.pop(profiling.ENV, None)
+    environment.pop(profiling.MARK, None)
+    tools = [tool for name in _VARIABLES for tool in [_tool(name, environment, log)] if tool is not None]
+    if not tools:
+        return
+    folder = os.path.abspath(environment.get(contract.ENV_PROFILE_DIR) or _FOLDER)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            "profiles cannot be written to %s: %s; name another folder: %s"
+            % (folder, error.strerror, contract.ENV_PROFILE_DIR)
+        ) from error
+    environment[profiling.ENV] = json.dumps({"folder": folder, "tools": tools})
+
+
+def tell(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
+    """Say at the end what was profiled, and for what nothing was.
+
+    Args:
+        directory: the session's folder. environment: as `prepare` has left it.
+    """
+    if profiling.ENV not in environment:
+        return
+    notes = _notes(directory)
+    wanted = json.loads(environment[profiling.ENV])
+    asked: List[Dict[str, Any]] = wanted["tools"]
+    of_ray = [note for note in notes if "tool" in note and ray_profiles.is_of_ray(note)]
+    for note in notes:
+        if "tool" in note and note not in of_ray:
+            _wait_for(note["by"])
+            log("%s of %s: %s" % (note["tool"], note["worker"], _file(note)))
+    if of_ray:
+        log("fetching %d profiles from the nodes of the cluster" % len(of_ray))
+        for note, said in zip(of_ray, ray_profiles.fetch(of_ray, wanted["folder"], environment)):
+            log("%s of %s: %s" % (note["tool"], note["worker"], said))
+    for tool in asked:
+        # NeMo RL wraps Ray's actors itself, by its own variable: what it matches is not seen here.
+        if tool["is_ours"] and not any(note.get("tool") == tool["tool"] for note in notes):
+            seen = sorted({note["worker"] for note in notes})[:10]
+            there = "the processes were: %s" % ", ".join(seen) if seen else "no Python process was seen"
+            log("%s: nothing matched %s; %s" % (tool["tool"], _asked(tool), there))
+
+
+def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None]) -> Optional[Dict[str, Any]]:
+    """What a tool was asked for; None for nothing. Raises ValueError, see `prepare`."""
+    of_names, of_ranks, of_options = _VARIABLES[name]
+    wanted = patterns.parse(environment.get(of_names, ""))
+    is_nemos = name == "nsys" and not wanted and not environment.get(of_ranks)
+    if is_nemos:
+        wanted = patterns.parse(environment.get(contract.ENV_NEMO_RL_NSYS, ""))
+    chosen = environment.get(of_ranks, "").strip()
+    if not wanted and not chosen:
+        return None
+    try:
+        chosen = str(ranks.parse(chosen)) if chosen else ""
+        options = shlex.split(environment.get(of_options, "")) if of_options else []
+    except ranks.RankSetError as error:
+        raise ValueError("%s: %s; %s" % (of_ranks, error, error.hint)) from error
+    except ValueError as error:
+        raise ValueError("%s: %s" % (of_options, error)) from error
+    tool: Dict[str, Any] = {
+        "tool": name,
+        "patterns": wanted,
+        "ranks": chosen,
+        "options": options,
+        "path": "",
+        "is_ours": not is_nemos,
+    }
+    if name == "torch":
+        tool["steps"] = _steps(environment.get(contract.ENV_TORCH_PROFILE_STEPS) or _STEPS)
+        return tool
+    tool["path"] = _found(name, environment)
+    if not tool["path"]:
+        text = "%s is not installed here, and %s asks for it: %s" % (name, _asked(tool), _HINTS[name])
+        if profiling.RAY in environment and not chosen:
+            log("%s is not installed on this node; on those of the actors it is looked for" % name)
+            return tool
+        if not is_nemos:
+            raise ValueError(text)
+        log("%s (%s)" % (text, contract.ENV_NEMO_RL_NSYS))
+        return None
+    return tool
+
+
+def _asked(tool: Mapping[str, Any]) -> str:
+    said = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
+    return " ".join(said + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
+
+
+def _flag(tool: Mapping[str, Any]) -> str:
+    return "torch-profile" if tool["tool"] == "torch" else str(tool["tool"])
+
+
+def _found(name: str, environment: Mapping[str, str]) -> str:
+    """Where a program lies, absolute; empty when nowhere."""
+    found = shutil.which(name, path=environment.get("PATH"))
+    if found is None and name == "nsys":
+        others = sorted(
+            path for pattern in nsight.PLACES for path in glob.glob(pattern) if os.access(path, os.X_OK)
+        )
+        found = others[-1] if others else None
+    return os.path.abspath(found) if found else ""
+
+
+def _steps(text: str) -> List[int]:
+    first, _, last = text.partition(":")
+    if not first.isdigit() or not last.isdigit() or not 0 < int(first) < int(last):
+        raise ValueError(
+            "%s takes FIRST:END, counted from 1 and without END, such as %s, not %r"
+            % (contract.ENV_TORCH_PROFILE_STEPS, _STEPS, text)
+        )
+    return [int(first), int(last)]
+
+
+def _notes(directory: str) -> List[Dict[str, Any]]:
+    """What the processes have noted; a program could write there too: what is no note is none."""
+    found = []
+    try:
+        with open(os.path.join(directory, profiling.NAME)) as source:
+            for line in source:
+                note = json.loads(line)
+                if _is_note(note):
+                    found.append(note)
+    except (OSError, ValueError, RecursionError):
+        pass
+    return found
+
+
+def _is_note(note: Any) -> bool:  # noqa: ANN401 - whatever was read
+    if not isinstance(note, dict):
+        return False
+    texts, numbers = (
+        (("worker", "tool", "path", "base"), ("pid", "by")) if "tool" in note else (("worker",), ("pid",))
+    )
+    return all(isinstance(note.get(key), str) for key in texts) and all(
+        isinstance(note.get(key), int) for key in numbers
+    )
+
+
+def _file(note: Mapping[str, Any]) -> str:
+    """Its path and size; nsys calls it by the pid of the program below it, which is another than was noted."""
+    paths = [note["path"]]
+    if note["base"]:
+        endings = (profiling.ENDINGS[note["tool"]], nsight.RAW)
+        paths = [path for each in endings for path in glob.glob(glob.escape(note["base"]) + "_*" + each)]
+    there = [path for path in paths if os.path.exists(path)]
+    if not there:
+        return "no file was written (%s)" % note["path"]
+    return ", ".join("%s (%.1f MB)" % (path, os.path.getsize(path) / 1e6) for path in sorted(there))
+
+
+def _wait_for(pid: int) -> None:
+    """Return when py-spy has written its file, which it does after the end of what it looked at."""
+    end = time.monotonic() + _LAST
+    while pid and time.monotonic() < end:
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as source:
+                if b"record" not in source.read().split(b"\0"):
+                    return
+        except OSError:
+            return
+        time.sleep(0.05)

@@ -1,0 +1,157 @@
+"""Flags of `launch` that only change the program's environment: pdb, what happens at a crash, torch.compile."""
+
+from __future__ import annotations
+
+import os
+
+from dkdbg.agent import console, contract
+from dkdbg.agent.dap.messages import CONTINUE_ALL, CONTINUES
+from dkdbg.agent.inprocess import crash, ranks
+from dkdbg.agent.inprocess.pdb import pdb_token
+from dkdbg.agent.proxy.listener import tokens
+from dkdbg.agent.supervisor import exposure, profiles, reverse
+from dkdbg.launchers.lines import wrappers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, MutableMapping
+
+_YES = ("1", "true", "yes", "on")
+
+
+def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
+    """Move `--pdb [HOST:]PORT`, `--connect HOST:PORT`, `--on-crash hold=TIME`, `--ranks SET`, `--continue all|one` and flags into the environment.
+
+    Args:
+        words: the command line after the sub-command; what follows `--` is the user's.
+        environment: the agent's own, which the program inherits.
+
+    Returns:
+        The words that are left.
+
+    Raises:
+        ValueError: a flag, or the variable behind it, has no meaning, or would let others run code.
+    """
+    cut = words.index("--") if "--" in words else len(words)
+    left: List[str] = []
+    flags = list(words[:cut])
+    while flags:
+        flag = flags.pop(0)
+        name, equals, value = flag.partition("=")
+        if flag == "--no-compile":
+            environment[contract.ENV_NO_COMPILE] = "1"
+        elif flag == "--housekeeping":
+            environment[contract.ENV_HOUSEKEEPING] = "1"
+        elif name in profiles.FLAGS:
+            environment[profiles.FLAGS[name]] = value if equals else _next(flags, flag)
+        elif name == "--connect":
+            environment[contract.ENV_CONNECT] = value if equals else _next(flags, flag)
+        elif name == "--ranks":
+            environment[contract.ENV_RANKS] = value if equals else _next(flags, flag)
+        elif name == "--continue":
+            environment[contract.ENV_CONTINUE] = value if equals else _next(flags, flag)
+        elif name == "--ray-workers":
+            _open_ray_workers(environment, value if equals else _next(flags, flag))
+        elif name == "--pdb":
+            environment[contract.ENV_PDB] = _address(value if equals else _next(flags, flag))
+            environment[contract.ENV_PDB_AT_START] = "1"
+        elif name == "--on-crash" and (value if equals else (flags or [""])[0]).startswith("hold"):
+            environment[contract.ENV_ON_CRASH] = value if equals else flags.pop(0)
+        else:
+            left.append(flag)
+    if environment.get(contract.ENV_ON_CRASH):
+        crash.parse(environment[contract.ENV_ON_CRASH])
+    if environment.get(contract.ENV_RANKS):
+        environment[contract.ENV_RANKS] = _ranks(environment[contract.ENV_RANKS])
+    if environment.get(contract.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):
+        raise ValueError(
+            "--continue (%s) is %s, not %r"
+            % (contract.ENV_CONTINUE, " or ".join(CONTINUES), environment[contract.ENV_CONTINUE])
+        )
+    reverse.asked(environment)
+    if contract.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
+        environment[contract.ENV_NEMO_RL_NSYS] = own[contract.ENV_NEMO_RL_NSYS]
+    profiles.prepare(environment, console.log)
+    if environment.get(contract.ENV_PDB):
+        environment[contract.ENV_PDB] = address = _address(environment[contract.ENV_PDB])
+        refused = exposure.pdb_refusal(address, environment)
+        if refused:
+            raise ValueError(refused)
+    return left + words[cut:]
+
+
+def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> float:
+    """Add what a program finds in its environment; return how long the agent itself has to wait for an editor.
+
+    Args:
+        environment: the agent's own, which the program inherits.
+        wait: seconds that were asked for.
+        then: `exit` or `run`.
+    """
+    environment.setdefault(contract.ENV_BREAKPOINT_WAIT, "forever" if wait == float("inf") else "%g" % wait)
+    # Any value of the user's is his choice; `0` switches breakpoint() off.
+    environment.setdefault("PYTHONBREAKPOINT", "dkdbg.breakpoint")
+    if environment.get(contract.ENV_NO_COMPILE, "").lower() in _YES:
+        environment["TORCH_COMPILE_DISABLE"] = "1"
+    digest = _digest(environment)
+    if digest:
+        environment[contract.ENV_PDB_TOKEN] = digest
+    if environment.get(contract.ENV_PDB_AT_START):
+        environment[contract.ENV_BREAKPOINT_WAIT] = "forever" if wait == float("inf") else "%g" % wait
+        environment[contract.ENV_THEN] = then
+        return 0.0  # the program waits at its first line
+    return wait
+
+
+def _set_by_env(command: List[str]) -> Dict[str, str]:
+    """Return the variables that a command gives its program: `env NAME=VALUE ... PROGRAM`."""
+    if os.path.basename((command or [""])[0]) != "env":
+        return {}
+    found: Dict[str, str] = {}
+    for word in wrappers.after_options(command[1:], wrappers.PREFIX_VALUES):
+        name, equals, value = word.partition("=")
+        if not equals:
+            break
+        found[name] = value
+    return found
+
+
+def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> None:
+    """Have drivers lead to their workers; the rest is done in a driver (inprocess/ray/hook.py)."""
+    if not any(each.strip() for each in patterns.split(",")):
+        raise ValueError(
+            "--ray-workers takes shell patterns separated by commas, such as '*policy*,crunch', not %r"
+            % patterns
+        )
+    environment["DKDBG_RAY_WORKERS"] = patterns
+
+
+def _digest(environment: MutableMapping[str, str]) -> str:
+    """Return salt and digest of the token, by which pdb in the program can check one."""
+    try:
+        token = tokens.read(environment)
+    except ValueError:  # the session says so in a moment
+        return ""
+    if not token:
+        return ""
+    return pdb_token.digest(token)
+
+
+def _ranks(text: str) -> str:
+    try:
+        return str(ranks.parse(text))
+    except ranks.RankSetError as error:
+        raise ValueError("--ranks (%s): %s; %s" % (contract.ENV_RANKS, error, error.hint)) from error
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise ValueError("--pdb (%s) is PORT or HOST:PORT, not %r" % (contract.ENV_PDB, text))
+    return "%s:%s" % (host or "127.0.0.1", port)
+
+
+def _next(flags: List[str], flag: str) -> str:
+    if not flags:
+        raise ValueError("%s needs a value" % flag)
+    return flags.pop(0)

@@ -1,0 +1,58 @@
+"""`dkdbg.agent ranks`: one question to all ranks of a session, by the agent's control socket.
+
+Who may enter the session's private folder may ask, as with pdb: no port and no token is in between.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from dkdbg.agent.proxy.broker import broadcast_query, comparing
+from dkdbg.agent.state import records
+from dkdbg.agent.supervisor import broadcast, control
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+
+def main(words: List[str]) -> int:
+    """Ask the session's agent and print the answers; return the exit code."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="dkdbg.agent ranks")
+    parser.add_argument("--name", default=None, help="the session's name; the newest one by default")
+    parser.add_argument("--ranks", default="all", help="such as 0,3 or 0-7:2; all by default")
+    parser.add_argument("--frame", type=int, default=0, help="how many callers above the top of the stack")
+    parser.add_argument("--limit", type=float, default=broadcast.LIMIT, help="seconds for the answers")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("verb", choices=broadcast_query.VERBS)
+    parser.add_argument("expression", nargs="?", default="")
+    given = parser.parse_args(words)
+    record = control.newest(given.name)
+    if record is None:
+        return _fail({"error": "no session is running here"}, as_json=given.json)
+    asked = {name: getattr(given, name) for name in ("verb", "expression", "frame", "ranks", "limit")}
+    line = control.ask(
+        records.folder_of(record), broadcast.WORD.decode() + json.dumps(asked), limit=given.limit + 60
+    )
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = {"error": "the agent of session %s gave no answer" % record["id"]}
+    if "rows" not in found:
+        return _fail(found, as_json=given.json)
+    if given.json:
+        print(json.dumps(found))
+    else:
+        print(comparing.table(found["rows"], frames=given.verb == broadcast_query.STACK))
+    return 0
+
+
+def _fail(found: Dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(found))
+    else:
+        sys.stderr.write("dkdbg: %s\n" % found.get("error", "no answer"))
+    return 1

@@ -1,0 +1,632 @@
+"""One session: the open port, the adapter, the record and the wait for an editor, around whatever runs a program."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+
+from dkdbg.agent import console, contract
+from dkdbg.agent.inprocess import bundle
+from dkdbg.agent.inprocess.clocks import timeouts
+from dkdbg.agent.proxy.adapter import backend
+from dkdbg.agent.proxy.broker import broadcast_query, relay
+from dkdbg.agent.proxy.listener import listener, local_users, peers, tokens
+from dkdbg.agent.state import choice, naming, notes, processes, procfs, records, runtime_dir
+from dkdbg.agent.supervisor import (
+    child,
+    control,
+    edited,
+    end_note,
+    ending,
+    hook_check,
+    hook_folder,
+    image_files,
+    original_service,
+    own_client,
+    profiles,
+    restarts,
+    reverse,
+    site_folders,
+    stopped_clocks,
+    undebugged,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+    from dkdbg.agent.inprocess import ranks
+    from dkdbg.agent.supervisor.options import Options
+
+    #: Runs the user's program, once or again and again; returns the agent's exit code and how it ended.
+    Program = Callable[["Session"], Tuple[int, str]]
+
+#: Seconds that an editor gets to close its sessions after `terminated`; VS Code needs 20 ms.
+GOODBYE = 1.5
+#: Seconds that the adapter may take to tell it; at most, for it needs milliseconds.
+TOLD = 10.0
+#: What somebody in another container can do who is refused.
+_OUTSIDERS = "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
+
+
+def run(options: Options, program: Program) -> int:
+    """Open the session, wait for an editor as asked, run the program, and return the agent's own exit code."""
+    inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
+    try:
+        allow = peers.AllowList(os.environ.get(contract.ENV_ALLOW, ""))
+        runtime = runtime_dir.open_runtime_dir(options.runtime)
+        records.prune(runtime)
+        debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
+        session = Session(options, inbox, runtime, debugpy_dir, allow)
+    except ValueError as error:
+        console.log(str(error))
+        return contract.EXIT_AGENT
+    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError) as error:
+        if options.supervision is not None:
+            console.log("cannot start: %s" % error)
+            return contract.EXIT_AGENT
+        return undebugged.become(options.command, str(error), inbox.former_mask)
+    return session.run(program)
+
+
+def search_dirs() -> List[str]:
+    """Return the folders that may hold debugpy zips: beside the package, as `dkdbg init` lays it out."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return [os.path.dirname(package), package]
+
+
+class Session:
+    """One agent's work, from the open port to the exit code.
+
+    Attributes:
+        options: what was asked for.
+        inbox: signals for the program.
+        store: the session's folder and record; the program's processes carry the folder in their environment.
+        restarts: who wants the program to be started again; the program's loop does it.
+        ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
+        attaches: how many times an editor has attached.
+        leaving: somebody has asked the agent to end.
+
+    Raises:
+        OSError: the port cannot be listened on, or the session's folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        inbox: child.SignalInbox,
+        runtime: str,
+        debugpy_dir: str,
+        allow: peers.AllowList,
+    ) -> None:
+        self.options = options
+        self.inbox = inbox
+        self._runtime = runtime
+        self._debugpy_dir = debugpy_dir
+        self._warm_up: Optional[backend.WarmUp] = None
+        self._outward: Optional[reverse.Outward] = None
+        self.ended_by_editor = threading.Event()
+        self.attaches = 0
+        #: An editor has attached once; it may have left since.
+        self._has_attached = threading.Event()
+        self._attaches_before_end: Optional[int] = None
+        self._raised_for = 0
+        self.restarts = restarts.Restarts(inbox.wake)
+        self._holds = notes.Holds(console.log, lambda: self.endpoint)
+        self._phase: contract.State = "starting"
+        self._writing = threading.Lock()
+        self.leaving = False
+        self._failed = False  # and its end is kept for an editor
+        self._since = 0.0
+        self._edited: List[str] = []
+        self._starts_anew = False
+        self._token = token = tokens.read(os.environ)
+        self._asking = threading.Lock()
+        self._asks = False
+        self._service = relay.Service(
+            dial=lambda: self._backend.dial(),  # noqa: PLW0108
+            gone=lambda: self._backend.gone,
+            token=token,
+            admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
+            name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
+            on_stop=self._on_stop,
+            project=os.environ.get(contract.ENV_PROJECT, ""),
+            what_runs=naming.command(options.command),
+            look=self._look,
+            is_chosen=lambda pid: self._table.is_chosen(pid),  # noqa: PLW0108
+            choose=self._choose,
+            release=lambda pid: self._table.release(pid),  # noqa: PLW0108
+            restart=None
+            if options.restart == "never"
+            else lambda: self.restarts.request("asked by the editor"),
+            processes=lambda: self.store.snapshot()["processes"],
+            continues=os.environ.get(contract.ENV_CONTINUE, ""),
+            log=console.log,
+        )
+        goes_by_user = not (token or allow.anyone)
+        try:
+            self._front = listener.Front(
+                options.host,
+                options.port,
+                serve=self._service.serve,
+                ready=self._ready,
+                status=self._status,
+                allow=allow,
+                token=token,
+                users=local_users.of_this_agent(os.environ) if goes_by_user else None,
+                outsiders=_OUTSIDERS if goes_by_user else "",
+                let_in_later=True,
+                log=console.log,
+                greeting=os.path.basename(debugpy_dir).partition("-")[2],
+            )
+        except OSError as error:
+            reason = "cannot listen on %s:%d: %s; choose another port: --port or %s"
+            raise ValueError(
+                reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
+            ) from error
+        self.store = records.SessionStore(runtime, options.name)
+        self._clocks = stopped_clocks.StoppedClocks(
+            self.store.directory,
+            on_hold=lambda: self._table.tell_of_holds(),  # noqa: PLW0108
+        )
+        self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
+        self._sites = site_folders.Sites(os.environ)
+        self._beside = original_service.Beside(
+            os.environ, lambda: self.attached, lambda line: self.tell(line, "important")
+        )
+        self._image_files = image_files.ImageFiles(os.environ)
+        self._lets_users_in = os.geteuid() == 0 and os.environ.get(contract.ENV_OWN_CONTAINER) == "1"
+        if self._lets_users_in:
+            self.store.open_for_users()
+        self._program = 0
+        self._unseen = hook_check.Unseen(self.store.processes_dir)
+        self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
+        self._backend = backend.Backend(
+            debugpy_dir,
+            self._adapter_path,
+            self._front.port,
+            is_new=lambda: not self._service.is_rejoining(),
+            on_attach=self._on_attach,
+            on_detach=self._on_detach,
+            on_lost=self._on_lost,
+            on_restart=self._on_restart,
+            log=console.log,
+        )
+        self._table = processes.ProcessTable(
+            self.store.processes_dir,
+            users=self.store.users,
+            attached=lambda: self.attached,
+            on_change=self._on_processes,
+            on_refusal=self.tell,
+            choice=lambda: self._choice.current,
+            on_absent=self._service.gatekeeper.without,
+            on_raised=self._say_raised,
+            before_look=self._look_around,
+        )
+        self.store.create(
+            records.first_record(
+                session_id=self.store.id,
+                name=options.name,
+                host=self._front.host,
+                port=self._front.port,
+                debugpy=os.path.basename(debugpy_dir).partition("-")[2],
+                argv=options.command,
+            )
+        )
+
+    def run(self, program: Program) -> int:
+        """Wait for the editor as asked, run the program, and clean up whatever happens."""
+        code, detail = contract.EXIT_AGENT, ""
+        asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
+        self._image_files.show()
+        try:
+            self._front.start()  # before the adapter: who attaches meanwhile waits for it
+            self._backend.start()
+            self.store.update(adapter_up=True)
+            self._call_out()
+            self._table.start()
+            self._beside.start()
+            self._warm_up = backend.WarmUp(self._debugpy_dir)
+            ended = self._wait_for_editor()
+            code, detail = program(self) if ended is None else ended
+            self._wait_for_latecomer(code, detail)
+        except backend.BackendError as error:
+            detail = str(error)
+            console.log(detail)
+        finally:
+            self.restarts.over()
+            asked.stop()
+            self._clean_up(code, detail)
+        return code
+
+    @property
+    def attached(self) -> bool:
+        """Whether an editor is attached, and processes that start now, or are asked, find where to join."""
+        return self._backend.attached and self.store.lets_join
+
+    @property
+    def endpoint(self) -> str:
+        """Where an editor attaches, `host:port`."""
+        return "%s:%d" % (self._front.host, self._front.port)
+
+    def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
+        """Ask the ranks; where no editor holds them, hold them for a moment.
+
+        Args:
+            limit: seconds for the answers; as many again for the processes to be held.
+        """
+        if self.attached or self._phase != "running" or question.verb not in broadcast_query.READS:
+            return self._service.gather(question, limit)
+        with self._asking:
+            self._asks = True
+            try:
+                with own_client.OwnClient(self._service.serve, self._token, str(question.ranks)) as client:
+                    there = broadcast_query.chosen(self.store.snapshot()["processes"], question.ranks)
+                    client.wait({each["pid"] for each in there}, limit)
+                    held = self._service.gather(question.but(broadcast_query.PAUSE), limit)
+                    rows = self._service.gather(question, limit)
+            finally:
+                self._asks = False
+        reasons = {row["pid"]: row["text"] for row in held}
+        for row in rows:
+            if row["state"] == broadcast_query.RUNNING:
+                row["text"] = reasons.get(row["pid"]) or row["text"]
+            elif row["state"] == broadcast_query.FREE:
+                row["text"] = "it cannot be held"
+        return rows
+
+    def start_program(self, *, own_group: bool = False) -> child.Child:
+        """Start the command and say so in the record and the editor's console.
+
+        Args:
+            own_group: in a process group of its own, which a Ctrl-C in the terminal does not reach.
+
+        Raises:
+            StartError: it cannot be started.
+        """
+        command = self.options.command
+        self._unseen.begin()
+        try:
+            environment = self.environment()
+        except OSError as error:
+            self.tell(
+                "cannot prepare the hook: %s: the program runs without the debugger" % error, "important"
+            )
+            environment = tokens.without(os.environ)
+        running = child.Child(command, environment, self.inbox.former_mask, own_group=own_group)
+        runs = self.store.snapshot()["runs"] + 1
+        self._program = running.pid
+        self._service.program_started(running.pid)
+        self._since = time.monotonic()
+        self._tell_unseen_after(hook_check.PATIENCE)
+        self.restarts.started()
+        self.show("running", child=running.pid, runs=runs, detail="")
+        self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
+        return running
+
+    def adopt_program(self, running: child.Child) -> None:
+        """Note that a program runs which somebody else has started, with `environment()`."""
+        self._unseen.begin()
+        self._program = running.pid
+        self._service.program_started(running.pid)
+        self._since = time.monotonic()
+        self._tell_unseen_after(hook_check.PATIENCE)
+        self.restarts.started()
+        self.show("running", child=running.pid, runs=1, detail="")
+
+    def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
+        """End every process of a run, and say how many would not go.
+
+        Args:
+            pause: see `Ending.run`.
+        """
+        stuck = ending.Ending(self.store.directory, running, self.registered).run(pause)
+        if stuck:
+            self.tell("%d processes of the program cannot be ended" % stuck)
+
+    def show(self, phase: contract.State, **fields: object) -> None:
+        """Write into the record what the session is doing, and further fields."""
+        self._phase = phase
+        self._write(**fields)
+
+    def say(self, text: str, category: str = "console") -> None:
+        """Print a line into the editor's debug console, whichever session it shows."""
+        self._backend.say("dkdbg: " + text, category)
+        self._service.say(text)
+
+    def say_end(self, running: child.Child, end: str) -> None:
+        """Tell the editor that the program has ended of itself, and of a failure why.
+
+        Args:
+            end: see `child.describe_end`.
+        """
+        self._attaches_before_end = self.attaches
+        code = running.exit_code or 0
+        name, words = "", ""
+        if code and self.attached:
+            name, words = self._service.last_words(running.pid, procfs.alive)
+        self._service.program_ended(end_note.headline(code, end))
+        if self.attached and (note := self._unseen.note()):
+            self.say(note, "important")
+        note = end_note.compose(code, end, words, name)
+        self._backend.say("dkdbg: " + note, "stderr" if code else "console")
+
+    def tell(self, text: str, category: str = "console") -> None:
+        """Say a line to the user wherever he looks: on stderr and in the editor's debug console."""
+        console.log(text)
+        self.say(text, category)
+
+    def _look_around(self) -> None:
+        """Let in the users that processes of the program have changed to, and tell which Pythons are not with us."""
+        if not self._program or self._phase != "running":
+            return
+        if self._lets_users_in:
+            for pid in procfs.below([self._program], procfs.parents()):
+                with contextlib.suppress(FileNotFoundError):
+                    info = os.stat("/proc/%d" % pid)
+                    if info.st_uid != 0 and info.st_uid not in self.store.users:
+                        self._let_in(info.st_uid, info.st_gid)
+        if self.attached:
+            for line in self._unseen.look(self._program, self._table.announced()):
+                self.tell(line, "important")
+
+    def _let_in(self, uid: int, gid: int) -> None:
+        try:
+            self.store.let_in(uid, gid)
+        except OSError as error:  # without CAP_CHOWN, for one; without the folders no process waits for one
+            self._lets_users_in = False
+            self.store.close_for_users()
+            self.tell("processes of other users cannot be debugged: %s" % error)
+
+    def _tell_unseen_after(self, seconds: float) -> None:
+        def tell() -> None:
+            if self._phase == "running" and self.attached and (note := self._unseen.note()):
+                self.tell(note, "important")
+
+        timer = threading.Timer(seconds, tell)
+        timer.daemon = True
+        timer.start()
+
+    def ranks_left(self) -> List[int]:
+        """Return the pids of the job's ranks that run now."""
+        return self._table.ranks_now()
+
+    def registered(self) -> List[int]:
+        """Return the pids of the Python processes that have announced themselves."""
+        return self._table.announced()
+
+    def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
+        """Wait as asked; return None when the program may start, else the agent's exit code and why."""
+        options, where = self.options, self.endpoint
+        if options.wait <= 0:
+            console.log("a debugger can attach on %s at any time" % where)
+            return None
+        forever = math.isinf(options.wait)
+        end = time.monotonic() + options.wait
+        limit = "without limit" if forever else "up to %g s" % options.wait
+        self.show(
+            "waiting",
+            expires=None if forever else time.time() + options.wait,
+            detail="waiting for a debugger, %s" % limit,
+        )
+        console.log("waiting for a debugger on %s, %s" % (where, limit))
+        while not self._has_attached.is_set():
+            arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
+            if arrival is not None and arrival.number in child.ENDING:
+                return 128 + arrival.number, "signal %d while waiting for a debugger" % arrival.number
+            if time.monotonic() >= end and not self._has_attached.is_set():
+                if options.then == "run":
+                    console.log("no debugger within %g s: going on without" % options.wait)
+                    self.store.update(expires=None)
+                    return None
+                console.log("no debugger within %g s: the program was not started" % options.wait)
+                return contract.EXIT_NOBODY_CAME, "no debugger within %g s" % options.wait
+        self.show("running", expires=None, detail="")
+        return None
+
+    def _wait_for_latecomer(self, code: int, detail: str) -> None:
+        """Tell the editor that comes after a short program how it has ended, instead of closing the port before it.
+
+        A failure is no session to start an editor for, so that it is not healthy from now on. But compose may have seen
+        it healthy in the moment before, and then the editor comes.
+        """
+        end = self._since + self.options.linger
+        before = self.attaches if self._attaches_before_end is None else self._attaches_before_end
+        if self.options.wait > 0 or before > 0 or self.leaving:
+            return
+        if code and time.monotonic() < end:
+            self._failed = True
+            self._write(exit_code=code, detail=detail)
+        while self.attaches == before and time.monotonic() < end:
+            arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
+            if arrival is not None and arrival.number in child.ENDING:
+                return
+        if self.attaches > before:
+            self.say("the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one")
+            if code:
+                self._backend.say("dkdbg: " + end_note.compose(code, detail, ""), "stderr")
+
+    def _call_out(self) -> None:
+        """Let a dkdbg attach that waits elsewhere know of this session, if asked to."""
+        to = reverse.asked(os.environ)
+        if to is not None:
+            about = {"id": self.store.id, "name": self.options.name, "port": self._front.port}
+            self._outward = reverse.Outward(to, self._token, about)
+
+    def _clean_up(self, code: int, detail: str) -> None:
+        self._table.stop()
+        self._beside.stop()
+        self._sites.close()
+        self._image_files.hide()
+        if self._warm_up is not None:
+            self._warm_up.stop()
+        self.store.close_for_joining()
+        had_client = self._front.connections > 0
+        self._phase = "exited"
+        self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
+        profiles.tell(self.store.directory, os.environ, self.tell)
+        self._backend.end(code)
+        if had_client:
+            if self._backend.up:
+                self._service.wait_told(TOLD, procfs.alive)
+            self._front.drain(GOODBYE)
+        self._backend.stop()
+        self._front.stop()
+        if self._outward is not None:
+            self._outward.close()
+        self.store.finish()
+
+    def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
+        if self._choice.choose(wanted):
+            self._table.look_now()
+
+    def _say_raised(self) -> None:
+        if self.attached and self._raised_for != self.attaches:
+            self._raised_for = self.attaches
+            self.say(
+                "while you are attached, process groups wait for %d h instead of failing"
+                % (timeouts.RAISED // 3600)
+            )
+
+    def _say_choice(self) -> None:
+        """Say which ranks are debugged, and in a moment which of them are not there."""
+        chosen = self._choice.current
+        if chosen.everyone:
+            return
+        self.say("debugging %s" % choice.described(chosen))
+        attaches = self.attaches
+
+        def tell() -> None:
+            if self.attached and self.attaches == attaches and self._phase == "running":
+                note = choice.missing(self._choice.current, self._table.ranks())
+                if note:
+                    self.tell(note, "important")
+
+        timer = threading.Timer(
+            max(0.0, self._since + choice.PATIENCE - time.monotonic()) + choice.PATIENCE, tell
+        )
+        timer.daemon = True
+        timer.start()
+
+    def _look(self) -> Set[int]:
+        """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` of the door.
+
+        Returns:
+            The pids of the program's processes, if it is to be started again.
+        """
+        if self._asks:  # nobody has come to see new code
+            return set()
+        record = self.store.snapshot()
+        self._edited = edited.of_ours(self._table.changed_files(), record, self._runtime)
+        held = any(process["state"] for process in record["processes"])
+        age = time.monotonic() - self._since
+        self._starts_anew = edited.starts_anew(self._edited, self.options.restart, age, is_held=held)
+        return self._table.leave_out() if self._starts_anew else set()
+
+    def _on_stop(self, pid: int, where: str) -> None:
+        self._clocks.note(pid, is_held=bool(where))
+        self._table.set_stopped(pid, where)
+
+    # -- called from the phantom's thread -----------------------------------------------------------------------
+
+    def _on_attach(self, is_new: bool) -> None:
+        if is_new:
+            self.attaches += 1
+        if self._since:
+            self._tell_unseen_after(max(0.0, self._since + hook_check.PATIENCE - time.monotonic()))
+        changed, self._edited = self._edited, []
+        self._service.gatekeeper.begin(self._table.ranks_to_gather())  # before one of them can join, and stop
+        try:
+            self.store.open_for_joining(self._join_info())
+        except OSError as error:
+            self.tell("no process can be debugged: %s" % error, "important")
+        self._has_attached.set()  # after that: the program starts now, and is to join at its start
+        self._write(client=True)
+        self._table.follow_timeouts()
+        self._say_choice()
+        if changed and self._starts_anew:  # now that what starts joins, and stops from its first line on
+            self.restarts.request(edited.described(changed))
+        elif changed:
+            self.tell(edited.note(changed, self.options.restart), "important")
+        self._table.look_now()
+        self.inbox.wake()
+
+    def _on_detach(self, terminate: bool) -> None:
+        self.store.close_for_joining()
+        self._clocks.release()
+        self._table.ask_again()
+        self._table.follow_timeouts()
+        self._raised_for = 0
+        self._choice.choose(None)
+        self._write(client=False)
+        if terminate:
+            self.ended_by_editor.set()
+        self.inbox.wake()
+
+    def _on_processes(self, found: List[contract.Process]) -> None:
+        self._write(processes=found, **self._holds.fields(found))
+
+    def _on_lost(self) -> None:
+        self.store.update(adapter_up=False)
+        self._table.adapter_died()
+
+    def _on_restart(self) -> None:
+        self.store.update(adapter_up=True)
+        self._table.ask_again()
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def _write(self, **fields: object) -> None:
+        """Write fields and the state into the record; no thread writes a state that another one has overtaken."""
+        with self._writing:
+            self.store.update(state=self._state(), **fields)
+
+    def _state(self) -> contract.State:
+        if self._phase != "running":
+            return self._phase
+        if self._failed:
+            return "exited"
+        return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
+
+    def environment(self) -> Dict[str, str]:
+        """Return the program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder.
+
+        Raises:
+            OSError: the hook cannot be laid out.
+        """
+        environment = tokens.without(os.environ)
+        hook = self._unseen.hook = hook_folder.install(self._runtime)
+        former = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
+        environment[contract.ENV_SESSION_DIR] = self.store.directory
+        self._sites.lead_to(hook, self.store.directory)
+        # Without it a joined process prints four lines about frozen modules (debugpy #1251).
+        environment.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        return environment
+
+    def _join_info(self) -> contract.JoinInfo:
+        try:
+            deadline = float(os.environ.get(contract.ENV_JOIN_DEADLINE, ""))
+        except ValueError:
+            deadline = contract.DEFAULT_JOIN_DEADLINE
+        return {
+            "adapter": self._adapter_path,
+            "token": self._backend.token,
+            "ppid": os.getpid(),
+            "search": [*search_dirs(), self._runtime],
+            "runtime": self._runtime,
+            "deadline": deadline,
+        }
+
+    def _ready(self) -> bool:
+        return self._phase in contract.ATTACHABLE and self._backend.up
+
+    def _status(self) -> Dict[str, Any]:
+        """The record, with the programs' names in place of their command lines, which may hold secrets."""
+        record: Dict[str, Any] = dict(self.store.snapshot())
+        program = naming.command(record.pop("argv"))
+        processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
+        return dict(record, program=program, processes=processes)

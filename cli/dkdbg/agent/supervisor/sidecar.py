@@ -1,0 +1,255 @@
+"""`accompany`: the agent beside programs that somebody else has started, from the first one on; see autostart/job.py.
+
+It starts and restarts nothing. In a container it stays as long as the first process: a job may be a script of many
+programs, and they are one session. Elsewhere it goes a moment after the last of them. As the first process itself it is
+an init: it passes signals on to the program, its child, and ends as it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+
+from dkdbg.agent import console, contract
+from dkdbg.agent.autostart import note, starting
+from dkdbg.agent.state import procfs
+from dkdbg.agent.supervisor import child, options, program_env, session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Sequence, Tuple
+
+#: Seconds without a program after which it goes, where no container does that.
+PATIENCE = 5.0
+
+
+class Adopted(child.Child):
+    """A program that is there already.
+
+    Args:
+        pid: its pid. is_child: whether it is ours to wait for; else its exit code is never known.
+
+    Attributes:
+        is_child: the same.
+    """
+
+    def __init__(self, pid: int, *, is_child: bool) -> None:
+        self.pid = pid
+        self.own_group = False
+        self.exit_code: Optional[int] = None
+        self.signal: Optional[int] = None
+        self.is_child = is_child
+        self._start = procfs.start_ticks(pid)
+
+    def poll(self) -> Optional[int]:
+        """See `Child.poll`."""
+        if self.is_child:
+            return super().poll()
+        if self.exit_code is None and (
+            not procfs.alive(self.pid) or procfs.start_ticks(self.pid) != self._start
+        ):
+            self.exit_code = 0
+        return self.exit_code
+
+
+def main(words: Sequence[str], usage: str) -> int:
+    """Run one session around what runs already; return the exit code for the agent's own process.
+
+    Args:
+        words: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, as autostart/starting.py writes it.
+    """
+    cut = list(words).index("--")
+    given = dict(zip(words[:cut:2], words[1:cut:2]))
+    lock, ready = int(given["--lock"]), int(given["--ready"])
+    is_child = "--child" in given
+    program = Adopted(int(given["--child" if is_child else "--pid"]), is_child=is_child)
+    _hold_nothing_else({lock, ready})
+    if not is_child and not _leave_family():
+        return 0
+    path = os.path.join(given["--runtime"], note.NAME)
+    before = dict(os.environ)
+    accompanied: List[Accompany] = []
+    told = threading.Event()
+
+    def run(shared: session.Session) -> Tuple[int, str]:
+        told.set()
+        accompanied.append(Accompany(shared, program, path, ready, before))
+        return accompanied[0].run()
+
+    try:
+        asked = _asked(list(words[cut + 1 :]), given["--runtime"], usage)
+    except ValueError as error:
+        console.log("%s; the program runs without a debugger" % error)
+        code = contract.EXIT_AGENT
+    else:
+        _end_with(program, ready, told)
+        code = session.run(asked, run)
+        if not accompanied and code == contract.EXIT_AGENT:
+            console.log("the program runs without a debugger")
+    if not accompanied:
+        with contextlib.suppress(OSError):
+            note.write_exit(path, code) if code == contract.EXIT_NOBODY_CAME else note.write_failure(path)
+        with contextlib.suppress(OSError):
+            os.close(ready)
+    return _mind(program) if is_child else code
+
+
+def _hold_nothing_else(ours: set[int]) -> None:
+    """Close what the program was given: a pipe's reader waits for everybody who could write, a lock for its holders."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in ours:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+    for descriptor in ours:
+        os.set_inheritable(descriptor, False)
+
+
+def _leave_family() -> bool:
+    """Become nobody's child, in a terminal's place neither; False in the process that is left behind."""
+    if os.fork():
+        return False
+    os.setsid()
+    return True
+
+
+def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
+    """Return what the environment asks for. Raises ValueError."""
+    environment = os.environ
+    program_env.take_flags([], environment)
+    flags = ["--runtime", runtime]
+    listen = environment.get(contract.ENV_LISTEN, "").strip()
+    if listen:
+        host, _, port = listen.rpartition(":")
+        if not port.isdigit() or int(port) > 65535:
+            raise ValueError("%s is PORT or HOST:PORT, not %r" % (contract.ENV_LISTEN, listen))
+        host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
+        flags += ["--host", host or contract.DEFAULT_HOST, "--port", port]
+    elif not environment.get(contract.ENV_PORT):
+        flags += ["--port", "0"]  # nobody has to know it: we connect
+    asked = options.parse([*flags, "--", *command], supervised=False, usage=usage)
+    asked.restart = options.RESTART_NEVER
+    asked.linger = 0.0
+    asked.wait = program_env.prepare(environment, asked.wait, asked.then)
+    return asked
+
+
+def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
+    """Until the program has been `told` to begin: end where it ends."""
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(ready, 0)  # for POLLERR: its end has been closed
+        while True:
+            try:
+                found = poll.poll(1000)
+            except OSError:
+                return
+            if told.is_set():  # by now the number may be of something else
+                return
+            if found and program.poll() is not None:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            if found:  # a process closes its files before it is seen to have ended
+                time.sleep(0.1)
+
+    if not program.is_child:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _mind(program: Adopted) -> int:
+    """Do what the first process of a container has to do, until the program ends."""
+    inbox = child.SignalInbox()
+    while program.poll() is None:
+        arrival = inbox.next(1.0)
+        if arrival is not None:
+            program.pass_on(arrival)
+    return program.exit_code or 0
+
+
+class Accompany:
+    """The loop beside the programs.
+
+    Args:
+        program: the first one. path: of the file in which the members are told. ready: descriptor to be closed then.
+        before: the environment that was given.
+    """
+
+    def __init__(
+        self, shared: session.Session, program: Adopted, path: str, ready: int, before: Dict[str, str]
+    ) -> None:
+        self._session = shared
+        self._program = program
+        self._path, self._ready, self._before = path, ready, before
+        self._leaving = False
+
+    def run(self) -> Tuple[int, str]:
+        """Return the exit code of the program where it is known, and how it ended."""
+        shared, program = self._session, self._program
+        try:
+            self._let_members_begin()
+        except OSError as error:
+            detail = "cannot prepare the hook: %s" % error
+            console.log(detail)
+            return contract.EXIT_AGENT, detail
+        shared.adopt_program(program)
+        if program.is_child:
+            return self._as_init()
+        stays = starting.in_container()
+        last = time.monotonic()
+        idle = False
+        while not self._leaving and (stays or time.monotonic() < last + PATIENCE):
+            self._take(shared.inbox.next(1.0))
+            if self._anybody():
+                last = time.monotonic()
+            if idle != (last + PATIENCE < time.monotonic()):
+                idle = not idle
+                shared.show("idle" if idle else "running", child=None if idle else program.pid)
+        return 0, "all programs have ended"
+
+    def _as_init(self) -> Tuple[int, str]:
+        shared, program = self._session, self._program
+        while program.poll() is None:
+            self._take(shared.inbox.next(1.0))
+        code = program.exit_code or 0
+        end = child.describe_end(code, program.signal)
+        shared.say_end(program, end)
+        return code, end
+
+    def _let_members_begin(self) -> None:
+        """Say what members need. Raises OSError."""
+        now = self._session.environment()
+        hook = now.pop("PYTHONPATH").split(os.pathsep)[0]
+        changed = {name: value for name, value in now.items() if self._before.get(name) != value}
+        gone = [name for name in (contract.ENV_TOKEN, contract.ENV_TOKEN_FILE) if name in self._before]
+        pid = os.getpid()
+        note.write_go(self._path, (pid, procfs.start_ticks(pid) or 0), hook, changed, gone)
+        os.close(self._ready)
+
+    def _anybody(self) -> bool:
+        if self._program.poll() is None:
+            return True
+        return any(procfs.alive(pid) for pid in self._session.registered())
+
+    def _take(self, arrival: Optional[child.Arrival]) -> None:
+        shared = self._session
+        if arrival is not None:
+            shared.leaving = shared.leaving or arrival.number in child.ENDING
+            if self._program.is_child:
+                self._program.pass_on(arrival)
+            elif arrival.number in (signal.SIGTERM, signal.SIGQUIT):
+                self._leaving = True
+        if shared.ended_by_editor.is_set():
+            shared.ended_by_editor.clear()
+            if self._program.is_child:
+                self._program.send(signal.SIGTERM)
+            else:
+                shared.end_program(self._program, self._pause)
+
+    def _pause(self, seconds: float) -> bool:
+        arrival = self._session.inbox.next(seconds)
+        self._leaving = self._leaving or (arrival is not None and arrival.number in child.ENDING)
+        return self._leaving

@@ -1,0 +1,67 @@
+"""Holds of the program's processes, written down for the clocks of all of them; see inprocess/clocks/clocks.py."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from dkdbg.agent.inprocess.clocks import held_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional, Set
+
+#: Seconds between two writings during a hold; each holds for held_time.LEASE_S.
+INTERVAL_S = 1.0
+
+
+class StoppedClocks:
+    """Writes when the clocks of a session stop and when they go on.
+
+    Args:
+        directory: the session's folder.
+        on_hold: called when a hold begins, and each INTERVAL_S of it: processes replace their clocks now.
+    """
+
+    def __init__(self, directory: str, on_hold: Callable[[], object]) -> None:
+        self._writer: Optional[held_time.Writer] = None
+        with contextlib.suppress(OSError):  # a full disk is not worth the user's program
+            self._writer = held_time.Writer(directory)
+        self._on_hold = on_hold
+        self._changed = threading.Condition()
+        self._held: Set[int] = set()
+        self._renews = False
+
+    def note(self, pid: int, *, is_held: bool) -> None:
+        """Note that a process is held, or that it runs or has ended."""
+        with self._changed:
+            if self._writer is None or is_held == (pid in self._held):
+                return
+            (self._held.add if is_held else self._held.discard)(pid)
+            if not self._held:
+                self._writer.release()
+            elif is_held and len(self._held) == 1:
+                self._writer.hold()
+                self._changed.notify()
+            if self._held and not self._renews:
+                self._renews = True
+                threading.Thread(target=self._renew, name="dkdbg clocks", daemon=True).start()
+
+    def release(self) -> None:
+        """Note that none is held: the editor has left."""
+        with self._changed:
+            pids = list(self._held)
+        for pid in pids:
+            self.note(pid, is_held=False)
+
+    def _renew(self) -> None:
+        """Write again until all processes run: if the agent is killed, the clocks go on. One thread, from the first hold on."""
+        while True:
+            with self._changed:
+                while not self._held:
+                    self._changed.wait()
+            self._on_hold()
+            with self._changed:
+                self._changed.wait(INTERVAL_S)
+                if self._held and self._writer is not None:
+                    self._writer.hold()

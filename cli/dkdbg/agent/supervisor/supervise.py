@@ -1,0 +1,267 @@
+"""`supervise`: the program is started again and again; port, adapter and the editor's session stay.
+
+It restarts on request (`restart`, SIGHUP, one Ctrl-C in a terminal), on a changed file and, when asked to, after a
+crash. Otherwise a program that has ended is waited for: the next change, request or editor starts it again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+from dkdbg.agent import console
+from dkdbg.agent.supervisor import child, reload, session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+    from dkdbg.agent.supervisor.options import Options, Supervision
+
+#: Two Ctrl-C within so many seconds quit.
+TWICE = 2.0
+#: Seconds before a crashed program is started again; doubled with each crash in a row.
+BACKOFF = 1.0
+MAX_BACKOFF = 30.0
+#: A run of so many seconds ends a row of crashes.
+HEALTHY = 60.0
+
+
+def run(options: Options) -> int:
+    """Keep the command running as asked and return the exit code for the agent's own process."""
+    return session.run(options, lambda shared: Supervisor(shared).run())
+
+
+class Supervisor:
+    """The loop around the program. Only the watcher's part runs in another thread."""
+
+    def __init__(self, shared: session.Session) -> None:
+        self._session = shared
+        supervision = shared.options.supervision
+        if supervision is None:
+            raise RuntimeError("not supervised")
+        self._how: Supervision = supervision
+        self._restarts = shared.restarts
+        self._lock = threading.Lock()
+        self._broken: Dict[str, str] = {}
+        self._leaving = False
+        self._attaches = 0
+        self._quitting = False
+        self._halted = False
+        self._last_ctrl_c = -TWICE
+        self._code = 0
+        self._end = ""
+        self._crashes = 0
+        self._python = ""
+
+    def run(self) -> Tuple[int, str]:
+        """Return the exit code of the last run, and how it ended."""
+        watcher = self._watcher()
+        try:
+            self._take_reason()  # what changed before the first start is in it
+            while True:
+                self._one_run()
+                if self._leaving or not self._wait():
+                    return (130, "ended by Ctrl-C") if self._quitting else (self._code, self._end)
+        finally:
+            if watcher is not None:
+                watcher.stop()
+
+    # -- one run ------------------------------------------------------------------------------------------------
+
+    def _one_run(self) -> None:
+        """Start the program and see it through to its end, of itself or by us."""
+        shared = self._session
+        self._halted = False
+        begin = time.monotonic()
+        try:
+            running = shared.start_program(own_group=not self._how.interactive)
+        except child.StartError as error:
+            shared.tell(str(error))
+            self._ended(error.exit_code, str(error))
+            self._crashes += 1
+            self._leaving = (
+                self._leaving or self._restarts.runs == 0
+            )  # a wrong command line does not mend itself
+            return
+        while (
+            running.poll() is None and not self._restarts.reason and not self._quitting and not self._halted
+        ):
+            self._take_signal(shared.inbox.next(1.0), running)
+        by_itself = running.poll() is not None
+        wanted = self._restarts.reason
+        shared.show("restarting" if wanted and not self._leaving else "running", child=None)
+        if wanted and not self._leaving:
+            shared.tell("restarting: %s" % wanted)
+        self._end_all(running)
+        code = running.exit_code if running.exit_code is not None else 255
+        self._ended(code, child.describe_end(code, running.signal))
+        if by_itself:
+            shared.say_end(running, self._end)
+            crashed = code != 0 and time.monotonic() - begin < HEALTHY
+            self._crashes = self._crashes + 1 if crashed else int(code != 0)
+
+    def _ended(self, code: int, end: str) -> None:
+        self._code, self._end = code, end
+        self._attaches = self._session.attaches  # before anybody can see that it has ended
+        self._session.show(
+            "idle" if not self._restarts.reason else "restarting",
+            child=None,
+            last_exit_code=code,
+            detail=end,
+        )
+        self._restarts.ended(end)
+
+    def _end_all(self, running: child.Child) -> None:
+        def pause(seconds: float) -> bool:
+            self._take_signal(self._session.inbox.next(seconds), None)
+            return self._quitting
+
+        self._session.end_program(running, pause)
+
+    # -- between two runs ---------------------------------------------------------------------------------------
+
+    def _wait(self) -> bool:
+        """Wait until the program shall run again; False when the agent shall end."""
+        if self._restarts.reason:
+            self._take_reason()
+            return True
+        crashed = self._code != 0 and not self._halted
+        if self._how.on_crash == "exit" and not self._halted:
+            return False
+        again = None
+        if crashed and self._how.on_crash == "restart":
+            again = self._backoff()
+        if again is None:
+            what = "restart" if self._how.folders is None else "a changed file, restart"
+            self._session.tell(
+                "the program %s; waiting for %s or an editor that attaches" % (self._end, what)
+            )
+        while not self._leaving:
+            left = 1.0 if again is None else min(1.0, again - time.monotonic())
+            if left <= 0:
+                return True
+            self._take_signal(self._session.inbox.next(left), None)
+            if self._session.attaches > self._attaches:
+                self._restarts.request("an editor has attached")
+            if self._restarts.reason:
+                self._crashes = 0
+                self._session.tell("starting again: %s" % self._take_reason())
+                return True
+        return False
+
+    def _backoff(self) -> Optional[float]:
+        """Return when a crashed program is started again; None when it has crashed too often."""
+        if self._crashes > self._how.max_restarts:
+            self._session.tell("crashed %d times in a row: not started again" % self._crashes)
+            return None
+        seconds = min(BACKOFF * 2.0 ** (self._crashes - 1), MAX_BACKOFF)
+        self._session.tell("the program %s; starting again in %g s" % (self._end, seconds))
+        return time.monotonic() + seconds
+
+    def _take_reason(self) -> str:
+        with self._lock:
+            self._broken.clear()
+        return self._restarts.take()
+
+    # -- what comes from outside --------------------------------------------------------------------------------
+
+    def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
+        """Act on a signal, or on the editor's wish to end the program.
+
+        Args:
+            arrival: None for none.
+            running: the program where it may be passed on to; None while it is being ended or has ended.
+        """
+        if self._session.ended_by_editor.is_set():
+            self._session.ended_by_editor.clear()
+            self._halted = True
+        if arrival is None:
+            return
+        number = arrival.number
+        if number == signal.SIGINT and self._how.interactive:
+            self._ctrl_c()
+        elif number == signal.SIGHUP and not (arrival.from_terminal or self._terminal_is_gone()):
+            self._restarts.request("SIGHUP")
+        elif number in child.ENDING:
+            self._leaving = True
+            if running is not None:
+                running.pass_on(arrival)
+        elif running is not None:
+            running.pass_on(arrival)
+
+    def _ctrl_c(self) -> None:
+        now = time.monotonic()
+        if now - self._last_ctrl_c < TWICE:
+            self._leaving = self._quitting = True
+            return
+        self._last_ctrl_c = now
+        console.log("Ctrl-C: restarting; once more within %g s quits" % TWICE)
+        self._restarts.request("Ctrl-C")
+
+    def _terminal_is_gone(self) -> bool:
+        return self._how.interactive and not any(os.isatty(descriptor) for descriptor in (0, 1, 2))
+
+    # -- changed files ------------------------------------------------------------------------------------------
+
+    def _watcher(self) -> Optional[reload.Watcher]:
+        folders = self._how.folders
+        if folders is None:
+            return None
+        if not folders:
+            mapped = [
+                entry["remoteRoot"]
+                for entry in self._session.store.snapshot()["mappings"]
+                if entry["kind"] == "mount" and entry["exists"]
+            ]
+            folders = mapped or [os.getcwd()]
+        folders = [os.path.abspath(folder) for folder in folders]
+        if "/" in folders:
+            console.log("files are not watched: the working directory is /; name folders with --reload DIR")
+            return None
+        watcher = reload.Watcher(
+            folders,
+            self._how.suffixes,
+            without=[
+                os.path.dirname(self._session.store.directory)
+            ],  # ours: hook and debugpy are laid out there
+            on_change=self._on_files,
+            log=console.log,
+        )
+        watcher.start()
+        console.log("watching %s for changes" % ", ".join(folders))
+        return watcher
+
+    def _on_files(self, changed: List[str]) -> None:
+        """Restart for changed files, unless one of them cannot be compiled; in the watcher's thread."""
+        python = self._program_python()
+        with self._lock:
+            broken = dict(self._broken)
+        for path in {*changed, *broken}:
+            error = reload.syntax_error(path, python) if path.endswith(".py") else ""
+            if error:
+                broken[path] = error
+            else:
+                broken.pop(path, None)
+        with self._lock:
+            self._broken = broken
+        keeps = "the running program is kept" if self._restarts.is_up else "not started"
+        if broken:
+            for error in broken.values():
+                # The console that an editor shows is that of the program, which has not noticed.
+                self._session.tell("%s; %s" % (error, keeps), "important")
+            return
+        more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
+        self._restarts.request("%s changed%s" % (os.path.relpath(changed[0]), more))
+
+    def _program_python(self) -> str:
+        """Return the interpreter of the program's newest Python process, as far as seen."""
+        for pid in reversed(self._session.registered()):
+            try:
+                self._python = os.readlink("/proc/%d/exe" % pid)
+                break
+            except OSError:
+                continue
+        return self._python

@@ -1,0 +1,146 @@
+"""`dkdbg.agent where`: the stacks of all Python processes of the sessions here, as one JSON object on standard output.
+
+The processes are asked over their own sockets, all at the same time, and answer in the hook's thread; who may enter the
+session's private folder may ask. What does not answer in time is looked at from outside (`outside.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.state import processes, procfs, records
+from dkdbg.agent.supervisor import outside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+#: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with us.
+LIMIT = 1.5
+#: Bytes of one answer, and processes that are told.
+_MOST, _PROCESSES = 1 << 20, 4096
+#: What is told of a process besides its stacks, as the session record has it.
+_TOLD = (
+    "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
+)  # fmt: skip
+
+
+def main(words: List[str]) -> int:
+    """Ask all processes of all live sessions of this user, or of those that are named, and print what they say."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="dkdbg.agent where")
+    parser.add_argument(
+        "--name", action="append", help="a session's name or id; all that are live by default"
+    )
+    parser.add_argument(
+        "--native", action="store_true", help="with native frames, where py-spy is installed and may run"
+    )
+    given = parser.parse_args(words)
+    live = [record for record in records.list_records() if records.is_live(record)]
+    found = [
+        record for record in live if given.name is None or {record["name"], record["id"]} & set(given.name)
+    ]
+    told = [_session(record, native=given.native) for record in found]
+    print(json.dumps({"version": 1, "host": socket.gethostname(), "sessions": told}))
+    return 0
+
+
+def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
+    folder = os.path.realpath(os.path.join(records.folder_of(record), contract.PROCESSES_NAME))
+    there = _processes(folder, record)[:_PROCESSES]
+    answers = ask_all(folder, [each["pid"] for each in there], "stacks", LIMIT)
+    told = [_process(each, answers.get(each["pid"], "")) for each in there]
+    outside.fill_in(told, native=native)
+    return {"id": record["id"], "name": record["name"], "state": record["state"], "processes": told}
+
+
+def _processes(folder: str, record: contract.Record) -> List[contract.Process]:
+    """Return those that have announced themselves and still run; the record may be half a second old."""
+    listed = {each["pid"]: each for each in record["processes"]}
+    names: List[str] = []
+    with contextlib.suppress(OSError):  # the session has ended
+        names = os.listdir(folder)
+    found = []
+    for pid in sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()):
+        if not procfs.alive(pid):
+            continue
+        announced = processes.announced(folder, pid)
+        known = listed.get(pid)
+        if known is not None and (announced is None or known["started"] == announced["started"]):
+            found.append(known)
+        elif announced is not None:
+            found.append(announced)
+    return found
+
+
+def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
+    told: Dict[str, Any] = {key: process.get(key) for key in _TOLD}
+    told["os"] = procfs.state(process["pid"])
+    stacks, _, collectives = answer.partition("\n")
+    told["threads"], told["left_out"], told["collectives"] = None, 0, []
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        said = json.loads(stacks)
+        told["threads"], told["left_out"] = said["threads"], said["left_out"]
+        told["collectives"] = json.loads(collectives) if collectives else []
+    return told
+
+
+def ask_all(folder: str, pids: List[int], word: str, limit: float) -> Dict[int, str]:
+    """Send one word to processes and return what they answer within `limit` seconds, by pid; also a part of it."""
+    with selectors.DefaultSelector() as waiting:
+        for pid in pids:
+            ours = _asked(os.path.join(folder, "%d.sock" % pid), word)
+            if ours is not None:
+                waiting.register(ours, selectors.EVENT_READ, (pid, bytearray()))
+        answers: Dict[int, str] = {}
+        end = time.monotonic() + limit
+        while waiting.get_map() and time.monotonic() < end:
+            for key, _ in waiting.select(max(0.0, end - time.monotonic())):
+                ours, (pid, said) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
+                if _read(ours, said):  # type: ignore[arg-type]
+                    continue
+                answers[pid] = said.decode("utf-8", "replace")
+                waiting.unregister(ours)  # type: ignore[arg-type]
+                ours.close()  # type: ignore[union-attr]
+        for key in list(waiting.get_map().values()):
+            answers[key.data[0]] = key.data[1].decode("utf-8", "replace")
+            key.fileobj.close()  # type: ignore[union-attr]
+        return answers
+
+
+def _asked(path: str, word: str) -> Optional[socket.socket]:
+    """Return the connection on which the process will answer, None where nobody listens any more."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.setblocking(False)  # one that stands still takes a few questions, and no more
+        try:
+            sock.connect(path)
+            rights: List[Tuple[int, int, bytes]] = [
+                (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+            ]
+            sock.sendmsg([word.encode()], rights)
+        except OSError:
+            ours.close()
+            return None
+    return ours
+
+
+def _read(ours: socket.socket, said: bytearray) -> bool:
+    """Read on; False at the end."""
+    try:
+        data = ours.recv(1 << 16)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    said += data
+    return bool(data) and len(said) < _MOST

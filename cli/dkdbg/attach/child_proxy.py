@@ -1,0 +1,198 @@
+"""The connection of one process's session: what a process may say passes; its end is told properly even when a container is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.attach import from_targets, wires
+from dkdbg.attach.handshake import Introduction
+from dkdbg.attach.sources import SYNC_LIMIT, Sources
+
+if TYPE_CHECKING:
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.attach.actions import Branch
+    from dkdbg.attach.sources import Asked
+    from dkdbg.core.target import Place
+
+#: Seconds that an editor has to close its connection after its process is gone.
+GOODBYE = 2.0
+#: Seconds until a door has answered `initialize`: it waits for its adapter for 30.
+INTRODUCTION_LIMIT = 40.0
+
+_LOST = "the connection to the process was lost: its container or machine may have been stopped or restarted, or its debugger killed"
+
+
+class Passage:
+    """Between the editor and a container's door.
+
+    Args:
+        client, parser: the editor's socket, and what came after its attach.
+        upstream: a connection to the door. must_prove: see Introduction.
+        place: where the process runs.
+
+    Attributes:
+        begun: the process was there: the editor was asked for its breakpoints.
+    """
+
+    def __init__(
+        self,
+        client: socket.socket,
+        parser: frames.FrameParser,
+        upstream: socket.socket,
+        branch: Branch,
+        place: Place,
+        *,
+        must_prove: bool = False,
+    ) -> None:
+        self._client = client
+        self._parser = parser
+        self._upstream = upstream
+        self._hidden: int | None = branch.initialize["seq"]
+        self._attach = branch.attach
+        numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # a door takes none of ours from there on
+        self._introduction = Introduction(
+            branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
+        )
+        self._sources = Sources(
+            as_dict(branch.attach.get("arguments")).get("pathMappings"), place, branch.process.upstream,
+            branch.process.told, lambda: next(numbers),
+        )  # fmt: skip
+        self._introduced = threading.Event()
+        self.begun = False
+        self._leaves = False
+        self._lock = threading.Lock()
+        self._upstream_lock = threading.Lock()
+        self._ended = False
+
+    def serve(self) -> None:
+        """Pass everything on until both sides have ended; the editor's socket is left to the caller."""
+        back = threading.Thread(target=self._pass_back, name="dkdbg passage", daemon=True)
+        with contextlib.suppress(OSError, frames.FrameError):
+            self._send(self._introduction.begin())
+            back.start()
+            if self._introduction.is_over:
+                self._introduced.set()
+            if self._introduced.wait(INTRODUCTION_LIMIT) and not self._introduction.refusal:
+                self._parser.allow(frames.MAX_BODY)
+                wires.read_frames(self._client, self._parser, self._to_upstream)
+            else:
+                self._refuse(self._introduction.refusal or "its door did not answer")
+        with contextlib.suppress(OSError):
+            self._upstream.shutdown(socket.SHUT_WR)
+        if back.ident is not None:
+            back.join()
+        self._upstream.close()
+
+    def end(self) -> None:
+        """End the session from our side."""
+        self._say_ended()
+        wires.cut(self._upstream)
+
+    def _to_upstream(self, body: bytes) -> bool:
+        self._leaves = self._leaves or b'"disconnect"' in body or b'"terminate"' in body
+        self._send([*self._sources.question(body), body])
+        return True
+
+    def _send(self, bodies: list[bytes]) -> None:
+        with self._upstream_lock:
+            for body in bodies:
+                self._upstream.sendall(frames.wrap(body))
+
+    def _pass_back(self) -> None:
+        parser = frames.FrameParser()
+        try:
+            with contextlib.suppress(OSError):  # it was killed
+                wires.read_frames(self._upstream, parser, self._from_upstream)
+            self._say_lost()
+        except frames.FrameError as error:
+            self._to_client(messages.say(f"the process's session was ended: {error}", "important"))
+        self._introduced.set()
+        self._say_ended()
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_WR)
+
+    def _from_upstream(self, body: bytes) -> bool:
+        shown, message = from_targets.of_process(body)
+        if (
+            message.get("command") == "initialize"
+            and as_dict(message.get("body")).get(messages.SOURCE) is True
+        ):
+            self._sources.is_answered = True
+        if not self._introduction.is_over:  # nothing passes before it
+            self._send(self._introduction.take(message) or [])
+            if self._introduction.is_over:
+                self._introduced.set()
+        elif message.get("type") == "request":
+            self._send([messages.refuse(message, "a target may not ask for this")])
+        elif message.get("request_seq") == self._hidden and message.get("command") == "initialize":
+            self._hidden = None
+        elif (answer := self._sources.answered(message)) is not None:
+            self._tell(*answer)
+        elif shown and (noted := self._sources.noted(message)) is not None:
+            self._to_client(messages.body_of(noted), noted)
+        elif shown:
+            self._to_client(shown, message)
+        return True
+
+    def _tell(self, text: str, again: Asked | None) -> None:
+        """Say where a file differs, and ask again later about one that was just saved."""
+        if text:
+            said = messages.say(text, "important")
+            self._to_client(said, frames.decode(said))
+        if again is not None:
+            later = threading.Timer(SYNC_LIMIT, self._ask, (again,))
+            later.daemon = True
+            later.start()
+
+    def _ask(self, asked: Asked) -> None:
+        with contextlib.suppress(OSError):
+            self._send([self._sources.ask(asked)])
+
+    def _to_client(self, body: bytes, message: Message | None = None) -> None:
+        said = message.get("event") if message is not None else None
+        with self._lock:
+            if self._ended and said:
+                return
+            self._client.sendall(frames.wrap(body))
+            self.begun = self.begun or said == "initialized"
+            if not self._ended and said == "terminated":
+                self._note_ended()
+
+    def _say_lost(self) -> None:
+        """Tell the editor that the connection was lost, unless it is disconnecting."""
+        if self.begun and not self._leaves:
+            said = messages.say(_LOST, "important")
+            with contextlib.suppress(OSError):
+                self._to_client(said, frames.decode(said))
+
+    def _refuse(self, reason: str) -> None:
+        """Answer the attach with an error, as the last word."""
+        with self._lock:
+            if not self._ended:
+                self._client.sendall(frames.wrap(messages.refuse(self._attach, reason)))
+                self._note_ended()
+        wires.cut(self._upstream)
+
+    def _say_ended(self) -> None:
+        if not self._lock.acquire(timeout=GOODBYE):  # the editor does not read
+            wires.cut(self._client)
+            return
+        try:
+            if not self._ended:
+                self._note_ended()
+                with contextlib.suppress(OSError):
+                    self._client.sendall(frames.wrap(messages.event("terminated")))
+        finally:
+            self._lock.release()
+
+    def _note_ended(self) -> None:
+        self._ended = True
+        limit = threading.Timer(GOODBYE, wires.cut, (self._client,))
+        limit.daemon = True
+        limit.start()

@@ -1,0 +1,139 @@
+"""One client's connection to the host's port, from its first request to its end."""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import TYPE_CHECKING
+
+from dkdbg.agent import sockets
+from dkdbg.agent.dap import frames
+from dkdbg.attach import wires
+from dkdbg.attach.child_proxy import Passage
+from dkdbg.attach.editor import Editor
+
+if TYPE_CHECKING:
+    from dkdbg.attach.actions import Branch, Offer
+    from dkdbg.attach.slot import Slot
+    from dkdbg.attach.switchboard import Switchboard
+
+#: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
+ATTACH_LIMIT = 60.0
+#: Seconds that an editor has to close after the last message.
+GOODBYE = 1.0
+MAX_BODY = 16 << 20
+
+
+class Connection(Editor):
+    """One client's connection until its end.
+
+    Args:
+        client: its socket. parser: holds what came after the first request.
+        slot: the process that the client is to get; None on the port that all share.
+    """
+
+    def __init__(
+        self,
+        board: Switchboard,
+        client: socket.socket,
+        parser: frames.FrameParser,
+        slot: Slot | None = None,
+    ) -> None:
+        super().__init__(board, str(client.getpeername()[0]), pinned=slot is not None)
+        self._client = client
+        self._parser = parser
+        self._slot = slot
+        self._outbox = wires.Outbox(client)
+        self._branch: Branch | None = None
+        self._over = False
+
+    def serve(self, first: bytes) -> None:
+        """Serve until the end; the client's socket is left to the caller."""
+        self.join()
+        try:
+            self._client.settimeout(ATTACH_LIMIT)
+            self.act(lambda: self.router.from_client(first))
+            while not self._over:
+                wires.read_frames(self._client, self._parser, self._from_client)
+                if self._slot is not None and self.router.phase == "expecting":
+                    self._expect(self._slot)
+                if self._branch is None:
+                    break
+                self._pass_on(self._branch)
+        except (OSError, frames.FrameError):
+            wires.cut(self._client)
+        finally:
+            self.leave()
+        sockets.drain(self._client, GOODBYE)
+
+    def to_client(self, body: bytes) -> None:
+        """Send a message to the client."""
+        self._outbox.put(body)
+
+    def wait_for_room(self) -> None:
+        """See Editor."""
+        self._outbox.wait_for_room()
+
+    def close(self) -> None:
+        """End the connection; what was sent still arrives."""
+        self._over = True
+        self._outbox.finish()
+
+    def branch(self, branch: Branch) -> None:
+        """Pass the connection on to a process, in the thread that reads from the client."""
+        self._branch = branch
+
+    def offer(self, offer: Offer) -> None:
+        """Say at which port the client can attach to a process."""
+        text = self.board.offer(offer.process)
+        for said in self.router.say(text, "important") if text and offer.say else ():
+            self._do(said)
+
+    def _from_client(self, body: bytes) -> bool:
+        self.act(lambda: self.router.from_client(body))
+        if self.router.phase not in {"new", "introduced"}:
+            self._parser.allow(MAX_BODY)
+            self._client.settimeout(None)
+        return not self._over and self._branch is None and self.router.phase != "expecting"
+
+    def _expect(self, slot: Slot) -> None:
+        """Wait for the process; the client has nothing to say until it is there."""
+        told = False
+        arrived = select.poll()  # not select.select: a door to many processes has more than 1,024 files open
+        arrived.register(self._client, select.POLLIN)
+        while (process := slot.wait(0.2)) is None:
+            if not told:
+                told = True
+                self.act(lambda: self.router.say(f"waiting for {slot.label}"))
+            if reason := slot.refusal():
+                self.act(lambda: self.router.stop(reason))
+                return
+            if arrived.poll(0) and not self._client.recv(1, socket.MSG_PEEK):
+                return
+        self.act(lambda: self.router.branch(process.number))
+
+    def _pass_on(self, branch: Branch) -> None:
+        """Connect the client to the process; to one that is gone as debugpy does."""
+        self._branch = None
+        seen = self.board.upstreams[branch.process.upstream].last
+        try:
+            if seen is None or seen.endpoint is None:
+                raise ConnectionRefusedError
+            upstream, owned = wires.connect(seen.endpoint)
+        except OSError:
+            self.act(self.router.unbranch)
+            return
+        self._outbox.hand_over()
+        self._client.settimeout(None)
+        place = self.board.upstreams[branch.process.upstream].place
+        passage = Passage(self._client, self._parser, upstream, branch, place, must_prove=not owned)
+        with self.board.lock:
+            self.board.passages.add(passage)
+        try:
+            passage.serve()
+        finally:
+            self._over = True
+            with self.board.lock:
+                self.board.passages.discard(passage)
+            if self._slot is not None and not passage.begun:
+                self._slot.gone(branch.process)

@@ -1,0 +1,116 @@
+"""How a session with an agent begins: `initialize`, the proof that both know the token, `attach`. No I/O.
+
+The token itself is never sent: what answers at a target's port may be anybody (agent/proxy/listener/proof.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.proxy.listener import proof, tokens
+from dkdbg.attach import from_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dkdbg.agent.dap.messages import Message
+
+_OLD = (
+    "its agent only takes the token in the clear, and dkdbg attach never sends it so: update the agent "
+    "(dkdbg init, dkdbg down, then dkdbg up)"
+)
+_LIAR = "what answers there does not know the token, so nothing attaches to it"
+_NO_PROOF = "the port belongs to another user of this machine, and what answers there did not prove that it knows the token"
+
+
+class Introduction:
+    """Sends one `initialize` and one `attach`, without the token.
+
+    Args:
+        initialize, attach: these requests; the token is in the arguments of the attach, or nowhere.
+        number: gives the sequence number of a request of our own.
+        must_prove: an agent that does not prove to know the token is not attached to.
+
+    Attributes:
+        is_over: the attach was sent, or will not be.
+        refusal: why it will not be, in one line.
+    """
+
+    def __init__(
+        self, initialize: Message, attach: Message, number: Callable[[], int], *, must_prove: bool = False
+    ) -> None:
+        arguments = as_dict(attach.get("arguments"))
+        token = arguments.get(tokens.PROPERTY)
+        self._token = token if isinstance(token, str) else ""
+        self._attach = {
+            **attach,
+            "arguments": {key: value for key, value in arguments.items() if key != tokens.PROPERTY},
+        }
+        self._initialize = initialize
+        self._new_number = number
+        self._must_prove = must_prove
+        self._number = proof.number()
+        self._exchange: proof.Exchange | None = None
+        self._proving = 0
+        self._is_unproven = False
+        self.is_over = False
+        self.refusal = ""
+
+    def begin(self) -> list[bytes]:
+        """Return what is sent first."""
+        if self._must_prove and not self._token:
+            return self._refuse(_NO_PROOF)
+        if not self._token:
+            self.is_over = True
+            return [messages.body_of(self._initialize), messages.body_of(self._attach)]
+        arguments = {**as_dict(self._initialize.get("arguments")), proof.NONCE: self._number}
+        return [messages.body_of({**self._initialize, "arguments": arguments})]
+
+    def take(self, message: Message) -> list[bytes] | None:
+        """Return what to answer to a message of the agent; None when it is no part of the introduction."""
+        if self.is_over or message.get("type") != "response":
+            return None
+        number, content = message.get("request_seq"), as_dict(message.get("body"))
+        if self._exchange is None and number == self._initialize.get("seq"):
+            return self._introduced(message, content)
+        if self._exchange is not None and number == self._proving:
+            return self._answered(self._exchange, message, content)
+        return None
+
+    def why_refused(self, response: Message) -> str:
+        """Return why an agent has refused the attach, in one line."""
+        said = from_targets.line(response.get("message")).removeprefix("dkdbg: ")
+        if self._is_unproven and "token" in said:
+            return _OLD
+        return said or "the attach was refused"
+
+    def _introduced(self, message: Message, content: dict[str, Any]) -> list[bytes]:
+        if message.get("success") is not True:  # it closes the connection
+            return []
+        theirs = content.get(proof.NONCE)
+        if isinstance(theirs, str) and proof.is_number(theirs):
+            self._exchange = proof.Exchange(proof.ATTACH, self._number, theirs)
+            self._proving = self._new_number()
+            shown = {proof.PROOF: self._exchange.of_client(self._token)}
+            return [messages.request(self._proving, proof.PROVE, shown)]
+        if self._must_prove:
+            return self._refuse(_NO_PROOF)
+        self._is_unproven = True  # it asks for no token, or is of a time before proofs
+        return self._go_on()
+
+    def _answered(self, exchange: proof.Exchange, message: Message, content: dict[str, Any]) -> list[bytes]:
+        if message.get("success") is not True:
+            return self._refuse(self.why_refused(message))
+        if not proof.is_same(content.get(proof.PROOF), exchange.of_agent(self._token)):
+            return self._refuse(_LIAR)
+        return self._go_on()
+
+    def _go_on(self) -> list[bytes]:
+        self.is_over = True
+        return [messages.body_of(self._attach)]
+
+    def _refuse(self, reason: str) -> list[bytes]:
+        self.is_over, self.refusal = True, reason
+        return []

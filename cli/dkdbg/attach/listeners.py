@@ -1,0 +1,64 @@
+"""Lets targets be searched anew as soon as their place tells of a change."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.attach.upstream import Upstream
+    from dkdbg.core.target import Changes
+
+#: Seconds until what has ended, such as a stopped engine, is listened to again.
+PAUSE = 3.0
+
+
+class Listeners:
+    """A thread for each source of changes that the targets' places name.
+
+    Args:
+        report: takes one line when a source cannot be listened to; said once until it changes.
+    """
+
+    def __init__(self, upstreams: Sequence[Upstream], report: Callable[[str], None]) -> None:
+        self._report = report
+        self._stopped = threading.Event()
+        self._sources: dict[Changes, list[Upstream]] = {}
+        for upstream in upstreams:
+            changes = upstream.place.changes()
+            if changes is not None:
+                self._sources.setdefault(changes, []).append(upstream)
+
+    def start(self) -> None:
+        """Listen from now on."""
+        for source, told in self._sources.items():
+            threading.Thread(
+                target=self._listen, args=(source, told), name="dkdbg changes", daemon=True
+            ).start()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._stopped.set()
+        for source in self._sources:
+            source.close()
+
+    def _listen(self, source: Changes, told: Sequence[Upstream]) -> None:
+        def changed() -> None:
+            for upstream in told:
+                upstream.poke()
+
+        said = ""
+        while not self._stopped.is_set():
+            try:
+                source.listen(changed)
+                said = ""
+            except DkdbgError as error:
+                if error.message != said:
+                    said = error.message
+                    self._report(said)
+            changed()  # what has happened since it ended is not told
+            self._stopped.wait(PAUSE)

@@ -1,0 +1,224 @@
+"""A port behind which a plain debugpy listens, without an agent: editors are passed on to it, and it outlives them.
+
+debugpy's accepting thread dies, and its port with it, when a connection ends before it was greeted, or when the oldest
+connection ends while a new one is greeted (#974, #1308): the list of sockets goes to the oldest. So one connection is
+held all the time and used for nothing, the anchor; each other one ends after its greeting alone. Measured with debugpy
+1.8.22: without an anchor the port was lost after 4 to 12 editors that came and went at once, with one none of 600.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent import sockets
+from dkdbg.agent.dap import frames, messages
+from dkdbg.attach import wires
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Seconds in which debugpy begins to greet; an agent's door says nothing first.
+GREETING_LIMIT = 1.0
+#: Seconds for all of its greeting, and for its goodbye.
+SETTLE_LIMIT = 20.0
+GOODBYE = 5.0
+_GREETINGS = 2
+_BEGINNING = b"Content-Length:"
+#: What an agent's door says in the place of debugpy, and later (`agent/dap/messages.py`).
+_OURS = b'"seq":0,'
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greeted:
+    """A connection that debugpy has greeted.
+
+    Attributes:
+        said: what has come on it until now.
+    """
+
+    sock: socket.socket
+    said: bytes
+
+
+def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Greeted | None:
+    """Connect once, and return the connection when a plain debugpy has greeted it; None for anything else.
+
+    Raises:
+        OSError: nothing listens there.
+    """
+    sock = socket.create_connection(endpoint, timeout=wires.CONNECT_LIMIT)
+    said = b""
+    end = time.monotonic() + limit
+    while not is_greeting(said) and len(said) < _CHUNK and (left := end - time.monotonic()) > 0:
+        sock.settimeout(left)
+        try:
+            data = sock.recv(_CHUNK)
+        except OSError:
+            break
+        if not said and data:
+            end = time.monotonic() + SETTLE_LIMIT
+        said += data
+        if not data or not _BEGINNING.startswith(said[: len(_BEGINNING)]) or _OURS in said:
+            break
+    if not is_greeting(said):
+        sock.close()
+        return None
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sockets.keep_alive(sock)
+    return Greeted(sock=sock, said=said)
+
+
+def is_greeting(said: bytes) -> bool:
+    """Whether a plain debugpy has greeted to the end: a connection that ends before takes its port along."""
+    return said.count(b'"telemetry"') >= _GREETINGS and _OURS not in said
+
+
+def leave(greeted: Greeted) -> None:
+    """End the connection as an editor leaves: what was told on it meanwhile is read, so that nothing is reset."""
+    _ask_to_leave(greeted.sock)
+    with contextlib.suppress(OSError):
+        end = time.monotonic() + GOODBYE
+        while (left := end - time.monotonic()) > 0:
+            greeted.sock.settimeout(left)
+            if not greeted.sock.recv(_CHUNK):
+                break
+    greeted.sock.close()
+
+
+class PlainPort:
+    """Passes editors on to one plain debugpy; as long as it is there, its port stays alive.
+
+    Args:
+        endpoint: of debugpy.
+        anchor: see the module.
+        report: takes a line for a person, from any thread.
+    """
+
+    def __init__(self, endpoint: tuple[str, int], anchor: Greeted, report: Callable[[str], None]) -> None:
+        self._endpoint = endpoint
+        self._anchor: Greeted | None = anchor
+        self._report = report
+        self._lock = threading.Lock()
+        self._served = 0
+
+    def status(self) -> dict[str, Any]:
+        """What GET /status answers."""
+        with self._lock:
+            served, there = self._served, self._anchor is not None
+        target = {
+            "target": _text(self._endpoint),
+            "name": "debugpy",
+            "endpoint": _text(self._endpoint),
+            "attached": served > 0,
+        }
+        return {
+            "state": "attached" if served else "waiting", "client": served > 0, "editors": served,
+            "targets": [{**target, "detail": "" if there else "the program has ended"}],
+        }  # fmt: skip
+
+    def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
+        """Serve one editor, which has sent `first`, until it leaves or debugpy does; its socket is left to the caller."""
+        try:
+            upstream = self._connected()
+        except OSError as error:
+            self._report(f"{_text(self._endpoint)} does not answer: {error.strerror or error}")
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                client.sendall(
+                    frames.wrap(
+                        messages.refuse(json.loads(first), "the program has ended, or does not answer")
+                    )
+                )
+            return
+        try:
+            is_gone = _pass(client, first, parser, upstream)
+        finally:
+            upstream.sock.close()
+            with self._lock:
+                self._served -= 1
+        if is_gone and not self._served:
+            self._let_go()
+
+    def close(self) -> None:
+        """Take leave of debugpy."""
+        self._let_go()
+
+    def _connected(self) -> Greeted:
+        with self._lock:
+            if self._anchor is None:  # another program may listen there now
+                self._anchor = greeted(self._endpoint, limit=SETTLE_LIMIT)
+            found = greeted(self._endpoint, limit=SETTLE_LIMIT) if self._anchor is not None else None
+            if found is None:
+                raise ConnectionRefusedError(0, "what listens there now is not debugpy")
+            self._served += 1
+        return found
+
+    def _let_go(self) -> None:
+        """End the anchor's connection; its program is over, or nobody will come any more."""
+        with self._lock:
+            anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            leave(anchor)
+
+
+def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstream: Greeted) -> bool:
+    """Pass everything on; whether debugpy has ended it, and not the editor."""
+    client.settimeout(None)
+    client.sendall(upstream.said)
+    back = threading.Thread(target=_pump, args=(upstream.sock, client), name="dkdbg plain", daemon=True)
+    back.start()
+    left = False
+
+    def forth(body: bytes) -> bool:
+        nonlocal left
+        left = left or _is_leave(body)
+        upstream.sock.sendall(frames.wrap(body))
+        return True
+
+    with contextlib.suppress(OSError, frames.FrameError):
+        forth(first)
+        parser.allow(frames.MAX_BODY)
+        wires.read_frames(client, parser, forth)
+    ended_there = not back.is_alive()
+    if not left:  # it was killed, or its network was
+        _ask_to_leave(upstream.sock)
+    back.join(GOODBYE)
+    wires.cut(upstream.sock)
+    return ended_there and not left
+
+
+def _pump(upstream: socket.socket, client: socket.socket) -> None:
+    """What debugpy says, to the editor; on without it when that is gone, so that the last answers are read."""
+    gone = False
+    with contextlib.suppress(OSError):
+        while data := upstream.recv(_CHUNK):
+            if not gone:
+                try:
+                    client.sendall(data)
+                except OSError:
+                    gone = True
+    wires.cut(client)
+
+
+def _is_leave(body: bytes) -> bool:
+    with contextlib.suppress(ValueError, RecursionError):
+        message = json.loads(body)
+        return isinstance(message, dict) and message.get("command") == "disconnect"
+    return False
+
+
+def _ask_to_leave(sock: socket.socket) -> None:
+    request = messages.request(messages.OWN_SEQUENCE, "disconnect", {"terminateDebuggee": False})
+    with contextlib.suppress(OSError):
+        sock.sendall(frames.wrap(request))
+
+
+def _text(endpoint: tuple[str, int]) -> str:
+    return f"{endpoint[0]}:{endpoint[1]}"

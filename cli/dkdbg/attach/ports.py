@@ -1,0 +1,196 @@
+"""One port per process, for clients that open no child sessions: rank r is on the base port + r.
+
+While a client is on one of these ports, a keeper holds a root session with each target, so that processes join. One
+that a client waits for lets it set its breakpoints before the first line; the others go on at once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.proxy.listener import containers, listener, peers
+from dkdbg.attach import from_targets, greeting, owners
+from dkdbg.attach.actions import Note, named
+from dkdbg.attach.connection import Connection
+from dkdbg.attach.keeper import Keeper
+from dkdbg.attach.slot import Slot
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from dkdbg.agent.dap import frames
+    from dkdbg.attach.actions import Process
+    from dkdbg.attach.switchboard import Switchboard
+
+HOST = "127.0.0.1"
+DEFAULT_BASE = 6000
+#: Processes that are no ranks are on the ports from here on, after the base.
+AFTER_RANKS = 100
+#: Ports that are open before any process is known, so that a client can be there first.
+FIRST_RANKS = 8
+#: Processes without a rank that get a port; their order is that of their appearance.
+MAX_OTHERS = 64
+#: Seconds between two looks at processes that nobody debugs.
+INTERVAL = 1.0
+#: What is expected at the first port of the others.
+_OTHER = "the first process without a rank"
+_NO_LIST = "it lists its processes only for those who have its token: DKDBG_TOKEN is missing here, or differs"
+_RANK = re.compile(r"rank (\d+)(?: |$)")
+
+
+class Ports:
+    """Opens ports as processes appear. `base` is where the ranks begin."""
+
+    def __init__(self, board: Switchboard, base: int, *, log: Callable[[str], None]) -> None:
+        self._board = board
+        self._base = base
+        self._log = log
+        self._greeting = greeting.version()
+        self._lock = board.lock  # one for both: each calls the other
+        self._slots: dict[str, Slot] = {}
+        self._taken: set[int] = set()
+        self._fronts: list[listener.Front] = []
+        self._clients = 0
+        self._keeper: Keeper | None = None
+        self._stopped = threading.Event()
+
+    def open_first(self) -> None:
+        """Open the ports of the first ranks and of the first other process, and look for processes from now on."""
+        for rank in range(FIRST_RANKS):
+            self._open(f"rank {rank}", self._base + rank)
+        self._open(_OTHER, self._next(None))
+        threading.Thread(target=self._look, name="dkdbg ports", daemon=True).start()
+
+    def stop(self) -> None:
+        """Close all ports."""
+        self._stopped.set()
+        with self._lock:
+            fronts, keeper = list(self._fronts), self._keeper
+        if keeper is not None:
+            keeper.leave()
+        for each in fronts:
+            each.stop()
+
+    def offer(self, process: Process) -> str:
+        """Put a process on its port and return where that is, in words; empty when it gets none."""
+        slot = self._slot_of(process.name)
+        if slot is None:
+            return ""
+        slot.put(process)
+        return f"{process.name}: attach to {HOST}:{slot.port}"
+
+    def _offer_kept(self, process: Process) -> bool:
+        self.offer(process)
+        slot = self._slot_of(process.name)
+        return slot is not None and slot.clients > 0
+
+    def _slot_of(self, name: str) -> Slot | None:
+        found = _RANK.match(name)
+        with self._lock:
+            key = f"rank {found.group(1)}" if found and len(self._board.upstreams) == 1 else name
+            slot = self._slots.get(key)
+            if slot is None and not found:
+                slot = self._slots.pop(_OTHER, None)
+            fresh = slot is None
+            if slot is None:
+                slot = self._open(key, self._next(found))
+            if slot is not None:
+                self._slots[key] = slot
+                if fresh or slot.label != name:
+                    self._board.report(Note("port", f"{name}: attach to {HOST}:{slot.port}"))
+                slot.label = name
+            return slot
+
+    def _next(self, rank: re.Match[str] | None) -> int | None:
+        wanted = self._base + int(rank.group(1)) if rank else 0
+        if rank and int(rank.group(1)) < AFTER_RANKS and wanted not in self._taken:
+            return wanted
+        others = range(self._base + AFTER_RANKS, self._base + AFTER_RANKS + MAX_OTHERS)
+        return next((port for port in others if port not in self._taken), None)
+
+    def _open(self, key: str, port: int | None) -> Slot | None:
+        """Listen for a process; the next port of the others when this one is taken."""
+        while port is not None and port < 65536:
+            self._taken.add(port)
+            slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
+            try:
+                listening = listener.Front(
+                    HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
+                    ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
+                    admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
+                )  # fmt: skip
+            except OSError:
+                port = self._next(None)
+                continue
+            self._slots[key] = slot
+            self._fronts.append(listening)
+            listening.start()
+            return slot
+        return None
+
+    def _is_known(self, process: Process) -> bool:
+        return self._board.exchange.find(process.number) is process
+
+    def _refusal(self) -> str:
+        with self._lock:
+            return self._keeper.refusal if self._keeper is not None else ""
+
+    def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
+        self._come(slot)
+        try:
+            Connection(self._board, client, parser, slot).serve(first)
+        finally:
+            self._go(slot)
+
+    def _come(self, slot: Slot) -> None:
+        with self._lock:
+            self._clients += 1
+            slot.clients += 1
+            others = [each for each in self._board.editors if each.is_attached and each is not self._keeper]
+            if not others and (self._keeper is None or self._keeper.is_over):
+                former, self._keeper = self._keeper, self._new_keeper()
+                if former is not None:
+                    former.leave()
+                self._keeper.begin()
+
+    def _new_keeper(self) -> Keeper:
+        return Keeper(self._board, offer=self._offer_kept, over=self._keeper_over)
+
+    def _go(self, slot: Slot) -> None:
+        with self._lock:
+            self._clients -= 1
+            slot.clients -= 1
+            keeper = self._keeper
+            if self._clients or keeper is None:
+                return
+            self._keeper = None
+        keeper.leave()
+
+    def _keeper_over(self) -> None:
+        """The keeper's session was ended by an upstream: another one, as long as there are clients."""
+        with self._lock:
+            if self._clients and not self._stopped.is_set():
+                former, self._keeper = self._keeper, self._new_keeper()
+                if former is not None:
+                    former.leave()
+                self._keeper.begin()
+
+    def _look(self) -> None:
+        """Open a port for each process that runs already, debugged or not."""
+        refused: dict[str, str] = {}
+        while not self._stopped.wait(INTERVAL):
+            for name, upstream in self._board.upstreams.items():
+                several = len(self._board.upstreams) > 1
+                seen = upstream.look()
+                if seen.record is None or not seen.agent:
+                    continue
+                if seen.record.processes is None and refused.get(name) != seen.agent:
+                    refused[name] = seen.agent
+                    self._board.report(Note("refused", _NO_LIST, name))
+                for process in seen.record.processes or ():
+                    if process.name:
+                        called = from_targets.name(process.name)
+                        self._slot_of(named(name, called, self._board.upstreams) if several else called)

@@ -1,0 +1,217 @@
+"""The ranks of one job whose agents are several stop together: what each agent says of its own, and what all are to do.
+
+Each agent's door holds the stops of its ranks back (dkdbg.agent.proxy.broker.rank_barrier) and tells of each change. What is done is
+decided here, for the agents that have ranks of one job, as one agent decides it for itself. No I/O.
+
+It does not matter that an agent hears of it a moment later than another one: nobody can be further than the next
+collective, so that when all are held, all are held in the same iteration. Letting pass is for progress only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.proxy.broker import rank_timeouts
+from dkdbg.agent.state.job import Share
+from dkdbg.attach import from_targets
+from dkdbg.attach.actions import named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dkdbg.agent.dap.messages import Message
+
+#: Seconds between two looks while stops are held back.
+INTERVAL = 0.05
+#: Seconds from an agent's answer to the attach to its first word of its ranks; one of an older dkdbg says none.
+FIRST_WORD_LIMIT = 15.0
+#: Ranks of one agent that are counted.
+MOST = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What an agent has said last.
+
+    Attributes:
+        number: of the change. unarmed, armed, held: how many ranks have no breakpoints yet, have them, and are held there.
+        over: it has told its stops. share: what its ranks are of their job. missing: who is waited for, by name.
+    """
+
+    number: int = 0
+    unarmed: int = 0
+    armed: int = 0
+    held: int = 0
+    over: bool = False
+    share: Share = field(default_factory=lambda: Share(0, ()))
+    missing: tuple[str, ...] = ()
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it holds stops back."""
+        return bool(self.unarmed or self.armed)
+
+
+class Gathering:
+    """What the agents behind one editor have said.
+
+    Args:
+        clock: seconds, only forward.
+
+    Attributes:
+        coming: agents that are there, or have not been looked for yet, and have not been attached to.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._told: dict[str, Told] = {}
+        self._silent: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
+        self._opened: set[str] = set()
+        self._patience: dict[frozenset[str], tuple[rank_timeouts.Patience, int, int]] = {}
+        self._apart: frozenset[str] = frozenset()
+        self.coming: frozenset[str] = frozenset()
+
+    @property
+    def gathers(self) -> bool:
+        """Whether any agent holds stops back: look again after INTERVAL."""
+        return any(told.gathers for told in self._told.values())
+
+    def expect(self, upstream: str) -> None:
+        """The agent attaches to its ranks from now on, and will tell of them."""
+        self.forget(upstream)
+        self._asked[upstream] = self._clock()
+        self._silent[upstream] = float("inf")
+
+    def attached(self, upstream: str) -> None:
+        """The agent has answered the attach."""
+        if upstream in self._silent:
+            self._silent[upstream] = self._clock() + FIRST_WORD_LIMIT
+
+    def forget(self, upstream: str) -> None:
+        """The agent is gone."""
+        for each in (self._told, self._silent, self._asked):
+            each.pop(upstream, None)
+        self._opened.discard(upstream)
+
+    def hear(self, upstream: str, said: Message) -> None:
+        """Take what an agent says; what makes no sense counts as nothing."""
+        number, former = _count(said.get("number")), self._told.get(upstream)
+        if upstream not in self._asked or (former is not None and number < former.number):
+            return
+        self._silent.pop(upstream, None)
+        self._opened.discard(upstream)
+        numbers, names = said.get("ranks"), said.get("missing")
+        ranks = [each for each in numbers if isinstance(each, int)] if isinstance(numbers, list) else []
+        missing = names[: rank_timeouts.NAMED + 1] if isinstance(names, list) else []
+        self._told[upstream] = Told(
+            number=number, unarmed=_count(said.get("unarmed")), armed=_count(said.get("armed")),
+            held=_count(said.get("held")), over=said.get("over") is True,
+            share=Share(_count(said.get("world")), ranks[:MOST]), missing=tuple(map(from_targets.name, missing)),
+        )  # fmt: skip
+
+    def apart(self) -> str:
+        """Return, in words and once, which agents have running ranks that may be of one job and cannot be gathered."""
+        found = {
+            upstream
+            for upstream, told in self._told.items()
+            if told.gathers and told.share.ranks and not told.share.world
+        }
+        if len(found) < 2 or found <= self._apart:
+            return ""
+        self._apart |= found
+        first = sorted(found)[: rank_timeouts.NAMED]
+        more = f" and {len(found) - len(first)} more" if len(found) > len(first) else ""
+        return (
+            f"the ranks of each of {', '.join(first)}{more} stop and go on without those of the others: "
+            "nothing says how many ranks their job has (torchrun does)"
+        )
+
+    def decide(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return what is asked of which agents now."""
+        now = self._clock()
+        self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
+        groups = self._groups()
+        self._patience = {group: self._patience[group] for group in groups if group in self._patience}
+        return [asked for group in groups for asked in self._decide(group)]
+
+    def _decide(self, group: frozenset[str]) -> list[tuple[str, dict[str, Any]]]:
+        told = {upstream: self._told[upstream] for upstream in sorted(group)}
+        if not any(each.gathers for each in told.values()):
+            self._patience.pop(group, None)
+            return []
+        if any(each.over for each in told.values()):
+            return self._open(told)
+        late = self._expected_in(told)
+        unarmed = sum(each.unarmed for each in told.values()) + len(late)
+        armed, held = (
+            sum(each.armed for each in told.values()),
+            sum(each.held for each in told.values()),
+        )
+        since = min(self._asked[upstream] for upstream in told)
+        one, before, were_held = self._patience.get(
+            group, (rank_timeouts.Patience(self._clock, since), unarmed, 0)
+        )
+        if unarmed < before:
+            one.armed()
+        if held > were_held:
+            one.moved()
+        self._patience[group] = one, unarmed, held
+        verdict = one.verdict(unarmed, armed, held)
+        if verdict == rank_timeouts.OPEN:
+            return self._open(told)
+        if verdict == rank_timeouts.GIVE_UP:
+            return self._open(
+                told, rank_timeouts.without_others(self._missing(told, late), unarmed, one.limit)
+            )
+        if verdict != rank_timeouts.PASS:
+            return []
+        self._patience[group] = one, unarmed, 0
+        return [
+            (upstream, {"do": rank_timeouts.PASS, "number": each.number})
+            for upstream, each in told.items()
+            if each.held
+        ]
+
+    def _open(self, told: dict[str, Told], why: str = "") -> list[tuple[str, dict[str, Any]]]:
+        asked: dict[str, Any] = {"do": rank_timeouts.OPEN, **({"why": why} if why else {})}
+        todo = [upstream for upstream, each in told.items() if each.gathers and upstream not in self._opened]
+        self._opened.update(todo)
+        return [(upstream, asked) for upstream in todo]
+
+    def _groups(self) -> list[frozenset[str]]:
+        """Return the agents whose ranks are of one job."""
+        groups: list[list[str]] = []
+        for upstream, told in sorted(self._told.items()):
+            mine = (
+                group
+                for group in groups
+                if all(told.share.belongs_to(self._told[other].share) for other in group)
+            )
+            group = next(mine, None)
+            if group is None:
+                groups.append([upstream])
+            else:
+                group.append(upstream)
+        return [frozenset(group) for group in groups]
+
+    def _expected_in(self, told: dict[str, Told]) -> list[str]:
+        """Return the agents that have said nothing yet and may have the ranks that a job lacks here."""
+        world = max(each.share.world for each in told.values())
+        here = sum(len(each.share.ranks) for each in told.values())
+        return sorted({*self._silent, *self.coming}) if here < world else []
+
+    def _missing(self, told: dict[str, Told], late: list[str]) -> list[str]:
+        several = len(self._asked) > 1
+        unarmed = late or any(each.unarmed for each in told.values())
+        return [
+            named(upstream, name, self._asked) if several else name
+            for upstream, each in told.items()
+            if each.unarmed or not unarmed
+            for name in each.missing
+        ] + late
+
+
+def _count(value: object) -> int:
+    return min(max(value, 0), MOST) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,416 @@
+"""One editor's connection to the host's door, as a state machine: bodies of messages in, actions out. No I/O.
+
+The editor's root session is answered here and outlives every container; behind it, a root session with each
+container's door comes and goes (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import chain, count
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.proxy.listener import tokens
+from dkdbg.attach import from_targets, root_answers
+from dkdbg.attach.actions import (
+    Branch,
+    Close,
+    Dial,
+    HangUp,
+    Look,
+    Note,
+    Offer,
+    ToClient,
+    ToUpstream,
+    Wait,
+    say,
+    send,
+)
+from dkdbg.attach.rank_barrier import INTERVAL, Gathering
+from dkdbg.attach.upstream_session import UpstreamSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dkdbg.attach.actions import Action, Announced, Exchange, Process
+    from dkdbg.attach.root_answers import Message
+    from dkdbg.attach.upstream_session import Heard
+
+    #: `arriving`: an upstream that is there may still refuse the attach. `configuring`: the editor sets breakpoints.
+    #: `ended`: the editor was told so and is about to leave. `branched`: it is a child session's connection.
+    #: `expecting`: it will be, as soon as the process is there.
+    Phase = Literal[
+        "new", "introduced", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
+    ]
+
+#: Seconds in which upstreams that are there have to take an attach; the longest wait of theirs for a leaving editor.
+ARRIVAL_LIMIT = 25.0
+#: Announced processes of one target that can still be opened; a run may start a worker for every epoch.
+MAX_PROCESSES = 4096
+
+
+class Router:
+    """Nothing is ever raised, whatever comes in.
+
+    Args:
+        address: where the editor is, for the terminal.
+        pinned: the editor came by the port of one process and is to get that one; see `branch`.
+        clock: seconds, only forward.
+
+    Attributes:
+        sessions: by the target's name; empty before the attach.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        address: str = "",
+        *,
+        pinned: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.phase: Phase = "new"
+        self.sessions: dict[str, UpstreamSession] = {}
+        self.address = address
+        self._exchange = exchange
+        self._pinned = pinned
+        self._initialize: Message = {}
+        self._attach: Message = {}
+        self._gathering = Gathering(clock)
+        self._looks = False
+        self._told: dict[object, object] = {}
+        self._numbers = count(messages.OWN_SEQUENCE)
+
+    # -- the editor's side --------------------------------------------------------------------------------------
+
+    def from_client(self, body: bytes) -> list[Action]:
+        """Take one message of the editor."""
+        if self.phase in {"closed", "branched"}:
+            return []
+        try:
+            message = frames.decode(body)
+        except frames.FrameError as error:
+            return self._close(str(error))
+        if message.get("type") in ("response", "event"):
+            return []
+        sequence, command = message.get("seq"), message.get("command")
+        if message.get("type") != "request" or not isinstance(command, str) or not isinstance(sequence, int):
+            return self._close("not a request of the Debug Adapter Protocol")
+        if self.phase == "new":
+            return self._introduce(message)
+        if command == "disconnect":
+            return self._disconnect(message)
+        if self.phase == "introduced":
+            return self._before_attach(message, command)
+        if command in ("attach", "launch", "initialize"):
+            return [ToClient(messages.refuse(message, "this connection is already attached"))]
+        if command == "configurationDone" and self.phase in {"arriving", "configuring"}:
+            return self._configured(message)
+        if command == "terminate":
+            return [
+                ToClient(messages.answer(message)),
+                *self._leave(terminate=True),
+                *self._end("ended by the editor"),
+            ]
+        if command == "restart":
+            told = [send(name, session.restart()) for name, session in self.sessions.items()]
+            return [ToClient(messages.answer(message)), *chain(*told)]
+        return [ToClient(root_answers.answer(message))]
+
+    def client_gone(self) -> list[Action]:
+        """The editor has closed its connection."""
+        actions: list[Action] = [*map(HangUp, self.sessions)]
+        if self.phase in {"live", "configuring", "arriving"}:
+            actions.append(Note("left", f"the editor at {self.address} is gone"))
+        return [*actions, *self._close("the editor is gone")]
+
+    def stop(self, reason: str) -> list[Action]:
+        """End the session from our side."""
+        if self.phase == "expecting":
+            return [ToClient(messages.refuse(self._attach, reason)), *self._close(reason)]
+        if self.phase in {"arriving", "configuring", "live"}:
+            return [*self._leave(terminate=False), say(reason), *self._end(reason)]
+        return self._close(reason)
+
+    def waited(self) -> list[Action]:
+        """The time of a Wait is over."""
+        return self._arrived() if self.phase == "arriving" else []
+
+    def _introduce(self, message: Message) -> list[Action]:
+        if message["command"] != "initialize":
+            return self._close("the first request is not initialize")
+        self.phase, self._initialize = "introduced", message
+        return [ToClient(messages.answer(message, **root_answers.CAPABILITIES))]
+
+    def _before_attach(self, message: Message, command: str) -> list[Action]:
+        if command == "launch":
+            return [
+                ToClient(messages.refuse(message, "the program runs elsewhere: use an attach configuration"))
+            ]
+        if command != "attach":
+            return [ToClient(messages.refuse(message, f"attach first: {command[:40]} came before it"))]
+        arguments = dict(as_dict(message.get("arguments")))
+        connect = as_dict(arguments.get("connect"))
+        if messages.PROJECT in connect:  # whose targets these are was said to `dkdbg attach`
+            arguments["connect"] = {k: v for k, v in connect.items() if k != messages.PROJECT}
+        if self._exchange.ranks:
+            arguments.setdefault(messages.RANKS, self._exchange.ranks)
+        if self._exchange.continues:
+            arguments.setdefault(messages.CONTINUE, self._exchange.continues)
+        self._attach = {**message, "arguments": arguments}
+        number = arguments.get("subProcessId")
+        if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+            return self.branch(number)
+        if self._pinned:
+            self.phase = "expecting"
+            return []
+        initialize = as_dict(self._initialize.get("arguments"))
+        self.phase = "arriving"
+        arguments = self._to_roots(arguments)
+        self.sessions = {name: UpstreamSession(initialize, arguments) for name in self._exchange.upstreams}
+        return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_LIMIT if self.sessions else 0.0)]
+
+    def joined(self, upstream: str) -> list[Action]:
+        """There is one upstream more."""
+        if self.phase not in {"arriving", "configuring", "live"} or upstream in self.sessions:
+            return []
+        initialize = as_dict(self._initialize.get("arguments"))
+        arguments = self._to_roots(as_dict(self._attach.get("arguments")))
+        self.sessions[upstream] = UpstreamSession(initialize, arguments)
+        return [Dial(upstream)]
+
+    def _proving(self, arguments: Message) -> Message:
+        """What an attach to a target carries: the token as well, which is proven and not sent, and not told to the editor."""
+        return {tokens.PROPERTY: self._exchange.token, **arguments} if self._exchange.token else arguments
+
+    def _to_roots(self, arguments: Message) -> Message:
+        """What an attach to the root session of a target carries: besides, that the ranks of all of them are gathered here."""
+        gathers = messages.opens_sessions(as_dict(self._initialize.get("arguments")))
+        return {**self._proving(arguments), **({messages.GATHER: True} if gathers else {})}
+
+    def branch(self, number: int) -> list[Action]:
+        """Make this the connection of one process; its attach has come."""
+        process = self._exchange.find(number)
+        if process is None:
+            return self.unbranch()
+        self.phase = "branched"
+        shown = {} if self._pinned else process.shown
+        arguments = {
+            **self._proving(as_dict(self._attach.get("arguments"))),
+            **shown,
+            "subProcessId": process.pid,
+        }
+        return [
+            Branch(
+                process=process, initialize=self._initialize, attach={**self._attach, "arguments": arguments}
+            )
+        ]
+
+    def release(self, process: Process) -> list[Action]:
+        """Let a process go on that was announced and waits for a session: none will be opened now."""
+        session = self.sessions.get(process.upstream)
+        return send(process.upstream, session.release(process.pid)) if session is not None else []
+
+    def unbranch(self) -> list[Action]:
+        """The process is gone: what debugpy says then."""
+        self.phase = "ended"
+        return [ToClient(messages.answer(self._attach)), ToClient(messages.event("terminated"))]
+
+    def _configured(self, message: Message) -> list[Action]:
+        self.phase, name = "live", "dkdbg: " + ", ".join(self.sessions)
+        process = messages.event("process", name=name, isLocalProcess=False, startMethod="attach")
+        actions: list[Action] = [
+            *map(ToClient, (messages.answer(message), messages.answer(self._attach), process))
+        ]
+        actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
+        for upstream, session in self.sessions.items():
+            if session.phase == "ready":
+                actions += self._configure(upstream, session)
+            elif session.phase == "down":
+                actions.append(say(f"waiting for {upstream}: {session.why or 'looking for it'}"))
+        return actions
+
+    def _disconnect(self, message: Message) -> list[Action]:
+        terminate = as_dict(message.get("arguments")).get("terminateDebuggee") is True
+        actions = [ToClient(messages.answer(message)), *self._leave(terminate=terminate)]
+        if self.phase in {"arriving", "configuring", "live"}:
+            actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
+        return [*actions, *self._close("it has left")]
+
+    # -- the upstreams' side ------------------------------------------------------------------------------------
+
+    def opened(self, upstream: str, *, must_prove: bool = False) -> list[Action]:
+        """There is a new connection to this upstream.
+
+        Args:
+            must_prove: it belongs to another user of this machine.
+        """
+        session = self.sessions.get(upstream)
+        if session is None or self.phase not in {"arriving", "configuring", "live"}:
+            return [HangUp(upstream)]
+        bodies, refusal = session.opened(must_prove=must_prove)
+        return self._refused(upstream, refusal) if refusal else send(upstream, bodies)
+
+    def absent(self, upstream: str, why: str) -> list[Action]:
+        """The upstream is not there; said again only with another reason."""
+        session = self.sessions.get(upstream)
+        if session is None or session.phase != "down" or session.why == why:
+            return []
+        session.why = why
+        if self.phase == "arriving":
+            return self._settle()
+        return [say(f"waiting for {upstream}: {why}")] if self.phase == "live" else []
+
+    def lost(self, upstream: str) -> list[Action]:
+        """The connection to this upstream has ended."""
+        session = self.sessions.get(upstream)
+        if session is None:
+            return []
+        self._exchange.forget(session.processes)
+        self._gathering.forget(upstream)
+        unexpected = session.phase not in {"down", "left"}
+        session.lost()
+        if self.phase == "arriving":
+            return self._settle()
+        if self.phase != "live" or not unexpected:
+            return []
+        return [Note("lost", "the connection has ended; waiting for it", upstream)]
+
+    def from_upstream(self, upstream: str, body: bytes) -> list[Action]:
+        """Take one message of an upstream."""
+        session = self.sessions.get(upstream)
+        if session is None or self.phase not in {"arriving", "configuring", "live"}:
+            return []
+        actions: list[Action] = []
+        for heard in session.take(body):
+            actions += self._heard(upstream, session, heard)
+        return actions
+
+    def _heard(self, upstream: str, session: UpstreamSession, heard: Heard) -> list[Action]:
+        match heard.kind:
+            case "reply":
+                return [ToUpstream(upstream, heard.body)]
+            case "ready":
+                return self._configure(upstream, session) if self.phase == "live" else self._settle()
+            case "gate":
+                self._gathering.hear(upstream, heard.message)
+                return self._gather()
+            case "together":
+                others = [(name, each) for name, each in self.sessions.items() if name != upstream]
+                said = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
+                told = [send(name, each.ask(messages.TOGETHER, said)) for name, each in others]
+                return [*chain(*told)]
+            case "attached":
+                self._gathering.attached(upstream)
+                note = Note("attached", "the editor is attached to it", upstream)
+                return [say(f"{upstream}: attached"), note]
+            case "refused":
+                return self._refused(upstream, heard.text)
+            case "child":
+                return self._announce(upstream, session, heard.process) if heard.process else []
+            case "output":
+                prefix = upstream if len(self.sessions) > 1 else ""
+                return [ToClient(from_targets.output(heard.message, prefix))]
+            case "ended":
+                text = "the program has ended; waiting for it to start again"
+                line = say(f"{upstream}: {text}")
+                return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
+            case "closed":
+                ended = self._end_if_all_left("the session was ended")
+                line = say(f"{upstream}: left; it is attached to again after its next start")
+                return [HangUp(upstream, then="replaced"), *(ended or [line])]
+
+    def _refused(self, upstream: str, text: str) -> list[Action]:
+        note = Note("refused", text, upstream)
+        others = [session for session in self.sessions.values() if session.phase != "left"]
+        if self.phase == "arriving" and not others:
+            answer = ToClient(messages.refuse(self._attach, text))
+            return [note, answer, *map(HangUp, self.sessions), *self._close("refused")]
+        line = say(f"{upstream}: {text}", "important")
+        return [note, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
+
+    def _configure(self, upstream: str, session: UpstreamSession) -> list[Action]:
+        self._gathering.expect(upstream)
+        return send(upstream, session.configure())
+
+    def look(self) -> list[Action]:
+        """The time of a Look is over."""
+        self._looks = False
+        return self._gather() if self.phase == "live" else []
+
+    def _gather(self) -> list[Action]:
+        """Have the ranks of all targets stop together."""
+        self._gathering.coming = frozenset(
+            upstream
+            for upstream, session in self.sessions.items()
+            if session.phase in {"attaching", "ready"} or (session.phase == "down" and not session.why)
+        )
+        actions: list[Action] = []
+        for upstream, wanted in self._gathering.decide():
+            session = self.sessions.get(upstream)
+            actions += send(upstream, session.ask(messages.GATE, wanted)) if session is not None else []
+        if apart := self._gathering.apart():
+            actions.append(say(apart, "important"))
+        if self._gathering.gathers and not self._looks:
+            self._looks = True
+            actions.append(Look(INTERVAL))
+        return actions
+
+    def _announce(self, upstream: str, session: UpstreamSession, found: Announced) -> list[Action]:
+        process = self._exchange.announced(upstream, found, self._told)
+        session.processes.append(process)
+        self._exchange.forget(session.processes[:-MAX_PROCESSES])
+        del session.processes[:-MAX_PROCESSES]
+        arguments = as_dict(self._attach.get("arguments"))
+        mine = arguments.get("connect")
+        connect = mine if isinstance(mine, dict) else {"host": "127.0.0.1", "port": self._exchange.port()}
+        child = from_targets.child(arguments, called=process.name, number=process.number, connect=connect)
+        actions: list[Action] = [Note("process", process.name, upstream)]
+        client = as_dict(self._initialize.get("arguments"))
+        actions.append(ToClient(messages.announcement(client, self._numbers.__next__, child)))
+        alone = not messages.opens_sessions(client)
+        return [*actions, Offer(process, say=alone)] if alone or self._exchange.offers_all else actions
+
+    # -- what both lead to --------------------------------------------------------------------------------------
+
+    def say(self, text: str, category: str = "console") -> list[Action]:
+        """Print a line into the editor's debug console."""
+        return [say(text, category)] if self.phase in {"configuring", "live", "expecting"} else []
+
+    def is_settled(self, upstream: str) -> bool:
+        """Return whether this editor has what it wants of the upstream, or wants it no more."""
+        session = self.sessions.get(upstream)
+        return session is None or session.phase in {"held", "left"} or self.phase in {"ended", "closed"}
+
+    def _settle(self) -> list[Action]:
+        waiting = [
+            session
+            for session in self.sessions.values()
+            if session.phase == "attaching" or not (session.why or session.phase != "down")
+        ]
+        return [] if self.phase != "arriving" or waiting else self._arrived()
+
+    def _arrived(self) -> list[Action]:
+        self.phase = "configuring"
+        return [ToClient(messages.event("initialized"))]
+
+    def _end_if_all_left(self, reason: str) -> list[Action]:
+        return self._end(reason) if all(session.phase == "left" for session in self.sessions.values()) else []
+
+    def _end(self, reason: str) -> list[Action]:
+        """Tell the editor that its session is over; it disconnects."""
+        self.phase = "ended"
+        over = Note("over", f"the session is over: {reason}")
+        return [ToClient(messages.event("terminated")), over, *map(HangUp, self.sessions)]
+
+    def _leave(self, *, terminate: bool) -> list[Action]:
+        told = [send(name, session.leave(terminate=terminate)) for name, session in self.sessions.items()]
+        return [*chain(*told), *map(HangUp, self.sessions)]
+
+    def _close(self, reason: str) -> list[Action]:
+        if self.phase == "closed":
+            return []
+        self.phase = "closed"
+        return [Close(reason)]

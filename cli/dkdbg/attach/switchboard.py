@@ -1,0 +1,106 @@
+"""What the editors of one port share: the targets, the announced processes, and what GET /status answers."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dkdbg.attach.actions import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.attach.actions import Action, Note, Process
+    from dkdbg.attach.child_proxy import Passage
+    from dkdbg.attach.router import Router
+    from dkdbg.attach.upstream import Upstream
+
+
+class Attached(Protocol):
+    """One editor, as the switchboard knows it; the earlier ones come first.
+
+    Attributes:
+        router: what it is told by.
+        is_attached: it has, or is about to have, a root session.
+    """
+
+    router: Router
+
+    @property
+    def is_attached(self) -> bool:
+        """See the class."""
+
+    def act(self, question: Callable[[], list[Action]]) -> None:
+        """Ask the router and do what it says; from any thread."""
+
+
+class Switchboard:
+    """Shared by the editors of one port.
+
+    Args:
+        upstreams: the targets, by unique names.
+        port: the host's port.
+        report: called from any thread with what happens.
+        token: what the keeper of the ports shows to the targets.
+
+    Attributes:
+        offer: gives a process a port of its own and returns what to say about it; empty for nothing.
+    """
+
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        port: Callable[[], int],
+        report: Callable[[Note], None],
+        token: str = "",
+    ) -> None:
+        self.upstreams = {each.name: each for each in upstreams}
+        self.lock = threading.RLock()
+        self.exchange = Exchange(tuple(self.upstreams), port)
+        self.report = report
+        self.token = token
+        self.offer: Callable[[Process], str] = lambda _: ""
+        self.passages: set[Passage] = set()
+        self.editors: list[Attached] = []
+
+    def add(self, upstream: Upstream) -> None:
+        """One target more, for those who are attached too."""
+        with self.lock:
+            self.upstreams = {**self.upstreams, upstream.name: upstream}
+            self.exchange.upstreams = tuple(self.upstreams)
+            editors = list(self.editors)
+            for editor in editors:
+                editor.act(lambda each=editor: each.router.joined(upstream.name))  # type: ignore[misc]
+
+    def status(self) -> dict[str, Any]:
+        """What GET /status answers."""
+        with self.lock:
+            editors = [each for each in self.editors if each.router.phase == "live"]
+        targets = []
+        for name, upstream in self.upstreams.items():
+            seen = upstream.last
+            held = any(
+                name in each.router.sessions and each.router.sessions[name].phase == "held"
+                for each in editors
+            )
+            targets.append(
+                {
+                    "target": str(upstream.place.address),
+                    "name": name,
+                    "endpoint": "{}:{}".format(*seen.endpoint) if seen and seen.endpoint else "",
+                    "attached": held,
+                    "detail": "" if held or seen is None else seen.why,
+                }
+            )
+        state = "attached" if any(each["attached"] for each in targets) else "waiting"
+        return {"state": state, "client": bool(editors), "editors": len(editors), "targets": targets}
+
+    def stop(self, reason: str) -> None:
+        """Tell every editor that it is over."""
+        with self.lock:
+            editors, passages = list(self.editors), list(self.passages)
+        for passage in passages:
+            passage.end()
+        for editor in editors:
+            editor.act(lambda each=editor: each.router.stop(reason))  # type: ignore[misc]

@@ -1,0 +1,204 @@
+"""One editor's root session with one place's door, as a client of it. No I/O."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER, as_dict
+from dkdbg.attach import from_targets
+from dkdbg.attach.actions import Announced
+from dkdbg.attach.handshake import Introduction
+
+if TYPE_CHECKING:
+    from dkdbg.attach.actions import Process
+    from dkdbg.attach.root_answers import Message
+
+    #: `down`: no connection, and one is wanted. `attaching`: until the upstream lets breakpoints be set. `ready`: it
+    #: waits for configurationDone. `held`: attached. `left`: the session there has ended and another one is not wanted.
+    Phase = Literal["down", "attaching", "ready", "held", "left"]
+
+#: Sequence numbers of the requests that each connection begins with.
+_INITIALIZE, _ATTACH = 1, 2
+#: No kernel has a pid as large as this (Linux: 2**22).
+MAX_PID = 1 << 31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a message of the upstream means.
+
+    Attributes:
+        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: the attach was, or we refuse to,
+            `text` is why; `child`: there is a process; `output`: `message` is the event; `ended`: the program has ended,
+            the upstream is about to go; `closed`: the session has been ended there; `gate`, `together`: it speaks of its ranks, `message` is
+            what it says.
+    """
+
+    kind: Literal[
+        "reply", "ready", "attached", "refused", "child", "output", "ended", "closed", "gate", "together"
+    ]
+    message: Message = field(default_factory=dict)
+    body: bytes = b""
+    text: str = ""
+    process: Announced | None = None
+
+
+class UpstreamSession:
+    """Attaches again whenever it is told that there is a connection.
+
+    Args:
+        initialize, arguments: of the editor's `initialize` and `attach`.
+
+    Attributes:
+        why: what is known of an upstream that is not there; empty before the first look.
+        processes: those that were announced since the last `opened`.
+    """
+
+    def __init__(self, initialize: Message, arguments: Message) -> None:
+        self.phase: Phase = "down"
+        self.why = ""
+        self.processes: list[Process] = []
+        self._initialize = {**initialize, "supportsStartDebuggingRequest": True}
+        self._arguments = arguments
+        self._exited = False
+        self._numbers = itertools.count(1)
+        self._introduction: Introduction | None = None
+
+    def opened(self, *, must_prove: bool = False) -> tuple[list[bytes], str]:
+        """There is a new connection: what to send on it, or why nothing is, in one line.
+
+        Args:
+            must_prove: see Introduction.
+        """
+        self.phase, self.why, self._exited = "attaching", "", False
+        self._numbers = itertools.count(_ATTACH + 1)
+        self._introduction = Introduction(
+            _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", self._arguments),
+            lambda: next(self._numbers), must_prove=must_prove,
+        )  # fmt: skip
+        bodies = self._introduction.begin()
+        if self._introduction.refusal:
+            self.phase = "left"
+        return bodies, self._introduction.refusal
+
+    def configure(self) -> list[bytes]:
+        """Let the upstream's processes run, breakpoints are set in each of them."""
+        return [self._request("configurationDone", {})]
+
+    def leave(self, *, terminate: bool) -> list[bytes]:
+        """Ask to leave, and to end the program when `terminate`."""
+        if self.phase not in {"attaching", "ready", "held"}:
+            return []
+        return [self._request("disconnect", {"terminateDebuggee": terminate})]
+
+    def release(self, pid: int) -> list[bytes]:
+        """Let a process go on that waits at its start for a session."""
+        return (
+            [self._request(messages.RELEASE, {"subProcessId": pid})]
+            if self.phase in {"ready", "held"}
+            else []
+        )
+
+    def ask(self, command: str, arguments: Message) -> list[bytes]:
+        """Ask for something about its ranks; the answer is of no interest."""
+        return [self._request(command, arguments)] if self.phase in {"ready", "held"} else []
+
+    def restart(self) -> list[bytes]:
+        """Ask for the program to be started again."""
+        return [self._request("restart", {})] if self.phase == "held" else []
+
+    def lost(self) -> None:
+        """The connection has ended."""
+        if self.phase != "left":
+            self.phase = "down"
+        self.processes.clear()
+
+    def take(self, body: bytes) -> list[Heard]:
+        """Take a message of the upstream; what cannot be understood is skipped."""
+        try:
+            message = frames.decode(body)
+        except frames.FrameError:
+            return []
+        kind = message.get("type")
+        if kind == "response":
+            return self._answered(message)
+        if kind == "request":
+            return self._asked(message)
+        return self._happened(message) if kind == "event" else []
+
+    def _answered(self, message: Message) -> list[Heard]:
+        introduction = self._introduction
+        if introduction is None or self.phase == "left":
+            return []
+        bodies = introduction.take(message)
+        if introduction.refusal:
+            self.phase = "left"
+            return [Heard(kind="refused", text=introduction.refusal)]
+        if bodies is not None:
+            return [Heard(kind="reply", body=body) for body in bodies]
+        if message.get("command") == "restart" and message.get("success") is not True:
+            text = from_targets.line(message.get("message"))
+            return [Heard(kind="output", message={"body": {"category": "important", "output": f"{text}\n"}})]
+        if message.get("request_seq") != _ATTACH or message.get("command") != "attach":
+            return []
+        if message.get("success") is not True:
+            self.phase = "left"
+            return [Heard(kind="refused", text=introduction.why_refused(message))]
+        if self.phase not in {"attaching", "ready"}:
+            return []
+        self.phase = "held"
+        if (
+            self._arguments.get(ROLE) == TAKE_OVER
+        ):  # said once: after a restart there is nobody to take it from
+            self._arguments = {k: v for k, v in self._arguments.items() if k != ROLE}
+        return [Heard(kind="attached")]
+
+    def _asked(self, message: Message) -> list[Heard]:
+        """Nothing that a target asks for is done but to attach to a process of its own."""
+        arguments = as_dict(message.get("arguments"))
+        wanted = arguments.get("request", "attach")
+        if message.get("command") != "startDebugging" or wanted != "attach":
+            return [Heard(kind="reply", body=messages.refuse(message, "a target may not ask for this"))]
+        child = self._child(as_dict(arguments.get("configuration")))
+        return [Heard(kind="reply", body=messages.answer(message)), *child]
+
+    def _happened(self, message: Message) -> list[Heard]:
+        name, content = message.get("event"), as_dict(message.get("body"))
+        if name == "initialized" and self.phase == "attaching":
+            self.phase = "ready"
+            return [Heard(kind="ready")]
+        if name == "debugpyAttach":
+            return self._child(content)
+        if name == "output" and content.get("category") != "telemetry":
+            return [Heard(kind="output", message=message)]
+        if name in (messages.GATE, messages.TOGETHER) and self.phase in {"ready", "held"}:
+            return [Heard(kind="gate" if name == messages.GATE else "together", message=content)]
+        if name == "exited":
+            self._exited = True
+        if name == "terminated" and self.phase in {"ready", "held"}:
+            self.phase = "down" if self._exited else "left"
+            return [Heard(kind="ended" if self._exited else "closed")]
+        return []
+
+    def _child(self, configuration: Message) -> list[Heard]:
+        pid, editor = configuration.get("subProcessId"), configuration.get(EDITOR)
+        if isinstance(pid, bool) or not isinstance(pid, int) or self.phase not in {"ready", "held"}:
+            return []
+        if not 0 < pid < MAX_PID:
+            return []
+        process = Announced(
+            pid=pid, name=from_targets.name(configuration.get("name")),
+            editor=editor if isinstance(editor, int) and not isinstance(editor, bool) else None,
+            looks_on=configuration.get(ROLE) == LOOK_ON,
+        )  # fmt: skip
+        return [Heard(kind="child", process=process)]
+
+    def _request(self, command: str, arguments: Message) -> bytes:
+        return messages.request(next(self._numbers), command, arguments)
+
+
+def _message(number: int, command: str, arguments: Message) -> Message:
+    return {"seq": number, "type": "request", "command": command, "arguments": arguments}

@@ -1,1 +1,0 @@
-"""One thin module a verb."""

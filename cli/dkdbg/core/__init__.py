@@ -1,0 +1,1 @@
+"""Values and protocols that every capability shares. No I/O."""

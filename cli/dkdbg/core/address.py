@@ -1,0 +1,114 @@
+"""What a person types to name a place: its grammar. Which schemes are served, `targets/registry.py` knows.
+
+SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
+slurm:///JOB                 a job, seen from the host on which one sits
+local:[REST]                 this machine
+HOST:PORT                    a door that somebody else has brought here
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+#: The schemes of the two forms that carry none in front of `://`.
+LOCAL, ENDPOINT = "local", "endpoint"
+#: Of jobs that have called `dkdbg attach --listen`.
+CALL = "call"
+#: The schemes whose first part may be empty: the host on which one sits, `slurm:///JOB`.
+_HERE = frozenset({"slurm", "pbs"})
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+#: What ends a word of a command line or a line of output.
+_NEVER = re.compile(r"[\s\x00-\x1f\x7f]")
+_OPTION = re.compile("(^|[@,])-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where something runs, as typed.
+
+    Attributes:
+        scheme: such as `compose`; `local` and `endpoint` for the two forms without `://`.
+        rest: what comes after the scheme; `HOST:PORT` of an endpoint. Empty with `local:` means this machine.
+    """
+
+    scheme: str
+    rest: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What stands between slashes: namespace, pod and container, or login node and job."""
+        return tuple(self.rest.split("/"))
+
+    @property
+    def hops(self) -> tuple[str, ...]:
+        """The hosts to go through, from here on, of the first part: `user@login` and `node4`."""
+        return tuple(self.parts[0].split(","))
+
+    @property
+    def host(self) -> str:
+        """The host of `HOST:PORT`, an IPv6 address without its brackets."""
+        return self.parts[0].rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        """The port of `HOST:PORT`, 0 where there is none."""
+        said = self.parts[0].rpartition(":")[2]
+        return int(said) if said.isdecimal() and len(said) < 6 else 0
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        return self.rest or self.scheme
+
+    def __str__(self) -> str:
+        return {LOCAL: f"local:{self.rest}", ENDPOINT: self.rest}.get(
+            self.scheme, f"{self.scheme}://{self.rest}"
+        )
+
+
+def parse(text: str, *, forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT") -> Address:
+    """Return the address that `text` is.
+
+    A name that begins with `-` is refused for every scheme: ssh, kubectl and docker would read it as an option.
+
+    Args:
+        forms: for the hint, those that are served.
+
+    Raises:
+        DkdbgError: it has none of the forms.
+    """
+    found = _parse(text)
+    if found is None or (found.scheme != LOCAL and any(_OPTION.search(part) for part in found.parts)):
+        raise DkdbgError(f"{text!r} names no target", hint=f"a target is {forms}", exit_code=EXIT_USAGE)
+    return found
+
+
+def _parse(text: str) -> Address | None:
+    if text.startswith("local:"):  # a folder may have any name
+        rest = text.removeprefix("local:")
+        return None if rest.startswith("//") or "\0" in rest else Address(scheme=LOCAL, rest=rest)
+    if _NEVER.search(text):
+        return None
+    scheme, mark, rest = text.partition("://")
+    if mark:
+        address = Address(scheme=scheme, rest=rest.removesuffix("/"))
+        known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
+        if scheme.rpartition("+")[2] in _HERE and not address.parts[0]:
+            return address if all(address.parts[1:]) else None
+        return address if known and all(address.parts) and all(address.hops) else None
+    address = Address(scheme=ENDPOINT, rest=text)
+    return address if address.host and "/" not in text and 0 < address.port < 65536 else None
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` is a name without a scheme: of a service, a container or a session."""
+    return (
+        bool(text)
+        and ":" not in text
+        and "/" not in text
+        and not text.startswith("-")
+        and not _NEVER.search(text)
+    )

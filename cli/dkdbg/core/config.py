@@ -1,0 +1,245 @@
+"""dkdbg.toml: what a person decided for this repository. Flags beat it, it beats what was detected."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.inprocess import ranks
+from dkdbg.core.plan import FROM_NOWHERE, TOKEN_KINDS
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from dkdbg.core.plan import TokenKind
+
+FILE_NAME = "dkdbg.toml"
+BOM = "\ufeff"
+#: The agent's DKDBG_RESTART, see agent/supervisor/options.py.
+RESTART_KINDS = ("auto", "ask", "never")
+#: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
+MAX_CHARS = 100_000
+#: A name of a place: one that no shell reads and no program takes for an option.
+_PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncConfig:
+    """What sync leaves out of the local tree.
+
+    Attributes:
+        ignore: patterns as in .gitignore, with the last word; `!` brings back.
+        max_size: larger files stay out; bytes.
+    """
+
+    ignore: tuple[str, ...] = ()
+    max_size: int = 100_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Options of one repository.
+
+    Attributes:
+        command: shell text of the program to debug, None to take the detected one.
+        service: compose service to debug, NAME or FILE:NAME, None to take the detected one.
+        port: port of the front on 127.0.0.1 and in the container.
+        wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
+            lets the planner choose (servers do not wait).
+        reload: start the program again when a source file changes, and keep the container when it ends.
+        restart: what F5 does when sources were changed after the program's start: `auto` starts it anew when the run is
+            younger than an hour, `ask` says so, `never` keeps editors from restarting it at all.
+        ranks: which ranks are debugged, as agent/inprocess/ranks.py reads it; the others run free.
+        continues: what Continue and Pause in one rank do to the others of its job, `all` or `one`; the key `continue`.
+        token: where the launch entry takes the token from that the debug port asks for.
+        sync: the table [sync].
+        places: names and addresses of the tables [places.NAME], as typed; what they mean is looked at where they are used.
+    """
+
+    command: str | None = None
+    service: str | None = None
+    port: int = 5678
+    wait: int | None = None
+    reload: bool = False
+    restart: str = "auto"
+    ranks: str = ranks.ALL
+    continues: str = messages.CONTINUE_ALL
+    token: TokenKind = FROM_NOWHERE
+    sync: SyncConfig = SyncConfig()
+    places: tuple[tuple[str, str], ...] = ()
+
+
+def decode(data: bytes) -> str:
+    """The text of a dkdbg.toml, a byte order mark kept.
+
+    Raises:
+        DkdbgError: it is not UTF-8, which TOML asks for.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"{FILE_NAME}:{line}: byte 0x{data[error.start]:02x} is not UTF-8, and TOML must be"
+        raise DkdbgError(message, hint=f"save {FILE_NAME} as UTF-8", exit_code=EXIT_USAGE) from error
+
+
+def parse(text: str) -> Config:
+    """The configuration in `text`, the content of a dkdbg.toml.
+
+    Raises:
+        DkdbgError: more than `MAX_CHARS`, invalid TOML, an unknown table or key or a value of the wrong type; all problems in one message.
+    """
+    if len(text) > MAX_CHARS:
+        raise DkdbgError(
+            f"{FILE_NAME} has {len(text) // 1000:,} KB, more than {MAX_CHARS // 1000}",
+            hint="long lists of patterns for sync belong in .gitignore",
+            exit_code=EXIT_USAGE,
+        )
+    import tomlkit  # noqa: PLC0415 - a tenth of what a start of sync loads, for a file that most do not have
+
+    try:
+        document = tomlkit.parse(text.removeprefix(BOM)).unwrap()
+    except (tomlkit.exceptions.TOMLKitError, RecursionError) as error:
+        message = f"{FILE_NAME} is not valid TOML: {error}"
+        raise DkdbgError(
+            message, hint=f"correct {FILE_NAME}; dkdbg changed nothing", exit_code=EXIT_USAGE
+        ) from error
+    table, sync, places = (_table(document, name) for name in ("debug", "sync", "places"))
+    wrong = [
+        f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()
+    ]
+    wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
+    wrong += [problem for key, value in sync.items() if (problem := _sync_problem(key, value))]
+    wrong += [problem for key, value in places.items() if (problem := _place_problem(key, value))]
+    if wrong:
+        raise DkdbgError(
+            f"{FILE_NAME}: " + "; ".join(wrong),
+            hint="the keys of [debug] are command, service, port, wait, reload, restart, ranks, continue, token; of [sync] ignore, max_size; of [places.NAME] uri",
+            exit_code=EXIT_USAGE,
+        )
+    ignore = tuple(sync.get("ignore", ()))
+    max_size = size(sync["max_size"]) if "max_size" in sync else None
+    return replace(
+        Config(),
+        **{"continues" if key == "continue" else key: value for key, value in table.items()},
+        sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size),
+        places=tuple((name, place["uri"]) for name, place in places.items()),
+    )
+
+
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+    table = document.pop(name, {})
+    if not isinstance(table, dict):
+        raise DkdbgError(
+            f"{FILE_NAME}: [{name}] must be a table",
+            hint=f"write [{name}] and its keys below it",
+            exit_code=EXIT_USAGE,
+        )
+    return table
+
+
+def size(value: object) -> int | None:
+    """Bytes of `100 MB`, `2 GiB` or a whole number; None when it is none of them."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value > 0 else None
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    number, power, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(power.lower() or " ")) or None
+
+
+def _sync_problem(key: str, value: object) -> str | None:
+    if key == "ignore":
+        texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return None if texts else f"ignore must be a list of texts, not {value!r}"
+    if key == "max_size":
+        return None if size(value) else f'max_size must be a size such as "100 MB", not {value!r}'
+    return f"unknown key {key!r} in [sync]"
+
+
+def _place_problem(name: str, value: object) -> str | None:
+    if not _PLACE.fullmatch(name):
+        return f"{name!r} is not a valid name for a place: use letters, digits, '.', '_' and '-'"
+    if not isinstance(value, dict) or set(value) != {"uri"}:
+        return f"[places.{name}] has uri and no other key"
+    uri = value["uri"]
+    return None if isinstance(uri, str) and uri else f"uri of [places.{name}] must be a text, not {uri!r}"
+
+
+def _problem(key: str, value: object) -> str | None:
+    if key in {"command", "service"}:
+        return None if isinstance(value, str) and value.strip() else f"{key} must be a text, not {value!r}"
+    if key == "reload":
+        return None if isinstance(value, bool) else f"reload must be true or false, not {value!r}"
+    if key == "restart":
+        return (
+            None
+            if value in RESTART_KINDS
+            else f"restart must be one of {', '.join(RESTART_KINDS)}, not {value!r}"
+        )
+    if key == "ranks":
+        return _ranks_problem(value)
+    if key == "continue":
+        return (
+            None
+            if value in messages.CONTINUES
+            else f"continue must be one of {', '.join(messages.CONTINUES)}, not {value!r}"
+        )
+    if key == "token":
+        return (
+            None if value in TOKEN_KINDS else f"token must be one of {', '.join(TOKEN_KINDS)}, not {value!r}"
+        )
+    if key in {"port", "wait"}:
+        top = 65535 if key == "port" else 7 * 86400
+        low = 1 if key == "port" else 0
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= top:
+            return f"{key} must be a whole number from {low} to {top}, not {value!r}"
+        return None
+    return f"unknown key {key!r}"
+
+
+def _ranks_problem(value: object) -> str | None:
+    if not isinstance(value, str):
+        return f'ranks must be a text such as "0,3", not {value!r}'
+    try:
+        ranks.parse(value)
+    except ranks.RankSetError as error:
+        return f"ranks: {error}; {error.hint}"
+    return None
+
+
+def with_values(text: str, **values: str | int | None) -> str:
+    """`text` with the given keys of [debug] set, everything else kept to the byte; None leaves a key alone."""
+    import tomlkit  # noqa: PLC0415 - as above
+
+    mark = BOM if text.startswith(BOM) else ""
+    document = tomlkit.parse(text.removeprefix(BOM))
+    table = document.setdefault("debug", tomlkit.table())
+    for key, value in values.items():
+        if value is not None and table.get(key) != value:
+            table[key] = value
+    return mark + tomlkit.dumps(document)
+
+
+def shell_argv(command: str) -> tuple[str, ...]:
+    """`command` as argv: split when it needs no shell, else run by `sh -c`.
+
+    Raises:
+        DkdbgError: unbalanced quotes.
+    """
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise DkdbgError(
+            f"cannot read the command {command!r}: {error}", hint="balance the quotes", exit_code=EXIT_USAGE
+        ) from error
+    if not words:
+        raise DkdbgError(
+            "the command is empty", hint="give one: --command 'python train.py'", exit_code=EXIT_USAGE
+        )
+    needs_shell = any(mark in command for mark in "|&;<>()$`*?[~\n") or "=" in words[0]
+    return ("sh", "-c", command) if needs_shell else words

@@ -1,0 +1,359 @@
+"""What was observed in a repository. Nothing here decides anything; every value says where it was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Gpu = Literal["required", "optional", "none"]
+#: `docker`: the image alone installs things; `setuptools`: setup.py or a pyproject without another manager's table.
+PackageManager = Literal[
+    "pip", "uv", "poetry", "conda", "setuptools", "pdm", "pipenv", "pixi", "docker", "none"
+]
+#: The word a person would name the way of starting by.
+Launcher = str
+
+
+#: `PythonFact.source` where it was concluded from what is to be installed.
+BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonFact:
+    """The Python minor version that the repository runs on, such as `3.11`, and where that was read."""
+
+    version: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchFact:
+    """The torch that the repository asks for.
+
+    Attributes:
+        version: such as `2.9.1`, None when torch is used without a version.
+        cuda: CUDA minor version of the wheel or base image, such as `12.8`; None when there is nothing to say.
+        source: file (and line or key) that says so.
+    """
+
+    version: str | None
+    cuda: str | None
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryPoint:
+    """One way to start the program.
+
+    Attributes:
+        command: as a person would type it in `cwd`, shell syntax.
+        file: the source file it starts, relative to the repository root, POSIX separators; None when the file
+            lives only in an image.
+        launcher: a name of `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
+        cwd: directory to start it in, relative to the repository root, `.` for the root itself.
+        needs_args: whether it stops with a usage message when started as it stands here.
+        source: where it was seen, in words.
+        error: `LINE: why` when its file does not parse, else empty.
+        points: its rank, as setup/detect/launch/entrypoint.py counts; near ones are few points apart.
+        trains: whether it is a training run, which ends, whatever ports are published beside it.
+        shows_windows: whether it ends at once where there is no screen.
+    """
+
+    command: str
+    file: str | None
+    launcher: Launcher
+    cwd: str = "."
+    needs_args: bool = False
+    source: str = ""
+    error: str = ""
+    points: float = 0.0
+    trains: bool = False
+    shows_windows: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DockerfileFact:
+    """What one Dockerfile says that matters to a debugger.
+
+    Attributes:
+        path: relative to the repository root.
+        base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
+        workdir: last WORKDIR of the final stage, absolute, `/` when none.
+        user: last USER of the final stage, None for root.
+        copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
+            context: local relative to `context`, remote absolute.
+        code: those of `copies` that bring Python which is here, local relative to the root, a pattern (`*.py`) as its
+            files.
+        entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
+        cmd: CMD likewise.
+        python: Python minor version evident from base image or ENV/ARG, or None.
+        venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
+        exposed: ports of EXPOSE.
+        env: ENV and ARG values of the final stage, which the container's shell would fill in.
+        inputs: what of its context the image is made of, as setup/detect/docker/image_inputs.py says; None for "any of it".
+    """
+
+    path: str
+    base: str
+    workdir: str = "/"
+    user: str | None = None
+    copies: tuple[tuple[str, str], ...] = ()
+    code: tuple[tuple[str, str], ...] = ()
+    entrypoint: tuple[str, ...] | None = None
+    cmd: tuple[str, ...] | None = None
+    python: str | None = None
+    venvs: tuple[str, ...] = ()
+    exposed: tuple[int, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceFact:
+    """One service of one of the user's compose files.
+
+    Attributes:
+        name: key under `services`.
+        file: compose file, relative to the repository root.
+        dockerfile: Dockerfile that builds it relative to the repository root, None for a plain image or when
+            the file is missing.
+        context: build context relative to the repository root, None without a build section.
+        image: `image:` as written, None when absent.
+        release: the image of a registry in which it runs a release of this repository; then `dockerfile` and `context`
+            are those of the sources that are here. None when it says itself what it is built from.
+        profiles: as written.
+        command: `command:` as argv, None when absent.
+        entrypoint: `entrypoint:` as argv, None when absent.
+        working_dir: as written, None when absent.
+        user: as written, None when absent.
+        command_from_env, entrypoint_from_env: (index of a word, that word as written) of the words that take a value
+            from a .env file, which may be a secret.
+        binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside
+            the repository.
+        ports: container ports it publishes.
+        gpu: whether it asks for a GPU in any of compose's ways.
+        depends_on: names of the services that it cannot be without, by `depends_on` or another key.
+        optional: those of them that it starts without where they are not there (`required: false`).
+        parts: (section, name, definition as JSON) of what it uses of its file's top level and the compose file in the
+            root does not have: networks, volumes, configs, secrets. As written, paths relative to the root.
+        mounted: those of `binds` that come by extending it, where files of the root say more of it; else None.
+        more: (file, key) of what they say, which nothing brings that extends `file`.
+        refers: the keys of its section that name other services, all of which are in `depends_on`.
+        host_network: `network_mode: host`.
+        env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
+            else empty.
+        needs: variables without a value for which compose refuses its file.
+        needs_files: (file, an example of it or None) relative to the root: environment files that services of its file
+            read and that are not here; compose refuses that file without them, unless it only extends from it.
+        pythonpath: PYTHONPATH of its environment, None when not said.
+        variables: names of its environment, those without a value included.
+        networks: names of those that it is in, as written; none for the project's default one.
+        called: other names by which its neighbours may call it: `container_name`, `hostname`.
+        says: the keys of its section, what it extends included.
+        is_python: whether its image evidently runs a Python program of this repository or of its own.
+    """
+
+    name: str
+    file: str
+    dockerfile: str | None = None
+    context: str | None = None
+    image: str | None = None
+    release: str | None = None
+    profiles: tuple[str, ...] = ()
+    command: tuple[str, ...] | None = None
+    entrypoint: tuple[str, ...] | None = None
+    command_from_env: tuple[tuple[int, str], ...] = ()
+    entrypoint_from_env: tuple[tuple[int, str], ...] = ()
+    working_dir: str | None = None
+    user: str | None = None
+    binds: tuple[tuple[str, str], ...] = ()
+    ports: tuple[int, ...] = ()
+    gpu: bool = False
+    depends_on: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str, str], ...] = ()
+    mounted: tuple[tuple[str, str], ...] | None = None
+    more: tuple[tuple[str, str], ...] = ()
+    refers: tuple[str, ...] = ()
+    host_network: bool = False
+    env_files: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    needs_files: tuple[tuple[str, str | None], ...] = ()
+    pythonpath: str | None = None
+    variables: frozenset[str] = frozenset()
+    networks: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
+    says: frozenset[str] = frozenset()
+    is_python: bool = False
+
+    def is_called(self, wanted: str) -> bool:
+        """Whether a person who says NAME or FILE:NAME means this one."""
+        return wanted in {self.name, f"{self.file}:{self.name}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevcontainerFact:
+    """What one existing devcontainer.json says.
+
+    Attributes:
+        path: of the devcontainer.json, relative to the repository root.
+        dockerfile: Dockerfile that builds it, relative to the root, None without one or when it is missing.
+        context: its build context relative to the root, None without a Dockerfile or when it lies outside.
+        image: `image` as written, None when absent.
+        compose_files: `dockerComposeFile`, relative to the root.
+        service: `service` as written, None when absent.
+        workspace_folder: `workspaceFolder` as written, variables included, None when absent.
+        gpu: whether it asks for a GPU (`runArgs`, or `hostRequirements.gpu` that is not merely "optional").
+    """
+
+    path: str
+    dockerfile: str | None = None
+    context: str | None = None
+    image: str | None = None
+    compose_files: tuple[str, ...] = ()
+    service: str | None = None
+    workspace_folder: str | None = None
+    gpu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DockerRun:
+    """A `docker run` line that mounts the repository, or starts an image that it builds.
+
+    Attributes:
+        source: file where it stands.
+        mounts: (local relative to the root, remote absolute) of folders of the repository.
+        workdir: absolute, None when not said.
+        shm, ipc: as written, None when not said.
+        ports: container ports that it publishes.
+        env: (name, value) of `-e`; `${OTHER}` is a variable of whoever starts it, None the one of the same name.
+        env_files: of `--env-file`, relative to the root; they need not be there.
+    """
+
+    source: str
+    mounts: tuple[tuple[str, str], ...]
+    workdir: str | None = None
+    shm: str | None = None
+    ipc: str | None = None
+    ports: tuple[int, ...] = ()
+    env: tuple[tuple[str, str | None], ...] = ()
+    env_files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """One of several projects of a repository.
+
+    Attributes:
+        folder: relative to the repository root.
+        program: its best program, relative to the repository root.
+    """
+
+    folder: str
+    program: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepoFacts:
+    """Everything `init` knows about a repository.
+
+    Attributes:
+        root: absolute, local side.
+        name: directory name.
+        python, torch, gpu, package_manager: see their types.
+        dependency_files: the files to install from, in order, relative to the root.
+        requirements: distribution names that the repository needs when no dependency file says so (README
+            install line, imports), lower case, as far as they can be known.
+        declared: what the dependency files require, as pip takes it (`torch>=2.1`), without the optional groups.
+        undeclared: what the sources import and no dependency file names, though nothing named is sure to bring it:
+            numpy, which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
+        unnamed: distributions that the program imports and no dependency file names, those left out that mostly come with
+            others; empty where a lock names everything.
+        included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
+        installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
+        frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
+        entrypoint: the best candidate, None when nothing can be started.
+        candidates: every candidate seen, best first, `entrypoint` included.
+        dockerfiles, services: parsed.
+        compose_files: compose files in the root that plain `docker compose` would read or a person would name
+            with -f, relative, in compose's order of preference; files in subfolders follow.
+        compose_env: what COMPOSE_FILE in the root's `.env` names, joined by `:`, None when not set.
+        compose_separator: what stands between the names there.
+        compose_read: the compose files that plain `docker compose` reads in the root, those that they include among them.
+        compose_names: the services that it knows there.
+        service: the service to debug, None without a fitting one.
+        mappings: (local relative to the root, remote absolute) as the existing image or service has them.
+        ports: container ports of the program itself.
+        gpu_source: why `gpu` is what it is.
+        devcontainers: paths of existing devcontainer.json files.
+        apt: Debian packages that wheels of this repository need at run time.
+        build_apt: Debian packages needed to build its dependencies (compilers, git).
+        harmless_scripts: names of shell scripts here that name nothing which needs another user's rights.
+        notebooks: number of notebooks.
+        git: whether the root is in a git work tree.
+        dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
+        extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
+        torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
+            for the default index.
+        below: where `root` lies below the root of its git repository, `a/b`; empty when it is that root itself.
+        projects: of a repository that is several projects and none itself.
+        docker_run: how people start the image by hand, None without such a line.
+        installed: (path of a Dockerfile, how it installs the repository: setup/detect/docker/installed.py) of those that do.
+        source_root: folder that the repository's packages are imported from, None without packages.
+        compiled: whether they have compiled parts.
+        missing: the script that the command names and the repository does not have, relative to the root; else empty.
+        dockerignores: (path, whether Python's compiled files stay out of a build) of .dockerignore files, also of those
+            that are for one Dockerfile alone.
+        terminal: where the program asks for a terminal, in words; empty when it does not.
+        problems: files that could not be read or understood, in words, one each.
+    """
+
+    root: Path
+    name: str
+    python: PythonFact
+    package_manager: PackageManager
+    dependency_files: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    installs_itself: bool = False
+    frameworks: tuple[str, ...] = ()
+    torch: TorchFact | None = None
+    entrypoint: EntryPoint | None = None
+    candidates: tuple[EntryPoint, ...] = ()
+    dockerfiles: tuple[DockerfileFact, ...] = ()
+    services: tuple[ServiceFact, ...] = ()
+    compose_files: tuple[str, ...] = ()
+    compose_env: str | None = None
+    compose_separator: str = ":"
+    compose_read: tuple[str, ...] = ()
+    compose_names: frozenset[str] = frozenset()
+    service: ServiceFact | None = None
+    mappings: tuple[tuple[str, str], ...] = ()
+    ports: tuple[int, ...] = ()
+    gpu: Gpu = "none"
+    gpu_source: str = ""
+    devcontainers: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    build_apt: tuple[str, ...] = ()
+    harmless_scripts: frozenset[str] = frozenset()
+    notebooks: int = 0
+    git: bool = False
+    dockerfile: str | None = None
+    extras: tuple[str, ...] = ()
+    torch_index: str | None = None
+    docker_run: DockerRun | None = None
+    installed: tuple[tuple[str, str], ...] = ()
+    source_root: str | None = None
+    compiled: bool = False
+    missing: str = ""
+    dockerignores: tuple[tuple[str, bool], ...] = ()
+    terminal: str = ""
+    below: str = ""
+    projects: tuple[Project, ...] = ()
+    problems: tuple[str, ...] = ()

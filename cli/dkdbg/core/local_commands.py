@@ -1,0 +1,37 @@
+"""This machine as a place where a process runs: a plain process under the agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """The `local:` target.
+
+    Attributes:
+        python: interpreter that runs the agent.
+        label: for people.
+    """
+
+    python: str
+    label: str = "local"
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - the terminal is ours
+        """`argv` itself: it runs here."""
+        return tuple(argv)
+
+    def launch(self, argv: Sequence[str], *, port: int, wait: int, runtime: str) -> tuple[str, ...]:
+        """The command line that runs `argv` under the agent on 127.0.0.1:`port`, waiting `wait` seconds for an editor.
+
+        Args:
+            runtime: local folder of the session record.
+        """
+        return (
+            self.python, "-m", "dkdbg.agent", "launch", "--host", "127.0.0.1", "--port", str(port),
+            "--wait", str(wait), "--runtime", runtime, "--", *argv,
+        )  # fmt: skip

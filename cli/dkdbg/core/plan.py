@@ -1,0 +1,266 @@
+"""What was decided, each choice with its reason. A plan is a value: it can be printed, compared and rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.agent import contract
+
+if TYPE_CHECKING:
+    from pathlib import PurePosixPath
+
+    from dkdbg.core.facts import RepoFacts, ServiceFact
+
+#: Where a debug twin gets a GPU from; it extends the service `dkdbg-gpu-KIND` of its compose file.
+GpuKind = Literal["none", "nvidia", "cdi", "amd"]
+GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
+#: How the launch entry gets the token that the debug port asks for: not at all, from the editor's environment, or from
+#: the person at each start.
+TokenKind = Literal["none", "env", "prompt"]
+FROM_NOWHERE: TokenKind = "none"
+FROM_ENVIRONMENT: TokenKind = "env"
+FROM_PERSON: TokenKind = "prompt"
+TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One line of the plan: what was decided and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapping:
+    """One pair of debugpy's pathMappings.
+
+    Attributes:
+        local: on the developer's side, relative to the repository root, POSIX separators, `.` for the root.
+        remote: in the container, absolute.
+    """
+
+    local: str
+    remote: PurePosixPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Install:
+    """One RUN line of our Dockerfile: `copy` are the files of the repository that it needs beforehand."""
+
+    run: str
+    copy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan:
+    """The image of the debug service.
+
+    Attributes:
+        dockerfile: path relative to the root; None when the service runs a plain image or extends one.
+        ours: whether dkdbg writes that Dockerfile.
+        base: image that our Dockerfile starts from.
+        apt: Debian packages to install.
+        installs: RUN lines in order.
+        context: files of the build context beyond what the installs copy; `*` for all of the repository.
+        installs_project: whether the repository itself is installed, for its console scripts.
+    """
+
+    dockerfile: str | None = None
+    ours: bool = False
+    base: str = ""
+    apt: tuple[str, ...] = ()
+    installs: tuple[Install, ...] = ()
+    context: tuple[str, ...] = ()
+    installs_project: bool = False
+    comment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicePlan:
+    """The debug service ("twin" when it extends a service of the user's).
+
+    Attributes:
+        name: the compose service that runs under debugpy.
+        extends: the user's service that it extends, None when it stands alone.
+        compose_file: file that dkdbg writes it into, relative to the root.
+        merge: how plain `docker compose` comes to read that file.
+        includes: compose files that have to be included for the service's dependencies.
+        dependencies: services of the user's that it depends on and that `compose_file` extends, because compose does not read their file.
+        profiled: services of the user's that get our profiles too; see setup/plan/profiled.py.
+        parts: what has to stand at the top level of `compose_file` for it; see ServiceFact.parts.
+        resets: keys of the extended service that name services which cannot be there.
+        entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
+        command: words that follow them; `inherits_command` when the extended service says them itself.
+        pythonpath: what PYTHONPATH has to be for the mounted sources to be imported in the place of an installed copy; empty for none.
+        shm, ipc: as people say them to `docker run`, None when nobody does.
+        env, env_files: as people say them to `docker run`; see DockerRun.
+        from_entry: whether the command was found in documents or sources, not said by a person, an image or a service.
+        from_env: (index in `argv`, that word as compose has it) of the words that take a value from a .env file: compose
+            fills it in, none of our files holds it.
+        working_dir: in the container; None leaves the image's own.
+        mounts: (local, remote) bind mounts that we add; local relative to the root.
+        masks: remote paths that must keep the image's content although a mount covers their parent.
+        port: port of the front, container side and default on 127.0.0.1.
+        app_ports: the program's own container ports.
+        wait: seconds that the program waits for an editor; 0 starts at once.
+        reload: whether a changed source file starts the program again by default.
+        restart: what an attach does by default when sources were changed after the program's start; see config.py.
+        ranks: which ranks are debugged by default; see config.py.
+        continues: what continuing one of them does to the others, in the same way.
+        as_owner: whether it becomes the owner of the workspace; else it runs as the user that its image or service says.
+        image_files: folder in the image that a mount of ours hides, and of which what the image alone has is shown again;
+            empty for none.
+        gpu: whether GPU variants are written.
+        processes: how many a launcher starts as the repository documents it, 0 where it says no number. A start takes
+            what the machine can of them: a committed file cannot know the machine.
+        needs_gpu: whether the program stops without a GPU.
+        terminal: whether it gets one, because the program asks for it.
+        host_network: the service shares the host's network, so nothing is published.
+        inputs: files that the image is made of, relative to the root, a folder's with a slash at its end for those in
+            it that name dependencies: a start builds nothing while they stay as they are. None: it always builds.
+        no_bytecode: whether its Pythons write no `__pycache__`, which would make another image of the repository.
+    """
+
+    name: str
+    compose_file: str
+    merge: Literal["compose.yaml", "override", "COMPOSE_FILE"]
+    command: tuple[str, ...]
+    entrypoint: tuple[str, ...] = ()
+    inherits_command: bool = False
+    from_env: tuple[tuple[int, str], ...] = ()
+    pythonpath: str = ""
+    shm: str | None = None
+    ipc: str | None = None
+    env: tuple[tuple[str, str | None], ...] = ()
+    env_files: tuple[str, ...] = ()
+    from_entry: bool = False
+    extends: ServiceFact | None = None
+    includes: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str, str], ...] = ()
+    dependencies: tuple[ServiceFact, ...] = ()
+    profiled: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
+    working_dir: str | None = None
+    mounts: tuple[tuple[str, str], ...] = ()
+    masks: tuple[str, ...] = ()
+    port: int = 5678
+    app_ports: tuple[int, ...] = ()
+    wait: int = 600
+    reload: bool = False
+    restart: str = "auto"
+    ranks: str = "all"
+    continues: str = "all"
+    as_owner: bool = True
+    image_files: str = ""
+    gpu: bool = False
+    processes: int = 0
+    needs_gpu: bool = False
+    terminal: bool = False
+    host_network: bool = False
+    idle: bool = False
+    inputs: tuple[str, ...] | None = None
+    no_bytecode: bool = False
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What runs under the agent, as the engine would have put it together."""
+        return (*self.entrypoint, *self.command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebugService:
+    """What starting and stopping need of a plan; `init` leaves it in the manifest. Attributes as in ServicePlan."""
+
+    name: str
+    compose_file: str
+    port: int
+    gpu: bool
+    host_network: bool
+    token: TokenKind
+    inputs: tuple[str, ...] | None = None
+    masks: tuple[str, ...] = ()
+    processes: int = 0
+    needs_gpu: bool = False
+    image_files: str = ""
+    as_owner: bool = True
+
+    @property
+    def image_volumes(self) -> tuple[str, ...]:
+        """Where volumes are mounted in it that hold nothing but the image's own files."""
+        return (*self.masks, *([contract.IMAGE_FILES] if self.image_files else []))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectPlan:
+    """Everything that `init` is going to write, before it is rendered.
+
+    Attributes:
+        compose_file_value: value of COMPOSE_FILE that the root's `.env` must carry, None when not needed.
+        devcontainer: path of the devcontainer.json that we write.
+        python: minor version that the debug service runs, which the agent's debugpy has to fit.
+        compose_chain: compose files in order, relative to the root, that make up the project.
+        workspace: folder that "Reopen in Container" opens, container side.
+        remote_user: user of the dev container.
+        token: where the launch entry takes the token from.
+        notes: what a person should know although it changes nothing, such as a guess.
+    """
+
+    facts: RepoFacts
+    image: ImagePlan
+    service: ServicePlan
+    mappings: tuple[Mapping, ...]
+    compose_chain: tuple[str, ...]
+    devcontainer: str
+    workspace: str
+    python: str = "3.11"
+    remote_user: str = "dev"
+    token: TokenKind = FROM_NOWHERE
+    compose_file_value: str | None = None
+    extensions: tuple[str, ...] = ("ms-python.python", "ms-python.debugpy")
+    decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def debug_service(self) -> DebugService:
+        """The part of the plan that starting and stopping need."""
+        service = self.service
+        return DebugService(
+            name=service.name, compose_file=service.compose_file, port=service.port, gpu=service.gpu,
+            host_network=service.host_network, token=self.token, inputs=service.inputs, masks=service.masks,
+            processes=service.processes, needs_gpu=service.needs_gpu, image_files=service.image_files,
+            as_owner=service.as_owner,
+        )  # fmt: skip
+
+    def describe(self, columns: int | None = None) -> str:
+        """The plan as text, one line a decision with its reason, notes last.
+
+        Args:
+            columns: of the terminal, whose lines are wrapped below their reasons; None: none is wrapped.
+        """
+        room = 44 if columns is None else max(12, min(44, columns // 2 - 10))
+        width = min(max((len(decision.what) for decision in self.decisions), default=0), room)
+        lines: list[str] = []
+        for decision in self.decisions:
+            what = decision.what
+            if len(what) > width:
+                lines += _wrapped(what, columns, 2)
+                what = ""
+            lines += _wrapped(f"{what:<{width}}  because {decision.why}", columns, width + 10)
+        for note in self.notes:
+            lines += _wrapped(f"note: {note}", columns, 6)
+        return "\n".join(lines)
+
+
+def _wrapped(line: str, columns: int | None, indent: int) -> list[str]:
+    """A line in pieces of at most so many columns, the later ones indented; a word that is longer stays whole."""
+    if columns is None or len(line) < columns:
+        return [line]
+    pieces = [""]
+    for word in line[indent:].split(" "):
+        if pieces[-1] and indent + len(pieces[-1]) + 1 + len(word) >= columns:
+            pieces.append(word)
+        else:
+            pieces[-1] += f" {word}" if pieces[-1] or not word else word
+    return [line[:indent] + pieces[0], *(" " * indent + each for each in pieces[1:])]

@@ -1,0 +1,81 @@
+"""What an agent answers for the ranks of a session, checked where it comes in: the program may have written any of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.proxy.broker import comparing
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+#: Bytes of an answer that are read, rows, characters of a text and frames of a stack.
+MOST = 64 << 20
+ROWS, LONGEST, FRAMES = 4096, 30000, 200
+_STATES = frozenset({"value", "error", "running", "no answer", "not attached", "done"})
+_TENSOR_TEXTS = ("text", "shape", "dtype", "digest")
+
+Row = dict[str, Any]
+#: What helps where an agent and this dkdbg do not understand each other.
+_OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up"
+
+
+def check_set(text: str) -> str:
+    """A set of ranks as it is written.
+
+    Raises:
+        DkdbgError: it is none.
+    """
+    try:
+        return str(ranks.parse(text))
+    except ranks.RankSetError as error:
+        raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
+
+
+def rows_of(said: str, place: str) -> list[Row]:
+    """The rows of an answer.
+
+    Args:
+        said: what the agent printed.
+        place: whose, for messages.
+
+    Raises:
+        DkdbgError: the agent refused, or what it says makes no sense.
+    """
+    try:
+        answer = json.loads(said)
+        found = answer.get("rows") if isinstance(answer, dict) else None
+        if isinstance(answer, dict) and isinstance(answer.get("error"), str):
+            hint = answer.get("hint")
+            raise DkdbgError(
+                f"{place}: {answer['error'][:LONGEST]}",
+                hint=hint if isinstance(hint, str) else _OTHER_VERSION,
+            )
+        if not isinstance(found, list):
+            raise TypeError("no rows")
+        return [_row(each) for each in found[:ROWS]]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise DkdbgError(
+            f"{place}: its agent's answer cannot be understood",
+            hint=_OTHER_VERSION,
+        ) from error
+
+
+def _row(said: Any) -> Row:  # noqa: ANN401 - from a stranger
+    if said["state"] not in _STATES:
+        raise ValueError("no state")
+    row: Row = {
+        "pid": int(said["pid"]),
+        "rank": None if said["rank"] is None else int(said["rank"]),
+        "state": said["state"],
+        **{name: str(said[name])[:LONGEST] for name in ("name", "where", "text", "type")},
+    }
+    if isinstance(said.get("frames"), list):
+        row["frames"] = [
+            {"name": str(each["name"])[:200], "path": str(each["path"])[:4096], "line": int(each["line"])}
+            for each in said["frames"][:FRAMES]
+        ]
+    if isinstance(said.get("tensor"), dict):
+        tensor: Row = {name: str(said["tensor"].get(name, ""))[:LONGEST] for name in _TENSOR_TEXTS}
+        row["tensor"] = {**tensor, **comparing.figures(said["tensor"])}
+    return row

@@ -1,0 +1,191 @@
+"""What an agent says of itself, checked once, where it comes in: whoever is root where it runs may have written it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.contract import ATTACHABLE
+from dkdbg.core.pairs import pairs_of_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: States in which nobody can attach.
+_OTHERS = ("starting", "exited")
+#: Characters of a name and of a line in words, and processes that are listed.
+_NAME, _LINE, _PROCESSES = 200, 1000, 4096
+_MAX_PID = 1 << 31
+#: Names of a job that are read.
+_JOBS = 10
+#: Sessions of one agent that are read.
+SESSIONS = 100
+
+
+class BadRecord(ValueError):  # noqa: N818 - a value that is no record
+    """What came is no record; the message says in a few words what is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenProcess:
+    """One Python process below an agent; `name` is what it is, empty when it is not said."""
+
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenRecord:
+    """The parts of a session record (agent/contract.py) that this machine uses.
+
+    Attributes:
+        id, name: of the session. pid: the agent's, where it runs. started: epoch seconds.
+        state: one of contract.State. live: its agent runs, as far as the agent's own list says; None: it does not.
+        host, port: where its front listens; empty and 0 when that is not said.
+        adapter_up: an attach works now.
+        client: an editor is attached.
+        processes: None when they are kept from those who do not show the token.
+        jobs: what the batch system's job goes by that it says it is in; none where it does not say.
+        mappings: folders of this repository, relative to its root, and where they lie there; one that is a link by both names.
+    """
+
+    id: str
+    name: str
+    pid: int
+    state: str
+    started: float
+    live: bool | None
+    host: str
+    port: int
+    adapter_up: bool
+    client: bool
+    detail: str
+    processes: tuple[SeenProcess, ...] | None
+    jobs: frozenset[str] = frozenset()
+    mappings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def agent(self) -> str:
+        """Which agent it is: another one after each restart."""
+        return f"{self.id} {self.pid} {self.started}"
+
+    @property
+    def here(self) -> tuple[str, int]:
+        """Host and port of its front for who is where it runs: one that listens on every address is on loopback too."""
+        return "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
+
+    @property
+    def is_attachable(self) -> bool:
+        """Whether an attach works now."""
+        return self.state in ATTACHABLE and self.adapter_up
+
+
+def decode(text: bytes | str) -> Any:  # noqa: ANN401 - whatever it is, `parse` takes it
+    """Return what JSON says.
+
+    Raises:
+        BadRecord: it is none, or too deep.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("it is not JSON") from error
+
+
+def parse(value: object) -> SeenRecord:
+    """Return the record that `value` is.
+
+    Raises:
+        BadRecord: it is none.
+    """
+    if not isinstance(value, dict):
+        raise BadRecord("it is not the record of a session")
+    state = _text(value, "state", _NAME)
+    if state not in ATTACHABLE and state not in _OTHERS:
+        raise BadRecord(f"it has an unknown state: {state[:40]}")
+    live = value.get("live")
+    return SeenRecord(
+        id=_text(value, "id", _NAME), name=_text(value, "name", _NAME, ""), pid=_number(value, "pid", _MAX_PID, 0),
+        state=state, started=_time(value), live=live if isinstance(live, bool) else None, host=_host(value),
+        port=_number(value, "port", 65535, 0),
+        # `adapter_port` is what agents up to 0.1 say.
+        adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
+        client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
+        jobs=_jobs(value), mappings=pairs_of_record(value.get("mappings")),
+    )  # fmt: skip
+
+
+def parse_all(text: bytes | str) -> list[SeenRecord | str]:
+    """Return the records that an agent lists, at most SESSIONS, or why one cannot be read.
+
+    Raises:
+        BadRecord: it is not JSON.
+    """
+    said = decode(text)
+    return parse_each(said[:SESSIONS] if isinstance(said, list) else [said])
+
+
+def parse_each(values: Sequence[object]) -> list[SeenRecord | str]:
+    """Return the record that each value is, or why it cannot be read."""
+    found: list[SeenRecord | str] = []
+    for each in values:
+        try:
+            found.append(parse(each))
+        except BadRecord as error:  # noqa: PERF203 - whoever is root in there may have written it
+            found.append(str(error))
+    return found
+
+
+def _text(value: dict[str, Any], key: str, most: int, default: str | None = None) -> str:
+    found = value.get(key, default)
+    if not isinstance(found, str) or (default is None and not found):
+        raise BadRecord(f"its {key} is not text")
+    return found[:most]
+
+
+def _number(value: dict[str, Any], key: str, most: int, default: int) -> int:
+    found = value.get(key, default)
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
+        raise BadRecord(f"its {key} is no number from 0 to {most}")
+    return found
+
+
+def _time(value: dict[str, Any]) -> float:
+    found = value.get("started", 0.0)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 1e11:
+        raise BadRecord("its start time is not a time")
+    return float(found)
+
+
+def _jobs(value: dict[str, Any]) -> frozenset[str]:
+    found = value.get("jobs", [])  # agents up to 0.1 do not say it
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found[:_JOBS]):
+        raise BadRecord("its jobs are not a list of names")
+    return frozenset(found[:_JOBS])
+
+
+def _host(value: dict[str, Any]) -> str:
+    found = _text(value, "host", _NAME, "")
+    if found in {"", "localhost"}:
+        return found
+    try:
+        return str(ipaddress.ip_address(found))
+    except ValueError as error:
+        raise BadRecord("its host is not an address") from error
+
+
+def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
+    found = value.get("processes")
+    if found is None:
+        return None
+    if not isinstance(found, list):
+        raise BadRecord("its processes are not a list")
+    return tuple(_process(each) for each in found[:_PROCESSES])
+
+
+def _process(value: object) -> SeenProcess:
+    if not isinstance(value, dict):
+        raise BadRecord("one of its processes is not one")
+    return SeenProcess(pid=_number(value, "pid", _MAX_PID, 0), name=_text(value, "name", _NAME, ""))

@@ -1,0 +1,177 @@
+"""Which processes are at the same place, and which are odd. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dkdbg.hang.collectives import findings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from dkdbg.core.stacks import Frame, Process, Session, Thread
+    from dkdbg.hang.collectives import Late, Mismatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One process of a job, and the session that it belongs to."""
+
+    process: Process
+    session: Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aside:
+    """Threads beside the main one that are at the same place.
+
+    Attributes:
+        threads: one of each of these members.
+    """
+
+    name: str
+    frames: tuple[Frame, ...]
+    members: tuple[Member, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Those of the members that have one, in order."""
+        return _ranks_among(self.members)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Processes whose main threads have the same stack.
+
+    Attributes:
+        frames: the innermost first; empty when they did not answer.
+        why: what is seen of them then.
+        asides: their other threads, the rarest first.
+    """
+
+    members: tuple[Member, ...]
+    frames: tuple[Frame, ...]
+    more: int
+    why: str
+    asides: tuple[Aside, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Those of the members that have one, in order."""
+        return _ranks_among(self.members)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Sessions whose ranks make one job; or one session.
+
+    Attributes:
+        ranks, others: groups of what has a rank, and of the rest; the odd ones first.
+        absent: ranks of the world that are nowhere.
+        world_size: 0 when nobody says it.
+        findings: what is wrong with a collective.
+    """
+
+    sessions: tuple[Session, ...]
+    ranks: tuple[Group, ...]
+    others: tuple[Group, ...]
+    absent: tuple[int, ...]
+    world_size: int
+    findings: tuple[Late | Mismatch, ...] = ()
+
+
+#: Ranks that are listed as absent; a hostile process may say that there are 2**31.
+_WORLD = 100_000
+
+
+def jobs(sessions: Iterable[Session]) -> list[Job]:
+    """Sessions put together where they are parts of one job: their worlds are as large, and no rank is in two of them."""
+    parts: list[list[Session]] = []
+    for session in sessions:
+        size, own = _world(session), _ranks_of(session)
+        for part in parts:
+            taken = {rank for each in part for rank in _ranks_of(each)}
+            if (
+                size > len(own) > 0
+                and size == _world(part[0])
+                and not taken & own
+                and len(taken) + len(own) <= size
+            ):
+                part.append(session)
+                break
+        else:
+            parts.append([session])
+    return [_job(part) for part in parts]
+
+
+def chosen(job: Job, is_wanted: Callable[[int], bool]) -> Job:
+    """The same with the groups of some ranks alone. What is wrong is known of all."""
+    members = [each for group in job.ranks for each in group.members]
+    kept = [each for each in members if each.process.rank is not None and is_wanted(each.process.rank)]
+    absent = tuple(rank for rank in job.absent if is_wanted(rank))
+    return replace(job, ranks=groups(kept), others=(), absent=absent)
+
+
+def _job(sessions: Sequence[Session]) -> Job:
+    members = [Member(process=process, session=each) for each in sessions for process in each.processes]
+    ranked = [each for each in members if each.process.rank is not None]
+    size = min(max((_world(each) for each in sessions), default=0), _WORLD)
+    there = {each.process.rank for each in ranked}
+    return Job(
+        sessions=tuple(sessions), ranks=groups(ranked), others=groups([each for each in members if each.process.rank is None]),
+        absent=tuple(rank for rank in range(size) if rank not in there), world_size=size,
+        findings=tuple(findings(each.process for each in ranked)),
+    )  # fmt: skip
+
+
+def groups(members: Iterable[Member]) -> tuple[Group, ...]:
+    """Members by the stack of their main thread; the smallest group first, then that with the lowest rank."""
+    alike: dict[tuple[object, ...], list[Member]] = defaultdict(list)
+    for each in members:
+        main = _main(each.process)
+        alike[(main.frames, "") if main is not None else ((), each.process.why)].append(each)
+    found = [_group(each) for each in alike.values()]
+    return tuple(sorted(found, key=lambda group: (len(group.members), _first(group.members))))
+
+
+def _group(members: Sequence[Member]) -> Group:
+    ordered = tuple(sorted(members, key=lambda each: _first([each])))
+    main = _main(ordered[0].process)
+    aside: dict[tuple[str, tuple[Frame, ...]], list[Member]] = defaultdict(list)
+    for each in ordered:
+        for thread in each.process.threads or ():
+            if thread is not _main(each.process):
+                aside[thread.name, thread.frames].append(each)
+    asides = [
+        Aside(name=name, frames=frames, members=tuple(found)) for (name, frames), found in aside.items()
+    ]
+    return Group(
+        members=ordered, frames=main.frames if main else (), more=main.more if main else 0, why=ordered[0].process.why,
+        asides=tuple(sorted(asides, key=lambda each: len(each.members))),
+    )  # fmt: skip
+
+
+def _main(process: Process) -> Thread | None:
+    """The main thread; the first one of a process whose main thread has ended."""
+    if not process.threads:
+        return None
+    return next((each for each in process.threads if each.main), process.threads[0])
+
+
+def _first(members: Sequence[Member]) -> tuple[int, int]:
+    first = members[0].process
+    return (first.rank if first.rank is not None else 1 << 31, first.pid)
+
+
+def _ranks_among(members: Iterable[Member]) -> tuple[int, ...]:
+    return tuple(sorted({each.process.rank for each in members if each.process.rank is not None}))
+
+
+def _world(session: Session) -> int:
+    return max((each.world_size for each in session.processes), default=0)
+
+
+def _ranks_of(session: Session) -> set[int]:
+    return {each.rank for each in session.processes if each.rank is not None}

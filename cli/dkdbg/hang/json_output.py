@@ -1,0 +1,71 @@
+"""The hang map as values for a program: what `--json` prints and the page holds. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.hang import text_output
+from dkdbg.hang.collectives import Late
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.stacks import Frame, ProcessGroup
+    from dkdbg.hang.hang_map import Group, Job, Member
+
+
+def job(found: Job) -> dict[str, Any]:
+    """One job."""
+    return {
+        "heading": text_output.heading(found),
+        "sessions": [
+            {"id": each.id, "name": each.name, "target": each.target, "address": each.address} for each in found.sessions
+        ],
+        "world_size": found.world_size,
+        "absent": list(found.absent),
+        "absent_text": text_output.absent(found),
+        "findings": [
+            {"kind": "late" if isinstance(each, Late) else "mismatch", "text": "\n".join(text_output.said(each)), **asdict(each)}
+            for each in found.findings
+        ],
+        "ranks": [_group(each, found) for each in found.ranks],
+        "others": [_group(each, found) for each in found.others],
+    }  # fmt: skip
+
+
+def _group(group: Group, found: Job) -> dict[str, Any]:
+    return {
+        "headline": text_output.headline(group, found),
+        "ranks": list(group.ranks),
+        "frames": _frames(group.frames),
+        "more": group.more,
+        "why": group.why,
+        "processes": [_process(each) for each in group.members],
+        "threads": [
+            {
+                "name": each.name,
+                "of": text_output.whose(each, group),
+                "pids": [member.process.pid for member in each.members],
+                "frames": _frames(each.frames),
+            }
+            for each in group.asides
+        ],
+    }
+
+
+def _process(member: Member) -> dict[str, Any]:
+    process = member.process
+    return {
+        "pid": process.pid, "rank": process.rank, "name": process.name, "session": member.session.id, "state": process.state,
+        "stopped": process.stopped, "note": process.note, "by": process.by or "itself",
+        "collectives": [_collectives(each) for each in process.collectives],
+    }  # fmt: skip
+
+
+def _collectives(group: ProcessGroup) -> dict[str, Any]:
+    return {"group": group.description or group.name, "last": [asdict(each) for each in group.last]}
+
+
+def _frames(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+    return [asdict(each) for each in frames]

@@ -1,0 +1,74 @@
+"""Asking all places at the same time for the stacks of their processes."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core import stacks
+from dkdbg.core.record import BadRecord
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.stacks import Session
+    from dkdbg.core.target import Place
+
+#: Bytes of one answer; seconds for it, with native frames, and of these processes at a time.
+_MOST, _LIMIT, _NATIVE_LIMIT, _PARALLEL = 64 << 20, 20.0, 120.0, 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of one place.
+
+    Attributes:
+        ids: of the sessions there; empty for all.
+    """
+
+    place: Place
+    target: str
+    ids: tuple[str, ...] = ()
+
+
+def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[str, str]]:
+    """The sessions, and by place why it could not be asked."""
+    found: list[Session] = []
+    missing: dict[str, str] = {}
+    with concurrent.futures.ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
+        asked = [(each, pool.submit(_ask, each, native=native)) for each in wanted]
+        for each, future in asked:
+            try:
+                found += future.result()
+            except DkdbgError as error:  # noqa: PERF203 - each place by itself
+                missing[each.target] = error.message.splitlines()[0]
+    return found, missing
+
+
+def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
+    with contextlib.closing(wanted.place) as place:
+        agent = place.agent()
+        if agent is None:
+            raise DkdbgError(
+                f"no agent of dkdbg can be asked on {wanted.target}",
+                hint=f"dkdbg ps {place.address} shows what runs there",
+            )
+        words = ["where", *(["--native"] if native else [])]
+        for each in wanted.ids:
+            words += ["--name", each]
+        done = process.read(
+            place.wrap([*agent, *words]), most=_MOST, timeout=_NATIVE_LIMIT if native else _LIMIT
+        )
+    if done.code:
+        said = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
+        if "usage" in done.stderr:
+            said = "its agent is older than dkdbg where: restart the program under this dkdbg"
+        raise DkdbgError(f"{wanted.target}: {said[:300]}")
+    try:
+        return stacks.parse(done.stdout, target=wanted.target, address=str(place.address))
+    except BadRecord as error:
+        raise DkdbgError(f"{wanted.target}: what its agent says cannot be understood: {error}") from error

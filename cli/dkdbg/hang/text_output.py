@@ -1,0 +1,205 @@
+"""The hang map as a person reads it in a terminal. Pure; each word of a process is made printable here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.core.sessions import age
+from dkdbg.hang.collectives import Late
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.stacks import Frame
+    from dkdbg.hang.collectives import Mismatch
+    from dkdbg.hang.hang_map import Aside, Group, Job
+    from dkdbg.hang.staleness import Still
+
+#: Frames of a thread that are shown, and other threads of a group.
+_FRAMES, _ASIDES = 12, 8
+#: Below these frames each thread begins.
+_BEGIN = ("Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "_bootstrap", "_bootstrap_inner")
+#: What comes before that by which installed code is imported.
+_MARKS = ("/site-packages/", "/dist-packages/", "/lib/python")
+
+
+def lines(job: Job, still: Still | None = None) -> list[str]:
+    """All of one job.
+
+    Args:
+        still: since when groups are where they are, where that is watched.
+    """
+    common = _common(job)
+    found = [heading(job), ""]
+    if job.absent:
+        found += [absent(job), ""]
+    for finding in job.findings:
+        found += [*said(finding), ""]
+    for each in job.ranks:
+        found += _group(each, job, common, still)
+    if job.others and job.ranks:
+        found += ["other processes", ""]
+    for each in job.others:
+        found += _group(each, job, common, still)
+    return found[:-1]
+
+
+def heading(job: Job) -> str:
+    """What was asked."""
+    where = ", ".join(dict.fromkeys(f"{each.name} ({each.target})" for each in job.sessions))
+    there = sum(len(each.ranks) for each in job.ranks)
+    others = sum(len(each.members) for each in job.others)
+    count = []
+    if there or job.world_size:
+        count.append(
+            f"{there} of {job.world_size} ranks" if job.world_size > there else _count(there, "rank")
+        )
+    if others or not there:
+        count.append(_count(others, "other process" if there else "process", "es"))
+    return f"{printable(where)}: {', '.join(count)}"
+
+
+def absent(job: Job) -> str:
+    """Which ranks are nowhere; empty when none is."""
+    if not job.absent:
+        return ""
+    return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} not there: ended, or never started"
+
+
+def headline(group: Group, job: Job) -> str:
+    """Who they are, and where in a few words: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
+    return f"{who(group, job)}{' ' if group.frames else ': '}{place(group)}"
+
+
+def said(finding: Late | Mismatch) -> list[str]:
+    """What is wrong with a collective."""
+    if isinstance(finding, Late):
+        late, waiting = ranks(finding.late), ranks(finding.waiting)
+        verb = "has" if len(finding.late) == 1 else "have"
+        what = f"{printable(finding.op)} #{finding.seq} {printable(finding.group)}"
+        return [f"{late} {verb} not come to {what}: {waiting} came {_ago(finding.age)}"]
+    found = [
+        f"collective #{finding.seq} {printable(finding.group)} is not called alike ({_ago(finding.age)}):"
+    ]
+    return found + [f"    {ranks(who)}: {printable(call)}" for call, who in finding.calls]
+
+
+def _ago(seconds: float) -> str:
+    return f"{age(seconds)} ago"
+
+
+def who(group: Group, job: Job) -> str:
+    """Whom a group consists of."""
+    if group.ranks:
+        name = ranks(group.ranks)
+        return name if len(group.ranks) == 1 else f"{len(group.ranks)} ranks ({name.removeprefix('ranks ')})"
+    names = [each.process.name or "python" for each in group.members]
+    shown = ", ".join(
+        f"{name} ({each.process.pid})" for name, each in zip(names[:4], group.members, strict=False)
+    )
+    more = f" and {len(names) - 4} more" if names[4:] else ""
+    where = {each.session.target for each in group.members}
+    at = f" on {', '.join(sorted(where))}" if len(job.sessions) > 1 and len(where) <= 2 else ""
+    return printable(shown + more + at)
+
+
+def place(group: Group) -> str:
+    """Where a group is, in a few words."""
+    if not group.frames:
+        return printable(group.why)
+    return _spot(group.frames)
+
+
+def short(path: str) -> str:
+    """A path without what is the same in all of them."""
+    for mark in _MARKS[:2]:
+        if mark in path:
+            return path.rpartition(mark)[2]
+    if _MARKS[2] in path:
+        return path.rpartition(_MARKS[2])[2].partition("/")[2] or path
+    return path
+
+
+def _spot(frames: Sequence[Frame]) -> str:
+    inner = frames[0]
+    own = next((each for each in frames if each.own), inner)
+    at = f"{printable(own.function)} at {printable(own.path.rpartition('/')[2])}:{own.line}"
+    return f"in {at}" if own is inner else f"in {printable(inner.function)}, from {at}"
+
+
+def _common(job: Job) -> set[tuple[str, tuple[Frame, ...]]]:
+    """Threads beside the main one that all ranks have at the same place: what is said of them is short."""
+    ranks = [set(each.ranks) for each in job.ranks]
+    everybody = set().union(*ranks)
+    found: dict[tuple[str, tuple[Frame, ...]], set[int | None]] = {}
+    for group in job.ranks:
+        for aside in group.asides:
+            found.setdefault((aside.name, aside.frames), set()).update(
+                each.process.rank for each in aside.members
+            )
+    return {key for key, ranks_there in found.items() if len(everybody) > 1 and ranks_there == everybody}
+
+
+def _group(
+    group: Group, job: Job, common: set[tuple[str, tuple[Frame, ...]]], still: Still | None
+) -> list[str]:
+    found = [headline(group, job) + (f", for {age(still.seconds(group))}" if still is not None else "")]
+    held = sorted({each.process.stopped for each in group.members if each.process.stopped})
+    if held:
+        found.append(
+            f"    a debugger holds {'it' if len(group.members) == 1 else 'some of them'}: {printable(held[0])}"
+        )
+    found += _stack(group.frames, group.more, "    ")
+    for aside in group.asides[:_ASIDES]:
+        found += _aside(aside, group, is_common=(aside.name, aside.frames) in common)
+    if group.asides[_ASIDES:]:
+        found.append(f"  and {_count(len(group.asides) - _ASIDES, 'other thread')} (--json shows all)")
+    notes = {each.process.note for each in group.members if each.process.note}
+    return [*found, *(f"  {printable(each)}" for each in sorted(notes)), ""]
+
+
+def whose(aside: Aside, group: Group) -> str:
+    """Which of a group have these threads; empty where all have."""
+    if len(aside.members) == len(group.members):
+        return ""
+    return (
+        ranks(aside.ranks) if aside.ranks else ", ".join(str(each.process.pid) for each in aside.members[:4])
+    )
+
+
+def _aside(aside: Aside, group: Group, *, is_common: bool) -> list[str]:
+    of = whose(aside, group)
+    spot = _spot(aside.frames) if aside.frames else "in C code"
+    found = [f"  thread {printable(aside.name) or 'without a name'}{of and f' of {of}'} {spot}"]
+    return found if is_common else found + _stack(aside.frames, 0, "      ")
+
+
+def _stack(frames: Sequence[Frame], more: int, indent: str) -> list[str]:
+    while len(frames) > 1 and frames[-1].function in _BEGIN and not frames[-1].own:
+        frames = frames[:-1]
+    shown = frames[:_FRAMES]
+    width = max((len(printable(each.function)) for each in shown), default=0)
+    found = [
+        f"{indent}{printable(each.function).ljust(min(width, 40))}  {printable(short(each.path))}:{each.line}"
+        for each in shown
+    ]
+    left = len(frames) - len(shown) + more
+    return [*found, f"{indent}... {left} more"] if left else found
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """`rank 2`, `ranks 0-3, 7`."""
+    spans: list[list[int]] = []
+    for rank in numbers:
+        if spans and rank == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], rank]
+        else:
+            spans.append([rank])
+    shown = ", ".join(("-" if each[-1] - each[0] > 1 else ", ").join(map(str, each)) for each in spans[:12])
+    shown += ", ..." if spans[12:] else ""
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+def _count(number: int, one: str, ending: str = "s") -> str:
+    return f"{number} {one}{'' if number == 1 else ending}"

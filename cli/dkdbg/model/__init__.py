@@ -1,1 +1,0 @@
-"""Values that every layer shares: what was observed, what was decided, what the user configured."""

@@ -1,1 +1,0 @@
-"""The kinds of places, a module each, strangers to one another; `registry` knows them all."""

@@ -1,0 +1,541 @@
+"""Ports of this machine that lead to ports of another one, over one command that runs there; connections outlive its cuts.
+
+The command (`agent relay`, by the place's `wrap`) carries frames to a keeper on the far side. Where it ends, or nothing
+is heard for DEAD seconds, it is started anew, and what was under way is sent again. The far side is not trusted: what
+it says reaches the local end of its own connections and nothing else, and no more of it is kept than they may hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from dkdbg import process
+from dkdbg.agent import sockets
+from dkdbg.agent.proxy.listener import containers, local_users
+from dkdbg.agent.relay import wire
+from dkdbg.agent.relay.channel import Channel
+from dkdbg.agent.relay.counting import Counting
+from dkdbg.agent.relay.exchange import Exchange
+from dkdbg.agent.relay.wire import WireError
+from dkdbg.errors import DkdbgError, GoneError
+from dkdbg.printable import printable
+from dkdbg.relay.answer import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Seconds between two signs of life, and without one until a transport counts as dead.
+PING, DEAD = 1.0, 3.0
+#: Seconds until a new transport has to answer: the first time, and at most, as it grows with each that did not.
+FIRST_ANSWER, LONGEST_ANSWER = 8.0, 30.0
+#: Seconds until the next try: the shortest and the longest.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+#: Seconds that the goodbye may take.
+GOODBYE = 2.0
+#: Bytes that may come before our first line, such as a login shell's greeting, and of what ssh says that are kept.
+_NOISE, _MOST_SAID = 1 << 16, 4000
+_HOST = "127.0.0.1"
+
+
+class ProgramThere(Protocol):
+    """Who waits for the end of a program that was started by a relay; told on its threads."""
+
+    def exited(self, code: int) -> None:
+        """It has ended with this code, as a shell shows it."""
+
+    def lost(self) -> None:
+        """What kept it there is gone, and what became of it nobody knows."""
+
+
+class Transport(Protocol):
+    """The streams of an `agent relay WORD` elsewhere that was not started by a command of ours."""
+
+    def files(self) -> tuple[int, int, int]:
+        """Descriptors of its input, output and errors, which stay its own."""
+
+    def close(self) -> None:
+        """End it; from the thread that has asked for it."""
+
+
+class _Running:
+    """A command of ours, as a Transport. Raises DkdbgError: it cannot be started."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._running = process.converse(command)
+
+    def files(self) -> tuple[int, int, int]:
+        streams = (self._running.stdin, self._running.stdout, self._running.stderr)
+        first, second, third = (each.fileno() for each in streams if each)
+        return first, second, third
+
+    def close(self) -> None:
+        process.end(self._running)
+
+
+class _KeeperGoneError(Exception):
+    """There is no keeper any more."""
+
+
+class Relay:
+    """One relay to one machine; from any thread.
+
+    Args:
+        command: gives the local command line that runs `agent relay WORD` there, or what leads to one already. Its
+            arguments are that word, whether the last transport went silent, and the seconds that a connection may take.
+            Raises DkdbgError; GoneError where what was connected to is no more, which ends the connections, and who is
+            led there later is another.
+        program: what runs there in the place of ports that are led on; told of its end.
+        ends: end with what was connected to, in place of leading to what comes there later.
+
+    Attributes:
+        is_gone: what was connected to is no more, and this relay has ended with it.
+        why: what is wrong while there is no transport, in words; empty while there is one.
+        connections: how many transports there have been so far; a cut may be over before anybody looks at `why`.
+    """
+
+    def __init__(
+        self,
+        command: Callable[[str, bool, float], Sequence[str] | Transport],
+        program: ProgramThere | None = None,
+        *,
+        ends: bool = False,
+    ) -> None:
+        self.why = "it is being connected"
+        self.is_gone = False
+        self.connections = 0
+        self._command = command
+        self._program = program
+        self._ends = ends
+        self._loop = _Loop(self._found, self._lost, program)
+        self._closing = threading.Event()
+        self._ended = threading.Event()
+        self._silent = False
+        self._name, self._secret = _new_names()
+        self._threads = [
+            threading.Thread(target=self._turn, name="dkdbg relay", daemon=True),
+            threading.Thread(target=self._connect, name="dkdbg relay transport", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def listen(self, port: int, *, local: int = 0) -> int:
+        """Lead connections to a local port on to `port` there, from now on; the local port, on 127.0.0.1.
+
+        Args:
+            local: 0 for a free one.
+
+        Raises:
+            OSError: it cannot be listened on.
+        """
+        listener = socket.create_server((_HOST, local), backlog=wire.CHANNELS)
+        listener.setblocking(False)
+        number: int = listener.getsockname()[1]
+        self._loop.call(lambda: self._loop.lead(number, port, listener))
+        return number
+
+    def aim(self, local: int, port: int) -> None:
+        """Lead connections to a local port to another one there."""
+        self._loop.call(lambda: self._loop.lead(local, port, None))
+
+    def start(self, order: bytes, stdio: socket.socket, stderr: socket.socket) -> None:
+        """Run a program there, once, whose streams are these sockets' from now on.
+
+        Args:
+            order: see `agent.relay.program.Order`.
+        """
+        self._loop.call(lambda: self._loop.start(order, stdio, stderr))
+
+    def ask(self, words: bytes) -> Answer:
+        """Ask the agent there, which has said that it answers.
+
+        Args:
+            words: a JSON array, see `agent.relay.questions`.
+        """
+        stdio, theirs = socket.socketpair()
+        stderr, their_errors = socket.socketpair()
+        for each in (stdio, stderr):
+            each.shutdown(socket.SHUT_WR)
+        answer = Answer(stdio, stderr, lambda: self._loop.call(lambda: self._loop.drop(answer)))
+        self._loop.call(lambda: self._loop.ask(words, theirs, their_errors, answer))
+        return answer
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        """Tell that program something: wire.SIGNAL or wire.SIZE."""
+        self._loop.call(lambda: self._loop.tell(kind, payload))
+
+    def close(self) -> None:
+        """End the connections and the keeper there; nothing is left here."""
+        self._closing.set()
+        self._loop.call(self._loop.say_goodbye)
+        self._loop.finished.wait(GOODBYE)
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(DEAD)
+        self._loop.end()
+
+    # -- the loop's thread ------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        while not self._loop.finished.is_set():
+            try:
+                self._loop.step()
+            except WireError as error:  # noqa: PERF203 - the loop is what goes on
+                self.why = f"what answers there is no relay of dkdbg: {printable(error)}"
+                self._name, self._secret = _new_names()
+                self._loop.start_over()
+                self._ended.set()
+                if self._program is not None:
+                    self._program.lost()
+
+    def _found(self) -> None:
+        self.connections += 1
+        self.why = ""
+
+    def _lost(self, why: str, silent: bool) -> None:
+        self.why = why
+        self._silent = silent
+        self._ended.set()
+
+    # -- the transport's thread -------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        pause, answer = SHORTEST_PAUSE, FIRST_ANSWER
+        while not self._closing.is_set() and not self.is_gone:
+            began = time.monotonic()
+            try:
+                self._serve(answer)
+                pause, answer = SHORTEST_PAUSE, FIRST_ANSWER
+            except _KeeperGoneError:
+                if self._program is not None:
+                    self._program.lost()
+                    return
+                self._start_over(
+                    "its keeper there is gone: the machine was restarted, or its processes were killed"
+                )
+            except DkdbgError as error:
+                self.why = printable(error.message)
+                self._silent = True  # whatever it was: look again at all of the way
+                if isinstance(error, GoneError) and self._program is None:
+                    self._start_over(self.why)
+                answer = min(LONGEST_ANSWER, answer * 2)
+            if time.monotonic() - began < LONGEST_PAUSE:
+                pause = min(LONGEST_PAUSE, pause * 2)
+            self._closing.wait(pause)
+
+    def _start_over(self, why: str) -> None:
+        """Whoever is connected hears that nothing comes any more."""
+        self.why, self.is_gone = why, self._ends
+        self._name, self._secret = _new_names()
+        self._loop.call(self._loop.start_over)
+        if self._ends:
+            self._loop.call(self._loop.say_goodbye)
+
+    def _serve(self, limit: float) -> None:
+        """One transport, until it is lost.
+
+        Raises:
+            DkdbgError: there is none to be had.
+        """
+        word = f"dkdbg-{secrets.token_hex(8)}"
+        given = self._command(word, self._silent, limit)
+        transport = _Running(given) if isinstance(given, Sequence) else given
+        files = transport.files()
+        try:
+            for file in files:
+                os.set_blocking(file, False)
+            os.write(files[0], f"{self._name} {self._secret}\n".encode())
+            _await(word, files[1], files[2], limit)
+            self._ended.clear()
+            if self._closing.is_set():
+                return
+            self._silent = False
+            self._loop.call(lambda: self._loop.take_transport(*files))
+            self._ended.wait()
+        except OSError as error:
+            raise DkdbgError(f"the relay's command has ended: {error.strerror or error}") from error
+        finally:
+            self._loop.drop_transport()
+            transport.close()
+
+
+class _Loop(Exchange):
+    """This machine's end.
+
+    Args:
+        found: told when a transport leads to the keeper.
+        lost: told when the transport is gone: why, and whether it had gone silent.
+        program: see `Relay`.
+    """
+
+    answers = True
+
+    def __init__(
+        self, found: Callable[[], None], lost: Callable[[str, bool], None], program: ProgramThere | None
+    ) -> None:
+        super().__init__()
+        self.finished = threading.Event()
+        self._tell_found = found
+        self._tell_lost = lost
+        self._program = program
+        self._said: int | None = None
+        self._pinged = 0.0
+        self._leaving = 0.0
+        self._targets: dict[int, int] = {}
+        self._asked: dict[int, Answer] = {}
+        self._listeners: list[socket.socket] = []
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._bell, self._ringer = os.pipe()
+        for file in (self._bell, self._ringer):
+            os.set_blocking(file, False)
+        self.watch(self._bell, self._called)
+
+    # -- from other threads -----------------------------------------------------------------------------------
+
+    def call(self, what: Callable[[], None]) -> None:
+        """Do something on the loop's thread."""
+        self._calls.put(what)
+        with contextlib.suppress(OSError):
+            os.write(self._ringer, b"\0")
+
+    def drop_transport(self) -> None:
+        """Go on without; return when nothing of it is used any more."""
+        done = threading.Event()
+
+        def drop() -> None:
+            self._forget_transport()
+            done.set()
+
+        self.call(drop)
+        while not done.wait(PING) and not self.finished.is_set():
+            pass
+
+    # -- on the loop's thread ---------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One turn. Raises WireError."""
+        self.turn(PING / 4)
+        now = time.monotonic()
+        if self.has_transport:
+            if now - self.heard > DEAD:
+                self._forget_transport()
+                self._tell_lost(f"nothing was heard for {DEAD:g} s", True)
+            elif self.counting.connected and now - self._pinged > PING:
+                self._pinged = now
+                self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
+        if self._leaving and (
+            not self.has_transport or now > self._leaving
+        ):  # the keeper hangs up when it is gone
+            self.finished.set()
+
+    def take_transport(self, writes: int, reads: int, says: int) -> None:
+        """Speak with the keeper over a command's standard streams."""
+        self.join(reads, writes)
+        self._said = says
+        self.watch(says, self._listen_to_stderr)
+        self.counting.say(wire.hello(self.keeper, self.counting.read))
+
+    def lead(self, local: int, port: int, listener: socket.socket | None) -> None:
+        """See `Relay.listen` and `Relay.aim`."""
+        self._targets[local] = port
+        if listener is not None:
+            self._listeners.append(listener)
+            self.watch(listener.fileno(), lambda: self._accept(listener, local))
+
+    def start(self, order: bytes, stdio: socket.socket, stderr: socket.socket) -> None:
+        """See `Relay.start`."""
+        self.last_channel = 1
+        self.counting.send(wire.RUN, 1, order)
+        for number, sock in enumerate((stdio, stderr), 1):
+            self.add(Channel(number, sock))
+
+    def ask(self, words: bytes, stdio: socket.socket, stderr: socket.socket, answer: Answer) -> None:
+        """See `Relay.ask`."""
+        if self._leaving or len(self.channels) + 2 > wire.CHANNELS:
+            for sock in (stdio, stderr):
+                sock.close()
+            answer.ended.set()
+            return
+        first = self.last_channel + 1
+        self.last_channel = first + 1
+        self._asked[first] = answer
+        self.counting.send(wire.ASK, first, words)
+        for number, sock in enumerate((stdio, stderr), first):
+            self.add(Channel(number, sock))
+
+    def drop(self, answer: Answer) -> None:
+        """See `Answer.close`."""
+        first = next((number for number, each in self._asked.items() if each is answer), None)
+        if first is not None:
+            for number in (first, first + 1):
+                if number in self.channels:
+                    self.reset(self.channels[number])
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        """See `Relay.tell`."""
+        if self.last_channel:  # it was started
+            self.counting.send(kind, 1, payload)
+
+    def say_goodbye(self) -> None:
+        """End the connections and the keeper, and then `finished`."""
+        for listener in self._listeners:
+            self.forget(listener.fileno())
+            listener.close()
+        if self.has_transport and self.counting.connected:
+            self.counting.say(wire.pack(wire.BYE))
+        self._leaving = time.monotonic() + GOODBYE
+
+    def start_over(self) -> None:
+        """Nothing of what was can go on."""
+        self._forget_transport()
+        for channel in list(self.channels.values()):
+            self.remove(channel)
+        self._forget_asked()
+        self.keeper, self.counting, self.last_channel = wire.NOBODY, Counting(), 0
+
+    def end(self) -> None:
+        """Close everything; the loop runs no more."""
+        self._forget_asked()
+        self.close()
+        for file in (self._bell, self._ringer):
+            os.close(file)
+
+    # -- what an exchange asks --------------------------------------------------------------------------------
+
+    def greeted(self, keeper: bytes, read: int) -> None:
+        """By the keeper that we know, or by a new one, which knows of nothing."""
+        if self.keeper not in {keeper, wire.NOBODY}:
+            for channel in list(self.channels.values()):
+                self.remove(channel)
+            self._forget_asked()
+            if self._program is not None:
+                self._program.lost()
+            self.counting, self.last_channel = Counting(), 0
+        self.keeper = keeper
+        self.counting.connect(read)
+        self._tell_found()
+
+    def opened(self, channel: int, payload: bytes) -> None:  # noqa: ARG002
+        """Never: nothing over there gets a connection here."""
+        raise WireError("it opens a connection to this machine")
+
+    def told(self, kind: int, channel: int, payload: bytes) -> None:
+        """The end of the program, or of an answer."""
+        if kind == wire.EXITED and channel in self._asked:
+            answer = self._asked.pop(channel)
+            answer.code = int.from_bytes(payload, "big")
+            answer.ended.set()
+        elif kind != wire.EXITED or self._program is None:
+            super().told(kind, channel, payload)
+        else:
+            self._program.exited(int.from_bytes(payload, "big"))
+
+    def said_goodbye(self) -> None:
+        """Never."""
+        raise WireError("it says goodbye")
+
+    def transport_ended(self, why: str) -> None:
+        """The transport's thread starts another one."""
+        self._forget_transport()
+        self._tell_lost(f"the connection was cut: {why}", False)
+
+    # -- the rest ---------------------------------------------------------------------------------------------
+
+    def _forget_asked(self) -> None:
+        """Nobody answers any more."""
+        while self._asked:
+            self._asked.popitem()[1].ended.set()
+
+    def _forget_transport(self) -> None:
+        self.part()
+        if self._said is not None:
+            self.forget(self._said)
+            self._said = None
+
+    def _called(self) -> None:
+        with contextlib.suppress(OSError):
+            os.read(self._bell, 4096)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._calls.get_nowait()()
+
+    def _listen_to_stderr(self) -> None:
+        """What it says there is nobody's; it must not be kept waiting."""
+        if self._said is None:
+            return
+        try:
+            said = os.read(self._said, _MOST_SAID)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if not said:
+            self.forget(self._said)
+            self._said = None
+
+    def _accept(self, listener: socket.socket, local: int) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        try:
+            refused = local_users.refusal(client, {0, os.getuid()}) or containers.refusal(client)
+            if refused or len(self.channels) >= wire.CHANNELS:
+                client.close()
+                return
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sockets.keep_alive(client)
+            self.last_channel += 1
+            self.counting.send(wire.OPEN, self.last_channel, self._targets[local].to_bytes(2, "big"))
+            self.add(Channel(self.last_channel, client))
+        except OSError:
+            client.close()
+
+
+def _new_names() -> tuple[str, str]:
+    """What the keeper is called, and what it asks for."""
+    return secrets.token_hex(8), secrets.token_hex(32)
+
+
+def _await(word: str, out: int, err: int, limit: float) -> None:
+    """Return when the command has said its first line.
+
+    Raises:
+        DkdbgError: it says something else, or nothing. _KeeperGoneError: that there is none.
+    """
+    deadline = time.monotonic() + limit
+    seen, said = b"", b""
+    mark = f"{word}\n".encode()
+    while not seen.endswith(mark):
+        ready = select.select([out, err], [], [], max(0.0, deadline - time.monotonic()))[0]
+        if not ready:
+            raise DkdbgError(f"no answer within {limit:g} s")
+        if err in ready and (more := _read(err, _MOST_SAID)):
+            said = (said + more)[-_MOST_SAID:]
+            if out not in ready:
+                continue
+        if out in ready:
+            data = _read(out, 1)  # what follows the line is the keeper's
+            seen += data
+            if seen.endswith(word.encode() + wire.GONE + b"\n"):
+                raise _KeeperGoneError
+            if not data or len(seen) > _NOISE:
+                last = (said.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
+                raise DkdbgError(f"the relay does not start there: {last[-300:]}")
+        elif err in ready and time.monotonic() > deadline:
+            raise DkdbgError(f"no answer within {limit:g} s")
+
+
+def _read(file: int, most: int) -> bytes:
+    try:
+        return os.read(file, most)
+    except BlockingIOError:
+        return b""

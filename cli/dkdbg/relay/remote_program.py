@@ -1,0 +1,259 @@
+"""A program on a far machine with our standard streams, which goes on when the connection to it is cut, and so do they.
+
+Here its streams are two sockets of a relay and three threads that copy; a terminal is made raw, as ssh does it, so that
+each key is the program's. While nothing is connected, two Ctrl-C within LEAVES seconds leave, and the program runs on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import termios
+import threading
+import time
+import tty as raw_terminal
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.relay import wire
+from dkdbg.core.brought import relay_words
+from dkdbg.core.target import Stepwise
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
+from dkdbg.relay.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
+
+    from dkdbg.core.target import Outliving
+
+#: Seconds that the first connection may take, and of a cut until it is told.
+FIRST, TOLD_AFTER = 90.0, 2.0
+#: Seconds between two Ctrl-C that leave.
+LEAVES = 1.0
+#: Seconds between two looks at the connection.
+_LOOK = 0.2
+_CHUNK = 1 << 16
+_CTRL_C = 3
+#: The exit code of what has lost its program.
+_LOST = 255
+#: The program's terminal is of this kind.
+_TAKEN_ALONG = ("TERM",)
+
+
+def run(
+    place: Outliving, agent: Sequence[str], argv: Sequence[str], *, label: str, tty: bool, hint: str,
+    over: Sequence[str] = (),
+) -> int:  # fmt: skip
+    """Run `argv` there to its end with our standard streams; its exit code, as a shell shows it.
+
+    Args:
+        agent: runs the agent there, without its verb; its last word is the agent's file.
+        argv: word by word.
+        label: of the place, for people.
+        tty: our terminal is the program's, too.
+        hint: what to type about a program that still runs.
+        over: words that end with 0 there when the program is to end; empty where nothing but itself ends it.
+
+    Raises:
+        DkdbgError: it cannot be started; what kept it is gone; or the user has left while it could not be reached.
+    """
+    size = os.get_terminal_size(0) if tty else None
+    order = json.dumps({
+        "argv": list(argv), "terminal": None if size is None else [size.lines, size.columns],
+        "environment": {name: os.environ[name] for name in _TAKEN_ALONG if tty and name in os.environ},
+        **({"watch": list(over)} if over else {}),
+    }).encode()  # fmt: skip
+    if len(order) > wire.LARGEST:
+        raise DkdbgError(
+            "the command line is too long", hint=f"at most {wire.LARGEST} bytes; use a script there"
+        )
+    return _FarProgram(place, agent, order, label=label, tty=tty, hint=hint).run()
+
+
+class _FarProgram:
+    """See `run`. The main thread's."""
+
+    def __init__(
+        self, place: Outliving, agent: Sequence[str], order: bytes, *, label: str, tty: bool, hint: str
+    ) -> None:
+        self._place, self._agent = place, agent
+        self._order, self._label, self._tty, self._hint = order, label, tty, hint
+        self._code: int | None = None
+        self._is_lost = False
+        self._gone: GoneError | None = None
+        self._is_left = threading.Event()
+        self._news = threading.Event()
+        self._was_connected = False
+        self._last_ctrl_c = 0.0
+        self._relay = Relay(self._relayed, self)
+
+    # -- told by the relay, on its threads ----------------------------------------------------------------------
+
+    def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
+        """The relay's command line. Once there is a keeper, which holds the agent's file, it is found or gone."""
+        relay = (*self._agent, "relay", word)
+        # Until then nobody holds the agent's file there but the connection by which it was brought.
+        try:
+            reach = self._place.again(silent=silent and self._was_connected, limit=limit)
+        except GoneError as error:
+            self._gone = error
+            self.lost()
+            raise
+        if not self._was_connected and isinstance(reach, Stepwise):
+            return reach.starting(relay)
+        if self._was_connected:
+            relay = relay_words(self._agent, word, "again")
+        return reach.wrap(relay)
+
+    def exited(self, code: int) -> None:
+        """It has ended."""
+        self._code = code
+        self._news.set()
+
+    def lost(self) -> None:
+        """Its keeper is gone."""
+        self._is_lost = True
+        self._news.set()
+
+    # -- the main thread's --------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """See the module's."""
+        outputs = []
+        with contextlib.closing(self._relay), self._signals(), self._raw():
+            stdio, theirs = socket.socketpair()
+            stderr, their_errors = socket.socketpair()
+            stderr.shutdown(socket.SHUT_WR)
+            self._relay.start(self._order, theirs, their_errors)
+            sys.stdout.flush()
+            for source, target in ((stdio, 1), (stderr, 2)):
+                outputs.append(threading.Thread(target=_copy_out, args=(source, target), daemon=True))
+            for each in (*outputs, threading.Thread(target=self._copy_in, args=(stdio,), daemon=True)):
+                each.start()
+            self._watch()
+            if self._code is not None:
+                for each in outputs:
+                    each.join()
+                return self._code
+        if self._is_left.is_set():
+            raise DkdbgError(
+                f"left while {self._label} was not connected; the program keeps running",
+                hint=self._hint,
+                exit_code=_LOST,
+            )
+        if self._gone is not None:
+            raise DkdbgError(self._gone.message, hint=self._gone.hint, exit_code=_LOST)
+        raise DkdbgError(
+            f"the process that kept the program on {self._label} is gone: the machine was restarted, or its processes were killed",
+            hint=self._hint, exit_code=_LOST,
+        )  # fmt: skip
+
+    def _watch(self) -> None:
+        """Return when there is nothing to wait for any more, and say meanwhile when it is cut."""
+        began, cut, is_told = time.monotonic(), 0.0, False
+        while self._code is None and not self._is_lost and not self._is_left.is_set():
+            why, now = self._relay.why, time.monotonic()
+            if not why:
+                self._was_connected = True
+                if is_told:
+                    self._say("connected again")
+                cut, is_told = 0.0, False
+            elif not self._was_connected and now - began > FIRST:
+                raise DkdbgError(f"nothing can be started on {self._label}: {why}", exit_code=EXIT_TIMEOUT)
+            else:
+                cut = cut or now
+                if self._was_connected and not is_told and now - cut > TOLD_AFTER:
+                    is_told = True
+                    self._say(
+                        f"{self._label}: {why}. Trying again; if the program still runs, its output comes when the connection is back"
+                    )
+            self._news.wait(_LOOK)
+
+    def _ctrl_c(self) -> None:
+        """It is the program's; while that is not reached, the second one leaves."""
+        if not self._relay.why:
+            return
+        before, now = self._last_ctrl_c, time.monotonic()
+        self._last_ctrl_c = now  # before it is said: the next one may come in the middle of that
+        if now - before < LEAVES:
+            self._is_left.set()
+            self._news.set()
+        else:
+            self._say(
+                "not connected: the program gets your Ctrl-C later. Press it again to leave; the program keeps running"
+            )
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # our terminal may be closed
+            sys.stderr.write(f"dkdbg: {text}" + ("\r\n" if self._tty else "\n"))
+            sys.stderr.flush()
+
+    def _copy_in(self, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(0, _CHUNK):
+                if self._tty and _CTRL_C in data:
+                    self._ctrl_c()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """What we are asked to end with is the program's; so is a change of the terminal's size."""
+
+        def passed_on(number: int, _frame: FrameType | None) -> None:
+            if number == signal.SIGINT:
+                self._ctrl_c()
+            elif (
+                self._relay.why
+            ):  # our terminal is closed, or we are told to end: nobody waits for the network then
+                self._is_left.set()
+                self._news.set()
+            if number == signal.SIGHUP and self._tty and not os.isatty(0):
+                # The window was closed. There the terminal is still open, and a supervisor takes SIGHUP alone for a restart.
+                self._relay.tell(wire.SIGNAL, bytes([signal.SIGTERM]))
+            self._relay.tell(wire.SIGNAL, bytes([number]))
+
+        def resized(_number: int, _frame: FrameType | None) -> None:
+            with contextlib.suppress(OSError):
+                size = os.get_terminal_size(0)
+                self._relay.tell(wire.SIZE, size.lines.to_bytes(2, "big") + size.columns.to_bytes(2, "big"))
+
+        handlers: dict[int, Callable[[int, FrameType | None], None]]
+        handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), passed_on)
+        if self._tty:
+            handlers[signal.SIGWINCH] = resized
+        former = {each: signal.signal(each, handler) for each, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for each, handler in former.items():
+                signal.signal(each, handler)
+
+    @contextlib.contextmanager
+    def _raw(self) -> Iterator[None]:
+        """Our terminal hands on each key, and the program's own does what it means."""
+        if not self._tty:
+            yield
+            return
+        former = termios.tcgetattr(0)
+        raw_terminal.setraw(0)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(termios.error):  # it may be closed
+                termios.tcsetattr(0, termios.TCSADRAIN, former)
+
+
+def _copy_out(source: socket.socket, target: int) -> None:
+    try:
+        while data := source.recv(_CHUNK):
+            left = memoryview(data)
+            while left:
+                left = left[os.write(target, left) :]
+    except OSError:  # nobody reads our output: the program learns it as it would of a pipe
+        with contextlib.suppress(OSError):
+            source.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,1 @@
+"""`dkdbg init`: detect facts, plan the debug service, render files."""

@@ -1,0 +1,399 @@
+"""Compose files: which there are, and what each service says that matters to a debugger.
+
+Read for facts only. The truth about a running project is `docker compose config`; this is what can be known
+without an engine, and it never writes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from dkdbg.core.compose_files import DEFAULT_NAMES, OVERRIDE_NAMES, main_files
+from dkdbg.core.debug_names import is_name
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.detect.docker.compose_main import included
+from dkdbg.setup.detect.docker.compose_parts import names_of, used_parts
+from dkdbg.setup.detect.docker.compose_service import absent_files, argv, read_body, read_build
+from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.substitution import insisted, names, parse_env, substitute
+from dkdbg.setup.detect.values import load_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.core.facts import ServiceFact
+    from dkdbg.setup.detect.docker.compose_service import ComposeBuild
+    from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.values import Value
+
+_COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.-]+[._-]compose\.ya?ml")
+#: What they are called where a README says `-f local.yml` (cookiecutter-django), if that is what is in them.
+_STAGE_NAME = re.compile(r"(?:local|dev|development|staging|production|prod)\.ya?ml")
+_SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
+#: More compose files than this are examples of one another.
+_MAX_FILES = 60
+_MAX_EXTENDS = 8
+
+
+def find_compose_files(tree: Tree) -> tuple[str, ...]:
+    """Return the compose files: the default one, then the root's others, then those in subfolders."""
+    found = [path for path in tree.matching(_COMPOSE_NAME) if not is_vendored(path)]
+    stages = (path for path in tree.matching(_STAGE_NAME) if "/" not in path)
+    found.extend(sorted(path for path in stages if _SERVICES.search(tree.text(path))))
+    root = [path for path in found if "/" not in path]
+    defaults = [name for name in DEFAULT_NAMES if name in root]
+    overrides = [name for name in OVERRIDE_NAMES if name in root]
+    others = [name for name in root if name not in defaults and name not in overrides]
+    deeper = [path for path in found if "/" in path]
+    return tuple([*defaults, *overrides, *others, *deeper][:_MAX_FILES])
+
+
+@dataclass(frozen=True)
+class ComposeFiles:
+    """What the compose files of a repository say.
+
+    Attributes:
+        services: of every file, in the order of the files and of the services in each.
+        read: the files that plain `docker compose` reads in the root, those that they include among them.
+        names: the services that it knows there.
+    """
+
+    services: tuple[tuple[ServiceFact, ComposeBuild], ...]
+    read: tuple[str, ...]
+    names: frozenset[str]
+
+
+def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -> ComposeFiles:
+    """Return every service of every file.
+
+    The default file is read together with its override, or as `COMPOSE_FILE` of the root's `.env` says.
+
+    Raises:
+        DkdbgError: when the root's compose file, the one that everything is built on, is invalid.
+    """
+    main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
+    if main and "/" in main[0]:
+        raise DkdbgError(
+            f"COMPOSE_FILE in .env begins with {main[0]}, and compose takes that file's folder for the project's",
+            hint=f"set up that folder: dkdbg -C {shlex.quote(parent(main[0]))} init; or name a compose file of the root first",
+        )
+    loaded = {name: _load(tree, name, strict=True) for name in main}
+    whole: Value = {}
+    for document in loaded.values():
+        whole = merge(whole, document)
+    inner = dict(included(loaded, lambda path: _load(tree, path, strict=False)))
+    there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
+    if main:
+        there |= {("networks", "default")}  # which each project has
+    found: list[tuple[ServiceFact, ComposeBuild]] = []
+    if main:
+        each = {path: _File.of(tree, path, document, strict=True) for path, document in loaded.items()}
+        merged = _File.of(tree, main[0], whole, strict=True) if len(main) > 1 else each[main[0]]
+        for name in merged.bodies:
+            sources = [file for file in each.values() if name in file.bodies]
+            read = merged.service(name)
+            if read is not None:
+                found.append((_as_extended(read[0], sources), read[1]))
+    for path in files:
+        if path in loaded or (main and path in OVERRIDE_NAMES):
+            continue
+        file = _File.of(tree, path, inner.get(path) or _load(tree, path, strict=False), strict=False)
+        for name in file.bodies:
+            read = file.service(name)
+            if read is not None:
+                parts = tuple(part for part in read[0].parts if part[:2] not in there)
+                found.append((replace(read[0], parts=parts), read[1]))
+    names = frozenset(name for document in (whole, *inner.values()) for name in _bodies(document))
+    return ComposeFiles(services=tuple(found), read=(*main, *inner), names=names)
+
+
+def _bodies(document: Value) -> dict[str, Value]:
+    services = document.get("services") if isinstance(document, dict) else None
+    return {str(name): body for name, body in services.items()} if isinstance(services, dict) else {}
+
+
+@dataclass(frozen=True)
+class _File:
+    """One compose file, or several that compose merges, and what holds for all of its services.
+
+    Attributes:
+        bodies: the sections of its services, by name.
+        env: what its variables are replaced by.
+        needs, needs_files: see ServiceFact.
+        strict: whether a service that cannot be is an error, and not only said.
+    """
+
+    tree: Tree
+    path: str
+    document: Value
+    bodies: dict[str, Value]
+    env: dict[str, str]
+    needs: tuple[str, ...]
+    needs_files: tuple[tuple[str, str | None], ...]
+    strict: bool
+
+    @classmethod
+    def of(cls, tree: Tree, path: str, document: Value, *, strict: bool) -> _File:
+        """Read what holds for the whole file."""
+        # `${PWD}` is where people start compose: the project folder.
+        env = {
+            "PWD": _typed_in(tree, path, document),
+            **parse_env(tree.text(join(parent(path), ".env") or ".env")),
+        }
+        needs_files = _needed_files(tree, path, document, env)
+        return cls(tree, path, document, _bodies(document), env, _needed(document, env), needs_files, strict)
+
+    def service(self, name: str) -> tuple[ServiceFact, ComposeBuild] | None:
+        """Return what a service says; None for one that cannot be.
+
+        Raises:
+            DkdbgError: its name cannot be, and the file is the root's.
+        """
+        body = self.bodies[name]
+        if not is_name(name):
+            _refuse_name(self.tree, self.path, name, strict=self.strict)
+            return None
+        if not isinstance(body, dict):
+            return None
+        raw = _extended(self.tree, self.path, self.document, body, 0)
+        resolved, secret = _without_secrets(self.tree, f"{self.path}: {name}", raw, self.env)
+        fact, build = read_body(self.tree, self.path, name, resolved)
+        fact = replace(
+            fact,
+            command_from_env=secret.get("command", ()),
+            entrypoint_from_env=secret.get("entrypoint", ()),
+            needs=self.needs,
+            needs_files=self.needs_files,
+            parts=used_parts(self.path, self.document, resolved),
+        )
+        return fact, build
+
+
+def _as_extended(merged: ServiceFact, sources: list[_File]) -> ServiceFact:
+    """Return a service of several files that compose merges, as one that is extended: from the first one alone."""
+    fact = replace(merged, file=sources[0].path, parts=())
+    own = sources[0].service(merged.name) if len(sources) > 1 else None
+    if own is None:
+        return fact
+    later = [(file.path, file.bodies[merged.name]) for file in sources[1:]]
+    more = tuple((path, str(key)) for path, body in later if isinstance(body, dict) for key in body)
+    return replace(fact, says=own[0].says, mounted=own[0].binds, more=more)
+
+
+def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
+    """Return the variables without a value for which compose refuses the whole file, whatever service is asked for.
+
+    Those it is told to insist on, and those that leave a mount without a source, an image without a name or a port without a number.
+    """
+    services = document.get("services") if isinstance(document, dict) else None
+    found = [name for text in _texts(document) for name in insisted(text, env)]
+    for body in services.values() if isinstance(services, dict) else ():
+        if not isinstance(body, dict):
+            continue
+        volumes = body.get("volumes")
+        for each in volumes if isinstance(volumes, list) else ():
+            if isinstance(each, str) and not each.startswith(":") and substitute(each, env).startswith(":"):
+                found.extend(name for name in names(each.split(":/")[0]) if not env.get(name))
+        image = body.get("image")
+        if isinstance(image, str) and image and "build" not in body and not substitute(image, env):
+            found.extend(names(image))
+        ports = body.get("ports")
+        for each in ports if isinstance(ports, list) else ():
+            if isinstance(each, str) and not substitute(each, env).rpartition(":")[2].partition("/")[0]:
+                found.extend(name for name in names(each) if not env.get(name))
+    return tuple(dict.fromkeys(found))
+
+
+def _needed_files(
+    tree: Tree, path: str, document: Value, env: dict[str, str]
+) -> tuple[tuple[str, str | None], ...]:
+    """Return the environment files that compose misses, of the services that it starts without a profile."""
+    services = document.get("services") if isinstance(document, dict) else None
+    absent = dict.fromkeys(
+        name
+        for body in (services.values() if isinstance(services, dict) else ())
+        if isinstance(body, dict) and not body.get("profiles")
+        for name in absent_files(tree, parent(path), _interpolate(body.get("env_file"), env))
+    )
+    return tuple((name, _example_of(tree, name)) for name in absent)
+
+
+def _example_of(tree: Tree, name: str) -> str | None:
+    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None without one."""
+    last = name.rsplit("/", 1)[-1]
+    plain = last.removeprefix(".")
+    for kind in ("example", "sample", "template", "dist", "default"):
+        for other in (
+            f"{last}.{kind}",
+            f"{last}-{kind}",
+            f"{kind}{last}",
+            f"{plain}.{kind}",
+            f".{kind}.{plain}",
+        ):
+            path = join(parent(name), other)
+            if path is not None and tree.has(path):
+                return path
+    return None
+
+
+def _texts(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        if "$" in value:
+            yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _without_secrets(
+    tree: Tree, where: str, raw: Value, env: dict[str, str]
+) -> tuple[Value, dict[str, tuple[tuple[int, str], ...]]]:
+    """The service with its variables replaced, and which words of its command lines have a value of a .env file.
+
+    Such a value may be a secret, and what `init` writes is committed: these words are written as they stand here.
+    """
+    resolved = _interpolate(raw, env)
+    found: dict[str, tuple[tuple[int, str], ...]] = {}
+    for key in ("command", "entrypoint"):
+        written, words = argv(raw.get(key)) or (), argv(resolved.get(key)) or ()
+        secret = tuple((index, word) for index, word in enumerate(written) if _takes(word, env))
+        if secret and len(written) != len(words):  # a value with blanks is several words
+            resolved[key] = _interpolate(raw[key], {"PWD": env["PWD"]})
+            tree.note(f"{where}: {key} takes several words from .env; give the whole line with --command")
+        elif secret:
+            found[key] = secret
+    return resolved, found
+
+
+def _takes(word: str, env: dict[str, str]) -> bool:
+    names = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word.replace("$$", ""))
+    return any(name in env and name != "PWD" for name in names)
+
+
+def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
+    message = f"{path}: {name[:80]!r} is not a valid service name: use letters, digits, `.`, `_` and `-`"
+    if strict:
+        raise DkdbgError(message, hint=f"Rename it in {path}; then check it: docker compose config -q")
+    tree.note(message)
+
+
+def _typed_in(tree: Tree, path: str, document: Value) -> str:
+    """Return where `$PWD` of a compose file is, relative to the file: the folder that people start it from.
+
+    That is the root when the file or a README says `-f path/from/root`, or when everything is built from the root.
+    """
+    here = parent(path)
+    if here == ".":
+        return "."
+    named = re.compile(rf"(?:-f|--file)[ =](?:\./)?{re.escape(path)}\b")
+    texts = (tree.text(other) for other in (path, f"{here}/README.md", "README.md"))
+    services = document.get("services") if isinstance(document, dict) else None
+    bodies = services.values() if isinstance(services, dict) else ()
+    contexts = {read_build(tree, here, body.get("build"))[0] for body in bodies if isinstance(body, dict)} - {
+        None
+    }
+    from_root = any(named.search(text) for text in texts) or contexts == {"."}
+    return "/".join(".." for _ in here.split("/")) if from_root else "."
+
+
+def merge(base: Value, over: Value) -> Value:
+    """Return compose's merge of two values: maps merge, sequences append, everything else is replaced."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        merged = dict(base)
+        for key, value in over.items():
+            replaced = key in {"command", "entrypoint"} or key not in base
+            merged[key] = value if replaced else merge(base[key], value)
+        return merged
+    if isinstance(base, list) and isinstance(over, list):
+        return [*base, *over]
+    return base if over is None else over
+
+
+def _load(tree: Tree, path: str, *, strict: bool) -> Value:
+    try:
+        document = load_yaml(tree.text(path))
+    except (YAMLError, ValueError, RecursionError, MemoryError) as error:
+        line, what = _where(error)
+        message = f"{path}:{line}: not valid YAML: {what}" if line else f"{path}: not valid YAML: {what}"
+        if strict:
+            raise DkdbgError(
+                message, hint=f"Correct {path}; then check it: docker compose config -q"
+            ) from error
+        tree.note(message)
+        return {}
+    if document is None:
+        return {}
+    services = document.get("services", {}) if isinstance(document, dict) else None
+    if services is not None and not isinstance(services, dict):
+        services = None
+    if services is None and strict:
+        raise DkdbgError(
+            f"{path}:1: not a compose file: `services` must be a mapping of names to services",
+            hint=f"Correct {path}; then check it: docker compose config -q",
+        )
+    return document if isinstance(document, dict) else {}
+
+
+def _where(error: Exception) -> tuple[int | None, str]:
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        return (mark.line + 1 if mark else None), str(error.problem or error.context or "syntax error")
+    return None, (str(error).splitlines() or ["syntax error"])[0]
+
+
+def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -> Value:
+    extends = body.get("extends")
+    if not extends or depth > _MAX_EXTENDS:
+        return body
+    name = (
+        extends if isinstance(extends, str) else extends.get("service") if isinstance(extends, dict) else None
+    )
+    file = extends.get("file") if isinstance(extends, dict) else None
+    other_path: str | None = path
+    other: Value = document
+    if isinstance(file, str):
+        other_path = join(parent(path), file)
+        other = _load(tree, other_path, strict=False) if other_path and tree.has(other_path) else {}
+    services = other.get("services") if isinstance(other, dict) else None
+    base = services.get(name) if isinstance(services, dict) and isinstance(name, str) else None
+    if not isinstance(base, dict) or other_path is None:
+        return body
+    below = _extended(tree, other_path, other, base, depth + 1)
+    own = {key: value for key, value in body.items() if key != "extends"}
+    return merge(_moved(below, parent(other_path), parent(path)), own)
+
+
+def _moved(body: Value, source: str, destination: str) -> Value:
+    """Rewrite the relative paths of an extended service, which compose resolves from the file they stand in."""
+    if source == destination:
+        return body
+    up = "/".join(".." for _ in destination.split("/")) if destination != "." else "."
+    prefix = f"{up}/{source}"
+    moved = dict(body)
+    build = moved.get("build")
+    if isinstance(build, str):
+        moved["build"] = f"{prefix}/{build}"
+    elif isinstance(build, dict) and isinstance(build.get("context", "."), str):
+        moved["build"] = {**build, "context": f"{prefix}/{build.get('context', '.')}"}
+    volumes = moved.get("volumes")
+    if isinstance(volumes, list):
+        moved["volumes"] = [
+            f"{prefix}/{volume}" if isinstance(volume, str) and volume.startswith(".") else volume
+            for volume in volumes
+        ]
+    return moved
+
+
+def _interpolate(value: Value, env: dict[str, str]) -> Value:
+    if isinstance(value, str):
+        return substitute(value, env) if "$" in value else value
+    if isinstance(value, dict):
+        return {key: _interpolate(item, env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_interpolate(item, env) for item in value]
+    return value

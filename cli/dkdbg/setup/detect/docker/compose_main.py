@@ -1,0 +1,44 @@
+"""Compose files that COMPOSE_FILE names, and those that others include."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from dkdbg.setup.detect.files import join, parent
+from dkdbg.setup.detect.values import elements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from dkdbg.setup.detect.values import Value
+
+#: More included files are looked at by nobody.
+_MAX_FILES = 60
+
+
+def named_files(value: str, separator: str) -> tuple[str, ...]:
+    """Return the files that COMPOSE_FILE names, relative to the root, spelled in one way."""
+    names = (name.strip().strip("\"'") for name in value.split(separator or ":"))
+    return tuple(posixpath.normpath(name) for name in names if name)
+
+
+def included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterator[tuple[str, Value]]:
+    """Yield (path, document) of the files that compose files include, and of those that they include, each once."""
+    seen = set(files)
+    todo = list(files.items())
+    while todo and len(seen) < _MAX_FILES:
+        path, document = todo.pop(0)
+        for name in _included_names(document):
+            found = join(parent(path), name)
+            if found is not None and found not in seen:
+                seen.add(found)
+                inner = load(found)
+                todo.append((found, inner))
+                yield found, inner
+
+
+def _included_names(document: Value) -> Iterator[str]:
+    for item in elements(document.get("include") if isinstance(document, dict) else None)[:_MAX_FILES]:
+        named = item.get("path") if isinstance(item, dict) else item
+        yield from (name for name in elements(named) if isinstance(name, str))

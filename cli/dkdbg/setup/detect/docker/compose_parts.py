@@ -1,0 +1,83 @@
+"""What a service uses of the top level of its compose file: networks, named volumes, configs and secrets."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.setup.detect.files import parent
+from dkdbg.setup.detect.values import elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.setup.detect.values import Value
+
+SECTIONS = ("networks", "volumes", "configs", "secrets")
+#: What compose takes for a name there; a volume without such a name is a folder (compose-spec, "Volumes").
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def names_of(document: Value) -> frozenset[tuple[str, str]]:
+    """Return (section, name) of everything that a compose file has at its top level."""
+    return frozenset((section, str(name)) for section in SECTIONS for name in _section(document, section))
+
+
+def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str, str], ...]:
+    """Return (section, name, definition as JSON) of what a service uses of its file.
+
+    Args:
+        path: of the compose file, relative to the root; in the definitions paths are relative to the root, too.
+        document: the file as it is written: compose replaces the variables, and none of their values is written down.
+        body: the service, its variables replaced.
+    """
+    return tuple(
+        (
+            section,
+            name,
+            json.dumps(_plain(_moved(_section(document, section)[name], parent(path))), default=str),
+        )
+        for section, name in dict.fromkeys(_uses(body))
+        if _NAME.fullmatch(name) and name in _section(document, section)
+    )
+
+
+def _section(document: Value, section: str) -> dict[str, Value]:
+    found = document.get(section) if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _uses(body: Value) -> Iterator[tuple[str, str]]:
+    networks = body.get("networks")
+    for name in networks if isinstance(networks, dict) else elements(networks):
+        yield "networks", str(name)
+    for each in elements(body.get("volumes")):
+        if isinstance(each, dict) and each.get("type", "volume") == "volume":
+            yield "volumes", str(each.get("source"))
+        elif isinstance(each, str) and ":" in each:
+            yield "volumes", each.split(":")[0]
+    build = body.get("build")
+    for section, value in (
+        ("configs", body.get("configs")),
+        ("secrets", body.get("secrets")),
+        ("secrets", build.get("secrets") if isinstance(build, dict) else None),
+    ):
+        for each in elements(value):
+            yield section, str(each.get("source") if isinstance(each, dict) else each)
+
+
+def _plain(value: Value) -> Value:
+    """Return it with the keys that JSON can have; YAML has dates and numbers, too."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _moved(definition: Value, here: str) -> Value:
+    """Rewrite the path of a config's or secret's file, which compose resolves from the file it stands in."""
+    file = definition.get("file") if isinstance(definition, dict) else None
+    if not isinstance(file, str) or file.startswith(("/", "~", "$")):
+        return definition
+    return {**definition, "file": "./" + posixpath.normpath(f"{here.replace('$', '$$')}/{file}")}

@@ -1,0 +1,221 @@
+"""One service of a compose file: its build, mounts, ports, and whether it asks for a GPU."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.core.facts import ServiceFact
+from dkdbg.setup.detect.docker.dockerfile import absolute
+from dkdbg.setup.detect.files import join, parent
+from dkdbg.setup.detect.values import Value, elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.setup.detect.files import Tree
+
+
+#: A name of a container without a variable in it.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposeBuild:
+    """The parts of a build section that decide what a Dockerfile means."""
+
+    args: dict[str, str]
+    target: str | None
+
+
+def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact, ComposeBuild]:
+    """Return what one service says; `body` with its variables replaced and everything that it extends merged in."""
+    here = parent(path)
+    context, dockerfile, build = read_build(tree, here, body.get("build"))
+    refers = dict(_refers(body))
+    fact = ServiceFact(
+        name=name,
+        file=path,
+        dockerfile=dockerfile,
+        context=context,
+        image=_text(body.get("image")),
+        profiles=tuple(str(item) for item in elements(body.get("profiles"))),
+        command=argv(body.get("command")),
+        entrypoint=argv(body.get("entrypoint")),
+        working_dir=_text(body.get("working_dir")),
+        user=_text(body.get("user")),
+        binds=_binds(tree, here, elements(body.get("volumes"))),
+        ports=_ports(elements(body.get("ports"))),
+        gpu=_wants_gpu(body),
+        depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
+        optional=tuple(_optional(body.get("depends_on"))),
+        refers=tuple(refers),
+        host_network=body.get("network_mode") == "host",
+        env_files=_env_files(tree, here, body.get("env_file")),
+        pythonpath=_environment(body.get("environment")).get("PYTHONPATH"),
+        variables=_variables(body.get("environment")),
+        networks=_networks(body.get("networks")),
+        called=tuple(
+            filter(_NAME.fullmatch, (_text(body.get(key)) or "" for key in ("container_name", "hostname")))
+        ),
+        says=frozenset(str(key) for key, value in body.items() if value is not None),
+    )
+    return fact, build
+
+
+def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield (key, services) of what the section of a service names of its neighbours."""
+    depends = body.get("depends_on")
+    named = {
+        "depends_on": [str(item) for item in (depends if isinstance(depends, (dict, list)) else ())],
+        "links": [str(item).partition(":")[0] for item in elements(body.get("links"))],
+        "volumes_from": [
+            str(item).partition(":")[0]
+            for item in elements(body.get("volumes_from"))
+            if not str(item).startswith("container:")
+        ],
+    }
+    for key in ("network_mode", "pid", "ipc"):
+        value = str(body.get(key))
+        named[key] = [value.removeprefix("service:")] if value.startswith("service:") else []
+    for key, found in named.items():
+        if found:
+            yield key, tuple(found)
+
+
+def _networks(said: Value) -> tuple[str, ...]:
+    return tuple(str(name) for name in (said if isinstance(said, dict) else elements(said)))
+
+
+def _optional(depends: Value) -> Iterator[str]:
+    for name, how in depends.items() if isinstance(depends, dict) else ():
+        if isinstance(how, dict) and how.get("required") is False:
+            yield str(name)
+
+
+def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
+    """Return context and Dockerfile relative to the root, None where they lie elsewhere, and the rest of the section."""
+    if isinstance(build, str):
+        build = {"context": build}
+    if not isinstance(build, dict):
+        return None, None, ComposeBuild(args={}, target=None)
+    raw = build.get("args")
+    pairs = (
+        raw.items() if isinstance(raw, dict) else (str(item).partition("=")[::2] for item in elements(raw))
+    )
+    args = {str(key): str(value) for key, value in pairs if value is not None and value != ""}
+    parts = ComposeBuild(args=args, target=_text(build.get("target")))
+    context = str(build.get("context") or ".")
+    if re.match(r"[a-z+]+://|git@", context):
+        return None, None, parts
+    directory = join(here, context) if not context.startswith("/") else None
+    if directory is None:
+        return None, None, parts
+    dockerfile = None
+    if "dockerfile_inline" not in build:
+        candidate = join(directory, str(build.get("dockerfile") or "Dockerfile"))
+        dockerfile = candidate if candidate and tree.has(candidate) else None
+    return directory, dockerfile, parts
+
+
+def argv(value: Value) -> tuple[str, ...] | None:
+    """Return a compose `command` or `entrypoint` as argv: compose splits a string like a shell, without running one."""
+    if isinstance(value, list):
+        return tuple(str(item) for item in value)
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError:
+            return tuple(value.split())
+    return None
+
+
+def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for volume in volumes:
+        if isinstance(volume, dict):
+            source, remote = volume.get("source"), volume.get("target")
+            if volume.get("type") != "bind" or not isinstance(source, str) or not isinstance(remote, str):
+                continue
+        elif isinstance(volume, str) and ":" in volume:
+            source, remote = volume.split(":")[:2]
+        else:
+            continue
+        if not source.startswith(".") or not remote.startswith("/"):
+            continue
+        local = join(here, source)
+        if local is not None and tree.has_dir(local):
+            found.append((local, absolute("/", remote)))
+    return tuple(dict.fromkeys(found))
+
+
+def _ports(ports: list[Value]) -> tuple[int, ...]:
+    found: list[int] = []
+    for port in ports:
+        target = str(port.get("target", "") if isinstance(port, dict) else port)
+        match = re.search(r"(\d+)(?:-\d+)?(?:/\w+)?$", target)
+        if match and 0 < int(match[1]) < 65536:
+            found.append(int(match[1]))
+    return tuple(dict.fromkeys(found))
+
+
+def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
+    """Return all of them when git has not brought one that has to be there; compose would refuse every command."""
+    found = read_env_files(here, value)
+    if any(path is None for path, _ in found) or not absent_files(tree, here, value):
+        return ()
+    return tuple(path for path, _ in found if path is not None)
+
+
+def absent_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
+    """Return the environment files that have to be there and are not, relative to the root."""
+    return tuple(
+        path
+        for path, is_required in read_env_files(here, value)
+        if path is not None and is_required and not tree.has(path)
+    )
+
+
+def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
+    """Return what an `env_file` names: (path relative to the root or None outside of it, whether it has to be there)."""
+    found: list[tuple[str | None, bool]] = []
+    for each in [value] if isinstance(value, dict) else elements(value):
+        named = each.get("path") if isinstance(each, dict) else each
+        path = join(here, str(named)) if isinstance(named, str) and not named.startswith("/") else None
+        found.append((path, not isinstance(each, dict) or each.get("required", True) is not False))
+    return found
+
+
+def _environment(value: Value) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key): str(each) for key, each in value.items() if each is not None}
+    return {
+        name: text for name, equals, text in (str(each).partition("=") for each in elements(value)) if equals
+    }
+
+
+def _variables(value: Value) -> frozenset[str]:
+    names = value if isinstance(value, dict) else (str(each).partition("=")[0] for each in elements(value))
+    return frozenset(map(str, names))
+
+
+def _wants_gpu(body: Value) -> bool:
+    """Every way compose has of asking for a GPU: reservations, `gpus`, the nvidia runtime, device nodes, CDI names."""
+    value: Value = body.get("deploy")
+    for key in ("resources", "reservations", "devices"):
+        value = value.get(key) if isinstance(value, dict) else None
+    for device in elements(value):
+        if isinstance(device, dict):
+            words = {str(word) for word in elements(device.get("capabilities"))}
+            if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
+                return True
+    if body.get("gpus") or body.get("runtime") == "nvidia":
+        return True
+    nodes = " ".join(str(device) for device in elements(body.get("devices")))
+    return bool(re.search(r"/dev/(?:nvidia|kfd|dri|dxg)|\w+\.com/gpu", nodes))
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None or isinstance(value, (dict, list)) else str(value)

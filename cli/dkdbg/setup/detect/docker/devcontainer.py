@@ -1,0 +1,59 @@
+"""Existing dev containers: where they are, what they build or which service they stand in."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.core.facts import DevcontainerFact
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.render import jsonc
+
+if TYPE_CHECKING:
+    from dkdbg.setup.detect.files import Tree
+
+_NAME = re.compile(r"\.?devcontainer\.json")
+
+
+def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
+    """Return every dev container of the repository, the root's first (dev container specification, "devcontainer.json")."""
+    found: list[DevcontainerFact] = []
+    for path in tree.matching(_NAME):
+        in_folder = ".devcontainer" in path.split("/")[:-1]
+        if is_vendored(path) or not (in_folder or path.endswith(".devcontainer.json")):
+            continue
+        try:
+            document = jsonc.loads(tree.text(path), file=path)
+        except DkdbgError as error:
+            tree.note(error.message)
+            document = {}
+        found.append(_read(tree, path, document if isinstance(document, dict) else {}))
+    return tuple(found)
+
+
+def _read(tree: Tree, path: str, document: dict[str, Any]) -> DevcontainerFact:
+    here = parent(path)
+    build = document.get("build")
+    build = build if isinstance(build, dict) else {}
+    dockerfile = build.get("dockerfile") or document.get("dockerFile")
+    local = join(here, str(dockerfile)) if dockerfile else None
+    context = join(here, str(build.get("context") or document.get("context") or "."))
+    compose = document.get("dockerComposeFile")
+    files = [compose] if isinstance(compose, str) else compose if isinstance(compose, list) else []
+    compose_files = (join(here, str(name)) for name in files)
+    requirements = document.get("hostRequirements")
+    run_args = document.get("runArgs")
+    words = " ".join(str(word) for word in run_args) if isinstance(run_args, list) else ""
+    wants = bool(re.search(r"--gpus|--runtime[= ]nvidia|nvidia\.com/gpu|/dev/kfd", words))
+    asked = requirements.get("gpu") if isinstance(requirements, dict) else None
+    return DevcontainerFact(
+        path=path,
+        dockerfile=local if local is not None and tree.has(local) else None,
+        context=context if local is not None else None,
+        image=str(document["image"]) if document.get("image") else None,
+        compose_files=tuple(name for name in compose_files if name is not None),
+        service=str(document["service"]) if document.get("service") else None,
+        workspace_folder=str(document["workspaceFolder"]) if document.get("workspaceFolder") else None,
+        gpu=wants or asked is True or isinstance(asked, dict),
+    )

@@ -1,0 +1,163 @@
+"""`docker run` lines of scripts, Makefiles and READMEs: what they mount, where they work, what they ask of the engine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg.core.facts import DockerRun
+from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.setup.detect.docker.dockerfile import absolute
+from dkdbg.setup.detect.docker.run_environment import read_environment
+from dkdbg.setup.detect.files import is_vendored, join, parent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dkdbg.setup.detect.files import Tree
+
+_RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
+#: A variable that a script or a Makefile runs instead: `cmd=nvidia-docker`, `DOCKER ?= podman`, `DOCKER=${DOCKER:-docker}`.
+_NAMED = re.compile(
+    r"^[ \t]{0,40}(?:export[ \t]{1,8})?(\w{1,60})[ \t]{0,8}[:?]?=[ \t]{0,8}[\"']?(?:\$\{\w{1,60}:-)?(?:sudo[ \t]{1,8})?(?:nvidia-)?(?:docker|podman)\}?[\"']?[ \t]*$",
+    re.MULTILINE,
+)
+_FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
+#: The folder that a person stands in, as shells, Makefiles and cmd write it.
+_HERE = re.compile(
+    r"^(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(CURDIR\)|\$\(shell pwd\)|%cd%|\$\{?(?:PROJECT|REPO|ROOT|WORK|SCRIPT)_?(?:DIR|ROOT|PATH)\}?|\.)(?=/|$)"
+)
+_VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
+           "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
+#: A variable that holds options, and one that holds the folder of the script or the Makefile.
+_ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|readonly\s+)?(\w{1,60})\s*[:?+]?=\s*(.{1,2000})$")
+_OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
+_OWN_FOLDER = re.compile(
+    r"[\"']?(?:\$\(shell (?:pwd|dirname \$\(realpath \$\(firstword [^/]*)|\$\(dir \$\(abspath \$\((?:lastword|firstword) [^/]*|\$\(CURDIR\)|"
+    r"\$\(pwd\)|`pwd`|\$\{?PWD\}?|\$\(cd [^;|]{0,60}?dirname[^;|/]{0,60}&& pwd\))[\"')]*\s*"
+)
+_BUILT = re.compile(
+    r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
+)
+_MOST = 60
+#: Characters of a line, whatever its variables hold.
+_LONGEST = 20_000
+
+
+def read_docker_run(tree: Tree) -> DockerRun | None:
+    """Return the first such line, shallow files first, that mounts a folder of the repository.
+
+    Without one it is the first that starts an image which the repository builds, and None without either.
+    """
+    paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][:_MOST]
+    lines = [(path, line) for path in paths for line in _lines(_text(tree, path))]
+    built = frozenset(match[1] for _, line in lines for match in _BUILT.finditer(line))
+    unmounted = None
+    for path, line in lines:
+        found = _RUN.search(line)
+        read = _read(tree, path, found[1], built) if found else None
+        if read is not None and read.mounts:
+            return read
+        unmounted = unmounted or read
+    return unmounted
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines, continued ones as one; in those that run a container, variables with options are filled in."""
+    values: dict[str, str] = {}
+    for line in logical_lines(text):
+        assigned = _ASSIGNED.match(line) if len(values) < _MOST else None
+        if assigned and _OWN_FOLDER.fullmatch(assigned[2]):
+            values[assigned[1]] = "$PWD"
+        elif assigned and _OPTIONS.match(assigned[2]):
+            values[assigned[1]] = assigned[2].strip().strip("\"'()")
+        yield _filled(line, values) if values and _RUN.search(line) else line
+
+
+def _filled(line: str, values: Mapping[str, str]) -> str:
+    for _ in range(2):  # options name the folder
+        for name, value in values.items():
+            whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
+            line = re.sub(whole, value.replace("\\", "\\\\"), line)[:_LONGEST] if name in line else line
+    return line
+
+
+def _text(tree: Tree, path: str) -> str:
+    """Return what may have such lines; in a Dockerfile those are its comments, which say how it is meant to be run."""
+    text = tree.text(path)
+    if not path.lower().endswith("dockerfile"):
+        for name in sorted(set(_NAMED.findall(text)))[:_MOST]:
+            text = re.sub(rf"[\"']?\$[{{(]?{name}\b[}})]?[\"']?(?=\s+(?:container\s+)?run\s)", "docker", text)
+        return text
+    return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+
+
+def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun | None:
+    text = re.sub(r"\$\(\s*(pwd|CURDIR|shell pwd)\s*\)|`pwd`", "$PWD", text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    given: dict[str, list[str]] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option in _VALUED:
+            given.setdefault(_VALUED[option], []).append(value if equals else following)
+    mounts = [
+        mount for value in given.get("volume", []) if (mount := _mount(tree, path, *value.split(":")[:2]))
+    ]
+    for value in given.get("mount", []):
+        parts = dict(part.partition("=")[::2] for part in value.split(","))
+        source, target = (
+            parts.get("source", parts.get("src", "")),
+            parts.get("target", parts.get("dst", parts.get("destination", ""))),
+        )
+        if parts.get("type") == "bind" and (mount := _mount(tree, path, source, target)):
+            mounts.append(mount)
+    if not mounts and not built & {word.partition(":")[0] for word in words}:
+        return None
+    workdir = next(
+        (value for value in given.get("workdir", []) if value.startswith("/") and "$" not in value), None
+    )
+    shm = next(
+        (value for value in given.get("shm", []) if re.fullmatch(r"\d+(?:\.\d+)?[bkmgBKMG]{0,2}", value)),
+        None,
+    )
+    ports = (re.search(r"(\d+)(?:/\w+)?$", value) for value in given.get("port", []))
+    return DockerRun(
+        source=path, mounts=tuple(dict.fromkeys(mounts)), workdir=absolute("/", workdir) if workdir else None, shm=shm,
+        ipc="host" if "host" in given.get("ipc", []) else None,
+        ports=tuple(dict.fromkeys(int(match[1]) for match in ports if match and 0 < int(match[1]) < 65536)),
+        env=read_environment(given.get("env", [])),
+        env_files=_env_files(tree, path, given.get("env_file", [])),
+    )  # fmt: skip
+
+
+def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:
+    """Return (local, remote) of a folder of the repository; the line is typed in the root, or beside its script."""
+    here = _HERE.match(source)
+    if here is None or not target.startswith("/") or "$" in target or target == "/":
+        return None
+    rest = source[here.end() :].strip("/") or "."
+    for base in dict.fromkeys((".", parent(path))):
+        local = join(base, rest)
+        if local is not None and tree.has_dir(local):
+            return local, absolute("/", target)
+    return None
+
+
+def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
+    """Files of `--env-file` below the repository; git mostly leaves them out, so they need not be here."""
+    found = []
+    for name in named:
+        here = _HERE.match(name)
+        rest = name[here.end() :].strip("/") if here else name
+        places = [join(base, rest) for base in dict.fromkeys((".", parent(path)))]
+        inside = [
+            place
+            for place in places
+            if place and "$" not in place and not rest.startswith(("/", "~", "-", "<"))
+        ]
+        found += [next((place for place in inside if tree.has(place)), inside[0])] if inside else []
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,354 @@
+"""Dockerfiles: instructions, stages, and what their final stage says to a debugger.
+
+Follows the Dockerfile reference: parser directives, continuation lines (comments inside them are dropped),
+here-documents, ARG and ENV substitution, JSON and shell form, stages that build on stages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.core.facts import DockerfileFact
+from dkdbg.setup.detect.docker.dockerfile_syntax import (
+    HEREDOC,
+    Instruction,
+    json_words,
+    parse_instructions,
+    split,
+    unquote,
+)
+from dkdbg.setup.detect.docker.image_inputs import image_inputs
+from dkdbg.setup.detect.docker.images import read_image
+from dkdbg.setup.detect.substitution import substitute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FLAG = re.compile(r"--([a-z-]+)(?:=(\S+))?\s+")
+_PYTHON_PACKAGE = re.compile(r"(?<![\w./-])python(3\.\d{1,2})(?![\d.])")
+_PYTHON_CHOICE = re.compile(
+    r"python\s*(?:={1,2}|~=)\s*(3\.\d{1,2})|--python[= ](?:python)?(3\.\d{1,2})|uv python install (3\.\d{1,2})"
+)
+_PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
+#: The distribution's own Python, under whatever name of its packages.
+_SYSTEM_PYTHON = re.compile(
+    r"\spython3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?(?=\s|$|=)|\spython-is-python3(?=\s|$|=)"
+)
+_APT_INSTALL = re.compile(r"\bapt(?:-get)?\s.{0,200}?\binstall\b")
+_COMMAND_END = re.compile(r"[;&|\n]")
+#: What brings another Python into an image.
+_OTHER_PYTHON = re.compile(
+    r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
+)
+_REMOVE = re.compile(
+    r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
+)
+_PIP_INSTALL = re.compile(r"\bpip3?\s+install\b")
+_PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
+_VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
+
+
+@dataclass(kw_only=True)
+class _Stage:
+    base: str
+    name: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    user: str | None = None
+    entrypoint: tuple[str, ...] | None = None
+    cmd: tuple[str, ...] | None = None
+    copies: list[tuple[str, str]] = field(default_factory=list)
+    exposed: list[int] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+
+
+def read_dockerfile(
+    text: str, path: str, *, args: Mapping[str, str] | None = None, target: str | None = None
+) -> DockerfileFact:
+    """Return what the final (or `target`) stage says; copies are relative to the build context.
+
+    Args:
+        text: of the Dockerfile.
+        path: of the Dockerfile relative to the repository root, only recorded.
+        args: build arguments that win over ARG defaults.
+        target: name of the stage to read.
+    """
+    given = dict(args or {})
+    global_args: dict[str, str] = {}
+    stages: list[_Stage] = []
+    for step in parse_instructions(text):
+        if step.keyword == "ARG" and not stages:
+            _set_arg(step.rest, global_args, given, {})
+        elif step.keyword == "FROM":
+            stages.append(_open_stage(step.rest, {**global_args, **given}, stages))
+        elif stages:
+            _apply(step, stages, global_args, given)
+    if not stages:
+        return DockerfileFact(path=path, base="")
+    final = next((stage for stage in stages if target and stage.name == target.lower()), stages[-1])
+    venvs = _venvs(stages, final)
+    return DockerfileFact(
+        path=path,
+        base=final.base,
+        workdir=final.workdir,
+        user=final.user if final.user not in {"root", "0", "0:0", ""} else None,
+        copies=tuple(dict.fromkeys(final.copies)),
+        entrypoint=final.entrypoint,
+        cmd=final.cmd,
+        python=_python(final, stages),
+        venvs=venvs,
+        exposed=tuple(dict.fromkeys(final.exposed)),
+        env=tuple(final.env.items()),
+        inputs=image_inputs(text),
+    )
+
+
+def run_lines(text: str) -> tuple[str, ...]:
+    """Return every shell command line of the RUN instructions, here-documents included, variables resolved."""
+    values: dict[str, str] = {}
+    lines: list[str] = []
+    for step in parse_instructions(text):
+        if step.keyword in {"ARG", "ENV"}:
+            for name, value in _assignments(step.rest, values):
+                values.setdefault(name, value)
+        elif step.keyword == "RUN":
+            lines.append(_run_text(step.rest, values))
+            lines.extend(line for body in step.heredocs for line in body.splitlines())
+    return tuple(lines)
+
+
+def takes_system_python(text: str) -> bool:
+    """Return whether a Dockerfile has pip install into the Python of its distribution, and brings no other one."""
+    lines = run_lines(text)
+    return (
+        any(_installs_system_python(part) for line in lines for part in _COMMAND_END.split(line))
+        and any(map(_PIP_INSTALL.search, lines))
+        and not any(map(_OTHER_PYTHON.search, lines))
+    )
+
+
+def _installs_system_python(command: str) -> bool:
+    installs = _APT_INSTALL.search(command)
+    return installs is not None and _SYSTEM_PYTHON.search(command, installs.end()) is not None
+
+
+def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage]) -> _Stage:
+    words = [word for word in substitute(rest, values).split() if not word.startswith("--")]
+    base = words[0] if words else ""
+    name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else None
+    below = next((stage for stage in reversed(stages) if stage.name == base.lower()), None)
+    if below is None:
+        return _Stage(base=base, name=name)
+    return _Stage(
+        base=below.base, name=name, env=dict(below.env), workdir=below.workdir, user=below.user,
+        entrypoint=below.entrypoint, cmd=below.cmd, copies=list(below.copies), exposed=list(below.exposed),
+        runs=list(below.runs),
+    )  # fmt: skip
+
+
+def _apply(
+    step: Instruction, stages: list[_Stage], global_args: Mapping[str, str], given: Mapping[str, str]
+) -> None:
+    stage = stages[-1]
+    keyword, rest = step.keyword, step.rest
+    if keyword == "ARG":
+        _set_arg(rest, stage.env, given, global_args)
+    elif keyword == "ENV":
+        stage.env.update(_assignments(rest, stage.env))
+    elif keyword == "WORKDIR":
+        stage.workdir = absolute(stage.workdir, unquote(substitute(rest, stage.env)))
+    elif keyword == "USER":
+        stage.user = substitute(rest, stage.env).strip()
+    elif keyword == "EXPOSE":
+        ports = re.findall(r"\b(\d+)(?:-\d+)?(?:/\w+)?", substitute(rest, stage.env))
+        stage.exposed.extend(int(port) for port in ports if 0 < int(port) < 65536)
+    elif keyword == "ENTRYPOINT":
+        stage.entrypoint = _command(rest)
+        # An ENTRYPOINT resets a CMD that came from below (Dockerfile reference, "CMD and ENTRYPOINT").
+        stage.cmd = None
+    elif keyword == "CMD":
+        stage.cmd = _command(rest)
+    elif keyword in {"COPY", "ADD"}:
+        _copy(rest, stage, stages)
+    elif keyword == "RUN":
+        text = _run_text(rest, stage.env)
+        stage.runs.append(text)
+        stage.runs.extend(step.heredocs)
+        _remove("\n".join((text, *step.heredocs)), stage)
+
+
+def _set_arg(rest: str, into: dict[str, str], given: Mapping[str, str], outer: Mapping[str, str]) -> None:
+    for part in split(rest):
+        name, has_default, default = part.partition("=")
+        if name in given:
+            into[name] = given[name]
+        elif has_default:
+            into[name] = unquote(substitute(default, {**outer, **into}))
+        elif name in outer:
+            into[name] = outer[name]
+
+
+def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    first = rest.split(None, 1)
+    if first and "=" not in first[0]:
+        # The legacy form `ENV key value with blanks`.
+        return [(first[0], substitute(first[1], values))] if len(first) > 1 else []
+    pairs = (part.partition("=") for part in split(rest))
+    return [(name, substitute(value, values)) for name, equals, value in pairs if equals]
+
+
+def _command(rest: str) -> tuple[str, ...]:
+    """Return argv as written: in CMD and ENTRYPOINT it is the container's shell that fills in variables."""
+    if rest.startswith("["):
+        try:
+            argv = json.loads(rest)
+        except (ValueError, RecursionError):
+            argv = None
+        if isinstance(argv, list):
+            return tuple(str(word) for word in argv)
+    return ("/bin/sh", "-c", rest)
+
+
+def _run_text(rest: str, values: Mapping[str, str]) -> str:
+    """Return what a RUN instruction hands to a shell, without its flags (`--mount=...`)."""
+    while flag := _FLAG.match(rest):
+        rest = rest[flag.end() :]
+    return _shell_text(substitute(rest, values, keep_unknown=True))
+
+
+def _shell_text(rest: str) -> str:
+    """Return a RUN instruction as a shell line; `["sh", "-c", "..."]` is what it hands to its shell."""
+    argv = _command(rest)
+    if argv[:2] == ("/bin/sh", "-c") and not rest.startswith("["):
+        return rest
+    if (
+        len(argv) > 2
+        and PurePosixPath(argv[0]).name in {"sh", "bash", "dash"}
+        and re.fullmatch(r"-\w*c", argv[1])
+    ):
+        return argv[2]
+    return shlex.join(argv)
+
+
+def _remove(text: str, stage: _Stage) -> None:
+    """Forget copies whose place a RUN instruction removes afterwards, as sources that were only built from are."""
+    gone = [
+        absolute(stage.workdir, word.removesuffix("/*"))
+        for match in _REMOVE.finditer(text)
+        for word in split(match[1])
+        if not word.startswith("-") and "$" not in word and not re.search(r"[*?\[]", word.removesuffix("/*"))
+    ]
+    stage.copies = [
+        copy for copy in stage.copies if not any(PurePosixPath(copy[1]).is_relative_to(each) for each in gone)
+    ]
+
+
+def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
+    flags: dict[str, str] = {}
+    while match := _FLAG.match(rest):
+        flags[match[1]] = match[2] or ""
+        rest = rest[match.end() :]
+    if HEREDOC.search(rest):
+        return
+    rest = substitute(rest, stage.env)
+    words = json_words(rest) if rest.startswith("[") else split(rest)
+    if len(words) < 2:
+        return
+    *sources, destination = words
+    target = absolute(stage.workdir, destination)
+    # WORKDIR has made its folder, and a file goes into one that is there.
+    is_there = PurePosixPath(stage.workdir).is_relative_to(target)
+    into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_there
+    origin = flags.get("from")
+    if origin is not None:
+        named = next((other for other in stages if other.name == origin.lower()), None)
+        if named is None and origin.isdigit() and int(origin) < len(stages) - 1:
+            named = stages[int(origin)]
+        if named is not None:
+            for source in sources:
+                stage.copies.extend(_through(named, absolute("/", source), target))
+        return
+    for source in sources:
+        if re.match(r"[a-z]+://|git@", source):
+            continue
+        local = source.lstrip("/") or "."
+        local = re.sub(r"^(?:\./)+", "", local).rstrip("/") or "."
+        # `COPY dir/* /app` brings the contents of dir.
+        if local.endswith("/*"):
+            local = local[:-2]
+        elif local == "*":
+            local = "."
+        is_file = bool(PurePosixPath(local).suffix) and not source.endswith("/")
+        remote = absolute(target, PurePosixPath(local).name) if is_file and into_directory else target
+        stage.copies.append((local, remote))
+
+
+def _through(named: _Stage, source: str, target: str) -> list[tuple[str, str]]:
+    """Follow a copy out of another stage back to what that stage had copied from the build context."""
+    found: list[tuple[str, str]] = []
+    for local, remote in named.copies:
+        if remote == source:
+            found.append((local, target))
+        elif remote.startswith(source.rstrip("/") + "/"):
+            found.append((local, absolute(target, remote[len(source.rstrip("/")) + 1 :])))
+        elif source.startswith(remote.rstrip("/") + "/"):
+            below = source[len(remote.rstrip("/")) + 1 :]
+            found.append((below if local == "." else f"{local}/{below}", target))
+    return found
+
+
+def _python(final: _Stage, stages: list[_Stage]) -> str | None:
+    image = read_image(final.base)
+    if image.python and not image.system_python:
+        return image.python
+    for name, value in final.env.items():
+        if _PYTHON_VARIABLE.fullmatch(name) and (match := re.match(r"(3\.\d{1,2})", value)):
+            return match[1]
+    runs = "\n".join(final.runs)
+    for pattern in (_PYTHON_CHOICE, _PYTHON_PACKAGE, _PYTHON_PATH):
+        if match := pattern.search(runs):
+            return next(group for group in match.groups() if group)
+    for stage in stages:
+        fact = read_image(stage.base)
+        if fact.python and not fact.system_python and fact.is_python:
+            return fact.python
+    return image.python
+
+
+def _venvs(stages: list[_Stage], final: _Stage) -> tuple[str, ...]:
+    found: list[str] = []
+    below = [final.workdir, *(remote for _, remote in final.copies)]
+    for stage in stages:
+        for run in stage.runs:
+            found.extend(absolute(stage.workdir, match[1].strip("\"'")) for match in _VENV.finditer(run))
+            if re.search(r"\buv sync\b", run) and "UV_PROJECT_ENVIRONMENT" not in stage.env:
+                found.append(absolute(stage.workdir, ".venv"))
+            if re.search(r"virtualenvs\.in-project\s+true", run):
+                found.append(absolute(stage.workdir, ".venv"))
+        if stage.env.get("POETRY_VIRTUALENVS_IN_PROJECT", "").lower() in {"1", "true"}:
+            found.append(absolute(stage.workdir, ".venv"))
+        if place := stage.env.get("UV_PROJECT_ENVIRONMENT"):
+            found.append(absolute(stage.workdir, place))
+    kept = (
+        path
+        for path in found
+        if "$" not in path and any(path.startswith(root.rstrip("/") + "/") for root in below)
+    )
+    return tuple(dict.fromkeys(path for path in kept if not path.startswith("/tmp/")))  # noqa: S108 - a container path
+
+
+def absolute(directory: str, path: str) -> str:
+    """Return `path` as a shell in the container's `directory` sees it, without `.`, `..` and a final slash."""
+    steps: list[str] = []
+    for step in PurePosixPath(directory, path).parts:
+        if step == "..":
+            if len(steps) > 1:
+                steps.pop()
+        elif step != ".":
+            steps.append(step)
+    return str(PurePosixPath(*steps)) if steps else "/"

@@ -1,0 +1,152 @@
+"""What a command line starts inside a container, and where its source lies outside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dkdbg.launchers import registry
+from dkdbg.launchers.lines.command_lines import logical_lines, parse_line, parse_words
+from dkdbg.setup.detect.docker.dockerfile import absolute
+from dkdbg.setup.detect.files import join
+from dkdbg.setup.detect.launch.candidates import discovered, module_file, script_file
+from dkdbg.setup.detect.launch.launches import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.launchers.launcher import Launch
+    from dkdbg.setup.detect.files import Tree
+
+#: (local, remote) pairs.
+Mappings = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """What is known about the inside of a container when its command line is read.
+
+    Attributes:
+        workdir: working directory, absolute, remote.
+        mappings: where the repository's code lies.
+        scripts: console scripts, name to `module:function`.
+        context: build context relative to the root.
+    """
+
+    workdir: str
+    mappings: Mappings
+    scripts: Mapping[str, str]
+    context: str
+
+
+def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | None, str | None]:
+    """Return what an argv inside a container starts, and its local source file (None: only in the image)."""
+    mappings, scripts, context = inside.mappings, inside.scripts, inside.context
+    launches = _programs(tree, argv, inside)
+    if not launches:
+        return None, None
+    # The last program stays; those before it prepare (migrations, downloads).
+    launch, workdir = launches[-1]
+    local_cwd = to_local(workdir, mappings)
+    file: str | None = None
+    if launch.launcher == "console-script":
+        file = script_file(tree, scripts.get(launch.target or "", ""))
+    elif launch.target and launch.is_module:
+        # The image may have installed this repository's package: then it lies below the root.
+        for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):
+            file = file or _module_below(tree, launch.target, base)
+            by = registry.named(launch.launcher)
+            if file is None and by is not None and by.dotted_app and "." in launch.target:
+                # `-A worker.celery`: the last part is the variable.
+                file = _module_below(tree, launch.target.rsplit(".", 1)[0], base)
+    elif launch.target:
+        local = to_local(absolute(workdir, launch.target), mappings)
+        file = local if local is not None and tree.has(local) else None
+        if file is None and not launch.target.startswith("/"):
+            beside = join(context, launch.target)
+            file = beside if beside is not None and tree.has(beside) else None
+    else:
+        file = discovered(tree, launch.launcher, local_cwd if local_cwd is not None else context)
+    seen = Seen(launch=launch, cwd=local_cwd or ".", place="service", source="")
+    return seen, file
+
+
+def _module_below(tree: Tree, module: str, base: str) -> str | None:
+    file = module_file(tree, module, base, package=True)
+    return file if file is not None and (base == "." or file.startswith(f"{base}/")) else None
+
+
+def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[tuple[Launch, str]]:
+    """Return what an argv starts, in order, each with the folder that it is started in (remote)."""
+    if not argv:
+        return []
+    words = list(argv)
+    if words[0].rsplit("/", 1)[-1] in {"sh", "bash"} and len(words) > 2 and "c" in words[1]:
+        launches = _of_lines(logical_lines(words[2]), inside)
+    else:
+        launch = parse_words(words, inside.scripts)
+        launches = [(launch, inside.workdir)] if launch else []
+    found: list[tuple[Launch, str]] = []
+    for launch, workdir in launches:
+        if launch.shell_script:
+            found.extend(_of_script(tree, launch.shell_script, replace(inside, workdir=workdir)))
+        else:
+            found.append((launch, workdir))
+    if not found and len(words) > 1:
+        # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
+        found.extend(_programs(tree, tuple(words[1:]), inside))
+    elif launches and launches[-1][0].shell_script and len(words) > 1:
+        after = parse_words(words[1:], inside.scripts)
+        if after is not None and not after.shell_script:
+            found.append((after, inside.workdir))
+    return found
+
+
+def _of_script(tree: Tree, script: str, inside: Inside) -> list[tuple[Launch, str]]:
+    context = inside.context
+    local = to_local(absolute(inside.workdir, script), inside.mappings)
+    if local is None or not tree.has(local):
+        name = script.rsplit("/", 1)[-1]
+        beside = [path for path in tree.named(name) if context == "." or path.startswith(f"{context}/")]
+        local = beside[0] if beside else None
+    if local is None:
+        return []
+    lines = [line for line in logical_lines(tree.text(local)) if not line.strip().startswith("#")]
+    return [(launch, workdir) for launch, workdir in _of_lines(lines, inside) if not launch.shell_script]
+
+
+def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
+    """Return what lines of a shell start, each with the folder that an earlier `cd` has led to.
+
+    What is sent to the background comes first, whatever its line: the one that the shell stays with is last.
+    """
+    workdir = inside.workdir
+    found: list[tuple[Launch, str]] = []
+    behind: list[tuple[Launch, str]] = []
+    for line in lines:
+        for command in re.split(r"&&|\|\||;", line):
+            if moved := re.match(
+                r"\s*(?:(?:until|if|while|then|do)\s+)?cd\s+([\"']?)([^\s\"'$`]+)\1\s*$", command
+            ):
+                workdir = absolute(workdir, moved[2])
+        kept = behind if re.search(r"(?<!&)&\s*$", line) else found
+        kept.extend((launch, workdir) for launch in parse_line(line, inside.scripts))
+    return [*behind, *found]
+
+
+def to_local(remote: str, mappings: Mappings) -> str | None:
+    """Return the local path of a path inside the container, the longest remote root first, None outside all."""
+    for local, root in sorted(mappings, key=lambda pair: -len(pair[1])):
+        if remote == root:
+            return local
+        if remote.startswith(root.rstrip("/") + "/"):
+            return join(local, remote[len(root.rstrip("/")) + 1 :])
+    for local, root in mappings:
+        # `backend/app` on `/app/backend/app` says where `/app/backend` is, too.
+        below = root[len(remote.rstrip("/")) + 1 :] if root.startswith(remote.rstrip("/") + "/") else ""
+        if below and local.endswith(f"/{below}"):
+            return local.removesuffix(f"/{below}")
+        if below and local == below:
+            return "."
+    return None

@@ -1,0 +1,68 @@
+"""Whether an image runs the repository's own package from a copy: then breakpoints in the mounted files never hit."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dkdbg.setup.detect.files import Tree
+
+#: `editable`: from the sources; `copied`: a copy of the sources; `released`: what an index has under the project's name.
+Installed = Literal["editable", "copied", "released", ""]
+_INSTALL = re.compile(r"\b(?:pip3?|uv pip) install\s([^;&|\n]*)")
+_EDITABLE = re.compile(
+    r"(?:^|\s)(?:-e|--editable)[\s=]|\bsetup\.py develop\b|\bpoetry install\b(?![^;&\n]*--no-root)"
+    r"|\buv sync\b(?![^;&\n]*--no-(?:editable|install-project))"
+)
+_COPIED = re.compile(r"(?:^|\s)[\"']?(?:\.|\./|/[\w./-]*[\w-])(?:\[[^\]]*\])?[\"']?(?=\s|$)")
+_OF_A_FILE = re.compile(
+    r"(?:-r|--requirement|-c|--constraint|-t|--target|--prefix|--cache-dir|-f|--find-links)[\s=]+\S+|\S+\.(?:whl|txt|tar\.gz|zip)\b"
+)
+_COMPILED = re.compile(
+    r"ext_modules|Extension\(|CUDAExtension|cmake|maturin|scikit[-_]build|mesonpy|setuptools[-_]rust",
+    re.IGNORECASE,
+)
+
+
+def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
+    """Return how the RUN lines of an image install the repository itself, empty when they do not.
+
+    Args:
+        lines: as setup/detect/docker/dockerfile.py reads them.
+        names: of the project as a distribution, `-` between its words.
+    """
+    own = {re.sub(r"[-_.]+", "-", name.lower()) for name in names}
+    found: Installed = ""
+    for line in lines:
+        if _EDITABLE.search(line):
+            return "editable"
+        if re.search(r"\bsetup\.py install\b|\buv sync\b[^;&\n]*--no-editable", line):
+            found = "copied"
+        for match in _INSTALL.finditer(line):
+            words = _OF_A_FILE.sub(" ", match[1])
+            bare = {
+                re.sub(r"[-_.]+", "-", re.split(r"[\[=<>~!@]", word.strip("\"'"))[0].lower())
+                for word in words.split()
+            }
+            if _COPIED.search(words):
+                found = "copied"
+            elif bare & own and not found:
+                found = "released"
+    return found
+
+
+def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
+    """Return the folder that the repository's packages are imported from, `.` or `src`; None without a package there."""
+    for base in ("src", "."):
+        prefix = "" if base == "." else f"{base}/"
+        if any(tree.has(f"{prefix}{name}/__init__.py") for name in packages):
+            return base
+    return None
+
+
+def is_compiled(tree: Tree) -> bool:
+    """Tell whether the package has parts that its build compiles, which the sources lack."""
+    return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))

@@ -1,0 +1,285 @@
+"""The compose service to debug, what it starts, and where the repository's files lie inside it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dkdbg.core.compose_files import DEFAULT_NAMES
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER
+from dkdbg.setup.detect.docker.dockerfile import read_dockerfile, run_lines
+from dkdbg.setup.detect.docker.images import read_image
+from dkdbg.setup.detect.docker.inside import Inside, Mappings, started
+from dkdbg.setup.detect.files import join
+from dkdbg.setup.detect.substitution import substitute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.core.facts import DockerfileFact, ServiceFact
+    from dkdbg.setup.detect.docker.compose_service import ComposeBuild
+    from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.launch.launches import Seen
+
+#: More files than these, each mounted by itself, are more than an engine should be asked for.
+_MOST_FILES = 40
+_SIDE_ROLES = re.compile(
+    r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
+    r"tensorboard|flower|dashboard|grafana|prometheus|adminer|pgadmin|mlflow|jupyter\w*|notebook|docs?|tests?|lint\w*|migrat\w+|"
+    r"init|setup|download\w*|frontend|front|ui|node|elastic\w*|qdrant|weaviate|chroma|milvus|etcd|vault|mail\w*|beat|cron|build\w*|"
+    r"pre-?commit|format|ci|prestart)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+_MAIN_ROLES = re.compile(
+    r"(?:^|[-_.])(?:app|web|api|server|backend|train\w*|main|dev|service|webui|gui|run|core|model|inference|gpu|cuda)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+_WORKER_ROLES = re.compile(
+    r"(?:^|[-_.])(?:workers?|celery|scheduler|consumer|queue|bot)(?:$|[-_.\d])", re.IGNORECASE
+)
+_PYTHON_INSTALL = re.compile(
+    r"\binstall\b.*\bpython3?(?:\.\d+)?(?:-\w+)?\b|\bpip3? install\b|\buv (?:sync|pip|venv|python)\b|miniconda|micromamba|miniforge"
+)
+_DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile)", re.IGNORECASE)
+_VARIANT = re.compile(
+    r"(?:^|[-_.])(?:cpu|rocm|amd|intel|xpu|arm|mac|windows|prod|production|ci|test\w*)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+
+
+#: Compose files for who only runs the program.
+_PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningService:
+    """A service with everything that it says about its program.
+
+    Attributes:
+        fact: the service, `is_python` decided.
+        dockerfile: as this service builds it (its arguments, its target), None without one in the repository.
+        seen: what it starts, None when that is no Python program or cannot be known.
+        file: source file that it starts, None when that lies only in the image.
+        mappings: bind mounts and copies that bring the repository's code, binds first.
+    """
+
+    fact: ServiceFact
+    dockerfile: DockerfileFact | None
+    seen: Seen | None
+    file: str | None
+    mappings: Mappings
+
+
+def read_service(
+    tree: Tree,
+    fact: ServiceFact,
+    build: ComposeBuild,
+    scripts: Mapping[str, str],
+    *,
+    projects: frozenset[str],
+    images: Mapping[str, str],
+) -> RunningService:
+    """Return what a service runs and from where.
+
+    Args:
+        tree: the repository.
+        fact: the service as its compose file has it.
+        build: what its build section says.
+        scripts: console scripts of the repository, with what they start.
+        projects: names that an image of this repository may have.
+        images: Dockerfiles that a release of this repository may be built from, the likeliest first, with the folder
+            that each is built in.
+    """
+    if not any(holds_code(tree, local) for local, _ in fact.binds):
+        fact = _from_here(fact, projects, images)
+    dockerfile = None
+    if fact.dockerfile is not None:
+        dockerfile = read_dockerfile(
+            tree.text(fact.dockerfile), fact.dockerfile, args=build.args, target=build.target
+        )
+        dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context))
+    workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")
+    mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
+    argv = _argv(fact, dockerfile)
+    inside = Inside(workdir=workdir, mappings=mappings, scripts=scripts, context=fact.context or ".")
+    seen, file = started(tree, argv, inside)
+    base = read_image(dockerfile.base if dockerfile else fact.image or "")
+    image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
+    has_code = any(tree.has_dir(local) for local, _ in mappings)
+    # What is pulled from a registry is a release, and with a Dockerfile here that one has the code that is here.
+    released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
+    is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
+    installs = fact.dockerfile is not None and _installs_python(tree.text(fact.dockerfile))
+    is_python = (
+        seen is not None
+        or is_own_image
+        or ((base.is_python or installs) and (fact.context is not None or has_code))
+    )
+    if seen is not None and fact.context is None and not has_code and not is_own_image:
+        # A foreign image that happens to run a Python program (mlflow, tensorboard): nothing of this repository.
+        is_python = False
+    place = seen if seen is None else replace(seen, source=f"{fact.file}: service {fact.name}")
+    return RunningService(
+        fact=replace(fact, is_python=bool(is_python)),
+        dockerfile=dockerfile,
+        seen=place,
+        file=file,
+        mappings=mappings,
+    )
+
+
+def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
+    """Return a service that pulls a release of this repository as one that is built from these sources.
+
+    `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` one of what `api/Dockerfile`,
+    `Dockerfile.api` or `api.Dockerfile` makes. Any other service as it is.
+    """
+    image = fact.image or ""
+    if fact.context is not None or "/" not in image or _PRODUCTION.search(fact.file):
+        return fact
+    name = image.rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
+    found = next(iter(images), None) if name in projects else None
+    for project in () if found else sorted(projects, key=len, reverse=True):
+        part = name.removeprefix(project)
+        if part != name and part[0] in "-_" and not _SIDE_ROLES.search(part):
+            part = part[1:]
+            found = next((path for path in images if part in _named_for(path)), None)
+            break
+    return fact if found is None else replace(fact, dockerfile=found, context=images[found], release=image)
+
+
+def _named_for(dockerfile: str) -> set[str]:
+    """Return what a Dockerfile is for, by its folder and by its name: `api/Dockerfile`, `Dockerfile.api`."""
+    *folders, name = dockerfile.lower().split("/")
+    return {*folders[-1:], *_DOCKERFILE.split(name)[0].split("."), *name.split(".")[1:]} - {""}
+
+
+def _installs_python(dockerfile: str) -> bool:
+    """Return whether an image gets its Python in the build; node images have one for their own build tools."""
+    if re.search(r"^[ \t]*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
+        return False
+    return any(_PYTHON_INSTALL.search(line) for line in run_lines(dockerfile))
+
+
+def choose(
+    services: tuple[RunningService, ...], preferred: str | None, named: str | None = None
+) -> RunningService | None:
+    """Return the service to debug, None when none runs this repository's Python.
+
+    What plain `docker compose` would start comes first; a dev container's own service (`preferred`) before that, and
+    the one that a person has `named` before all: the first one of the name, since they are in the order of the files.
+    """
+    if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
+        return found
+    best: dict[str, tuple[float, RunningService]] = {}
+    for order, service in enumerate(services):
+        if service.fact.is_python:
+            score = _points(service, preferred) - order * 0.1
+            known = best.get(service.fact.file)
+            # A name such as `app` tells services of one file apart, not one project from the next.
+            if known is None or score + _name_points(service) > known[0] + _name_points(known[1]):
+                best[service.fact.file] = (score, service)
+    return max(best.values(), key=lambda pair: pair[0])[1] if best else None
+
+
+def _name_points(service: RunningService) -> float:
+    return 8 if _MAIN_ROLES.search(service.fact.name) and not _SIDE_ROLES.search(service.fact.name) else 0
+
+
+def _points(service: RunningService, preferred: str | None) -> float:
+    fact = service.fact
+    name = fact.name
+    score = 0.0
+    if preferred and fact.name == preferred:
+        score += 60
+    if fact.context is not None:
+        score += 25
+    if service.mappings:
+        score += 15
+    if service.seen is not None:
+        score += 15
+    if service.file is not None:
+        score += 15
+    started = registry.role_of(service.seen.launch.launcher) if service.seen is not None else ""
+    if started == WORKER:
+        score -= 12
+    if started in {MONITOR, NOTEBOOK}:
+        score -= 40
+    if _SIDE_ROLES.search(name):
+        score -= 35
+    if _WORKER_ROLES.search(name):
+        score -= 10
+    if _VARIANT.search(name):
+        score -= 5
+    if "/" in fact.file:
+        score -= 12 + 2 * fact.file.count("/")
+        if re.search(
+            r"(?:^|/)(?:tests?|ci|templates?|default_\w+|\.github)/|[._-](?:tests?|ci)\.ya?ml$", fact.file
+        ):
+            score -= 30
+        if _VARIANT.search(fact.file.rsplit("/", 2)[-2]):
+            score -= 4
+    elif fact.file not in DEFAULT_NAMES:
+        score -= 10
+        if _VARIANT.search(fact.file.rsplit(".", 1)[0]):
+            score -= 4
+    if fact.profiles:
+        score -= 3
+    return score
+
+
+def code_mappings(
+    tree: Tree, binds: Mappings, dockerfile: DockerfileFact | None, context: str | None
+) -> Mappings:
+    """Return the (local, remote) pairs that bring code, also to `/`: bind mounts first, then copies of the image."""
+    found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
+    for local, remote in dockerfile.copies if dockerfile else ():
+        path = join(context or ".", local)
+        if path is not None and "*" in path:
+            found.extend(_matching(tree, path, remote))
+        elif path is not None and (
+            (tree.has_dir(path) and holds_code(tree, path))
+            or (tree.has(path) and path.endswith(".py") and not path.endswith("setup.py"))
+        ):
+            found.append((path, remote))
+    return tuple(dict.fromkeys(found))
+
+
+def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
+    """Return the Python files that `COPY *.py /app/` brings; `remote` ends with the pattern where it names a folder."""
+    folder = remote.rsplit("/", 1)[0] if remote.endswith("/" + pattern.rsplit("/", 1)[-1]) else remote
+    paths = (path for path in tree.files if path.endswith(".py") and not path.endswith("setup.py"))
+    found = [
+        path for path in paths if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
+    ]
+    return [(path, f"{folder}/{path.rsplit('/', 1)[-1]}") for path in found[:_MOST_FILES]]
+
+
+def holds_code(tree: Tree, directory: str) -> bool:
+    """Return whether a directory has Python or shell sources at any depth."""
+    if directory == ".":
+        return True
+    return any(path.startswith(f"{directory}/") and path.endswith((".py", ".pyx")) for path in tree.files)
+
+
+def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+    """Return entrypoint and command as the engine joins them: an own entrypoint drops the image's CMD."""
+    if fact.entrypoint is not None:
+        return (*fact.entrypoint, *(fact.command or ()))
+    if fact.command is not None:
+        entrypoint = dockerfile.entrypoint if dockerfile else None
+        return (*_filled(entrypoint, dockerfile), *fact.command)
+    return image_argv(dockerfile) if dockerfile else ()
+
+
+def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
+    """Return what `docker run IMAGE` starts, with the values that the image itself gives to variables."""
+    return (*_filled(dockerfile.entrypoint, dockerfile), *_filled(dockerfile.cmd, dockerfile))
+
+
+def _filled(words: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+    values = dict(dockerfile.env) if dockerfile else {}
+    return tuple(substitute(word, values, keep_unknown=True) for word in words or ())

@@ -1,0 +1,288 @@
+"""The programs that a repository may be about, each with where it was seen; entrypoint.py ranks them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import SERVER, WORKER, Launch
+from dkdbg.launchers.lines.blanks import blanks, has_blank
+from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.launch.launches import PLACES, Seen
+from dkdbg.setup.detect.launch.needs import burden
+from dkdbg.setup.detect.python.python_source import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.setup.detect.files import Tree
+
+_ROLES = (
+    ("tool", re.compile(
+        r"(?:prepare|preprocess|preproc|process|download|convert|conversion|setup|install|dataset|datasets|data|make|build|"
+        r"collect|plot|vis|visualize|visualizer|export|merge|extract|crawl|scrape|config|configs|util|utils|split|clean|"
+        r"benchmark|bench|profile|check|verify|migrate|seed|generate_data|tokenize|tokenizer|tok|upload|publish|release|"
+        r"resize|annotate|label|stats|metrics|calc|version|docs|cache|encode|quantize|lint|format)s?"
+    )),
+    ("train", re.compile(r"train|training|trainer|finetune|finetuning|tune|tuning|pretrain|pretraining|sft|dpo|grpo|ppo|rlhf|fit|learn|distill")),
+    ("infer", re.compile(r"eval|evaluate|evaluation|test|sample|sampling|generate|gen|inference|infer|predict|prediction|detect|score|validate|val|search|analyze|rollout|play|enjoy|simulate|render|interpolate")),
+    ("app", re.compile(r"app|server|serve|serving|api|webui|ui|gui|web|wsgi|asgi|manage|bot|service|backend|worker|webservice|webapp|gateway|chatbot|webserver|runserver|webapi")),
+    ("demo", re.compile(r"demo|gradio|streamlit|chat|playground|example|client|cli|repl")),
+    ("main", re.compile(r"main|__main__|run|start|launch|launcher|entry|entrypoint|runner|index")),
+)  # fmt: skip
+_NEVER = re.compile(
+    r"(?:^|/)(?:setup|conftest|noxfile|fabfile|versioneer|_version|__init__|hubconf|tasks|conf|gunicorn[_.]conf|config|configurator)\.py$"
+    r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
+)
+#: In a folder of Docker's: a program of the host that starts the container in which the program runs.
+_STARTS_CONTAINERS = re.compile(r"\bdocker\.from_env\(|\bDockerClient\(")
+#: What starts only as a module of its package: `python -m package.program`.
+_RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
+_MAX_READ = 2500
+#: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: how to build a command, not one.
+_TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
+_CHECKS = re.compile(
+    r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
+)
+
+
+@dataclass(kw_only=True)
+class Candidate:
+    """A program with its best evidence; it gathers more as more is read.
+
+    Attributes:
+        launch: the command line that shows it best.
+        file: relative to the root, None when it lies only in an image.
+        cwd: directory to start it in, relative to the root.
+        command: as a person would type it there.
+        place: a key of launches.PLACES, or `console-script`, `guard`, `top-level`, `notebook`.
+        source: where it was seen, in words.
+        order: running number of the evidence, from 0.
+        mentions: how often it is shown.
+        readme_mentions: how often in the README.
+        places: every place where it was seen.
+    """
+
+    launch: Launch
+    file: str | None
+    cwd: str
+    command: str
+    place: str
+    source: str
+    order: int
+    mentions: int = 1
+    readme_mentions: int = 0
+    places: set[str] = field(default_factory=set)
+
+
+def role_of(path: str) -> str:
+    """Return what the name of a program says that it does: `train`, `app`, `main`, `infer`, `demo`, `tool` or `other`."""
+    stem = path.rsplit("/", 1)[-1].rsplit(".", 1)[0] if path.endswith(".py") else path.rsplit(".", 1)[-1]
+    if stem == "__main__" and "/" in path:
+        stem = parent(path).rsplit("/", 1)[-1] + "_main"
+    words = [
+        word for word in re.split(r"[_\-.\d]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", stem).lower()) if word
+    ]
+    roles = [next((role for role, pattern in _ROLES if pattern.fullmatch(word)), "other") for word in words]
+    # A training word wins anywhere (train_dataset, main_pretrain); otherwise the verb, which stands first or last.
+    if "train" in roles:
+        return "train"
+    if re.fullmatch(r"(?:run_\w+|main_\w+)", stem.lower()) and "infer" not in roles and "tool" not in roles:
+        return "main"
+    for role in ("tool", "infer", "app", "demo", "main"):
+        if role in roles[:1]:
+            return role
+    return next((role for role in ("app", "demo", "infer", "main", "tool") if role in roles[-1:]), "other")
+
+
+def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> str | None:
+    """Return the file of a dotted module, looked for in `cwd`, the root and the usual source folders."""
+    steps = module.replace(".", "/")
+    endings = [f"{steps}.py", f"{steps}/__main__.py", *([f"{steps}/__init__.py"] if package else [])]
+    for base in dict.fromkeys((cwd, join(cwd, "src") or ".", ".", "src", "lib", "python")):
+        for ending in endings:
+            path = join(base, ending)
+            if path is not None and tree.has(path):
+                return path
+    for ending in endings[:2] if "/" in steps else ():
+        deeper = [
+            path
+            for path in tree.named(ending.rsplit("/", 1)[-1])
+            if path.endswith("/" + ending) and not is_vendored(path)
+        ]
+        if deeper:
+            return deeper[0]
+    return None
+
+
+def script_file(tree: Tree, target: str) -> str | None:
+    """Return the file of a console script by its target, `package.module:function`."""
+    return module_file(tree, target.split(":", maxsplit=1)[0], ".", package=True)
+
+
+def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
+    """Return the file that a launcher finds by itself when it is given none."""
+    by = registry.named(launcher)
+    paths = (join(cwd, name) for name in (by.discovers if by else ()))
+    return next((path for path in paths if path is not None and tree.has(path)), None)
+
+
+def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str | None]:
+    """Return the file that a typed path means, the directory to type it in, and the path to type there."""
+    clean = re.sub(r"^(?:\./)+", "", target)
+    for base in dict.fromkeys((cwd, ".")):
+        path = join(base, clean)
+        if path is not None and tree.has(path):
+            return path, base, target
+    # `/app/train.py`, `YourRepo/train.py`, or only the name of a file that lies deeper.
+    steps = [
+        step for step in clean.split("/") if step and step != ".." and not step.startswith(("$", "<", "{"))
+    ]
+    if not steps or "*" in clean:
+        return None, cwd, None
+    for start in range(len(steps)):
+        tail = "/".join(steps[start:])
+        if tree.has(tail):
+            return tail, ".", tail
+        deeper = [
+            path
+            for path in tree.named(steps[-1])
+            if path.endswith(f"/{tail}") and not is_vendored(path) and not _NEVER.search(path)
+        ]
+        if deeper and (len(steps) > 1 or len(deeper) <= 3):
+            within = [path for path in deeper if cwd != "." and path.startswith(f"{cwd}/")]
+            path = (within or deeper)[0]
+            return path, ".", path
+    return None, cwd, None
+
+
+def add(found: dict[str, Candidate], candidate: Candidate) -> None:
+    """Add a candidate, or its evidence to the one that starts the same file."""
+    key = candidate.file or candidate.command
+    known = found.get(key)
+    if known is None:
+        candidate.places.add(candidate.place)
+        candidate.readme_mentions = int(candidate.place == "readme")
+        found[key] = candidate
+        return
+    known.mentions += 1
+    known.readme_mentions += candidate.place == "readme"
+    known.places.add(candidate.place)
+    # A console script that a README shows stays a console script; a better place replaces the command line, and so
+    # does a run that does the program's work after one that only checks something, or after a usage line.
+    better = place_points(candidate.place) - place_points(known.place)
+    works = _worth(candidate.launch) - _worth(known.launch)
+    complete = _TEMPLATE.search(known.command) and not (
+        has_blank(candidate.command) or only_checks(candidate.launch)
+    )
+    if better > 0 or (better == 0 and (works > 0 or (works == 0 and complete))):
+        candidate.mentions, candidate.places = known.mentions, known.places
+        candidate.readme_mentions, candidate.order = known.readme_mentions, min(known.order, candidate.order)
+        found[key] = candidate
+
+
+def _worth(launch: Launch) -> float:
+    """Of two lines for one program, the one that trains, and then the one that runs as it stands, shows it better."""
+    return (
+        8 * (verb_of(launch) == "train")
+        - 8 * only_checks(launch)
+        - burden(launch)
+        - 0.5 * blanks(launch.command)
+    )
+
+
+def verb_of(launch: Launch) -> str:
+    """Return what the first word behind a console script says that it does: `llamafactory-cli train`, `svc infer`."""
+    if launch.launcher != "console-script" and not launch.is_module:
+        return "other"
+    word = next(iter(launch.args), "")
+    return role_of(word) if re.fullmatch(r"[a-z][\w-]*", word) else "other"
+
+
+def only_checks(launch: Launch) -> bool:
+    """Return whether a command line asks for help or evaluates instead of doing what the program is for."""
+    return any(_CHECKS.fullmatch(arg) for arg in launch.args)
+
+
+def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> Candidate | None:
+    """Return the candidate that a launch line means, None when the repository has no such program."""
+    launch = item.launch
+    file, cwd, command = None, item.cwd, launch.command
+    if launch.launcher == "console-script":
+        file = script_file(tree, scripts.get(launch.target or "", ""))
+    elif launch.target is None:
+        file = discovered(tree, launch.launcher, cwd)
+    elif launch.is_module:
+        file = module_file(
+            tree, launch.target, cwd, package=registry.role_of(launch.launcher) in {SERVER, WORKER}
+        )
+        if file is not None and not file.startswith(f"{cwd}/") and cwd != ".":
+            cwd = "."
+    else:
+        file, cwd, typed = find_file(tree, launch.target, cwd)
+        if typed is not None and typed != launch.target:
+            command = command.replace(launch.target, typed, 1)
+    # `python program.py --help` shows where the program is, not how it is started.
+    command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
+    is_declared = launch.launcher == "console-script"  # whatever its file is called
+    if file is None or (_NEVER.search(file) and not is_declared):
+        return None
+    if parent(file).rpartition("/")[2] == "docker" and _STARTS_CONTAINERS.search(tree.text(file)):
+        return None
+    return Candidate(
+        launch=launch, file=file, cwd=cwd, command=command, place=item.place, source=item.source, order=order
+    )
+
+
+def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
+    """Add the scripts that nobody shows, but that are written to be started."""
+    paths = [path for path in tree.files if path.endswith(".py") and path not in found][:_MAX_READ]
+    for order, path in enumerate(paths):
+        if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
+            continue
+        text = tree.text(path)
+        place = "guard"
+        if "__main__" not in text and not path.endswith("__main__.py"):
+            if "/" in path and role_of(path) != "train":
+                continue
+            fact = read_source(text)
+            is_named = fact.error and role_of(path) in {"train", "main", "app"}  # what it does cannot be seen
+            if not text or not (fact.runs or is_named):
+                continue
+            place = "top-level"
+        launch = Launch(command=f"python {path}", launcher="python", target=path)
+        cwd = "."
+        if path.endswith("/__main__.py"):
+            module = parent(path).removeprefix("src/").replace("/", ".")
+            launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
+        elif _RELATIVE_IMPORT.search(text) and (inside := _as_module(tree, path)):
+            cwd, module = inside
+            launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
+        found[path] = Candidate(
+            launch=launch,
+            file=path,
+            cwd=cwd,
+            command=launch.command,
+            place=place,
+            source="its own code",
+            order=600 + order,
+        )
+
+
+def _as_module(tree: Tree, path: str) -> tuple[str, str] | None:
+    """Return the folder to stand in and the dotted name of a file of a package, None for any other file."""
+    top = parent(path)
+    if not tree.has(f"{top}/__init__.py"):
+        return None
+    while tree.has(f"{parent(top)}/__init__.py"):
+        top = parent(top)
+    home = parent(top)
+    steps = path.removesuffix(".py").split("/")[0 if home == "." else home.count("/") + 1 :]
+    return (home, ".".join(steps)) if all(step.isidentifier() for step in steps) else None
+
+
+def place_points(place: str) -> float:
+    """Return how much a place is worth as evidence."""
+    return PLACES.get(place, {"console-script": 16, "guard": 4, "top-level": 1}.get(place, 0))

@@ -1,0 +1,268 @@
+"""Which program of a repository a person wants to stand in: every candidate with its evidence, best first.
+
+A candidate's rank is the sum of where it was seen (launches.PLACES), what its name says it does (training before
+serving before evaluation before data preparation, in a repository of machine learning), how plain its name is, how
+often it is shown, and what its source shows. Nothing here knows any repository.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.core.facts import EntryPoint
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, SERVER, WORKER, Launch
+from dkdbg.launchers.lines.blanks import has_blank
+from dkdbg.setup.detect.files import is_vendored
+from dkdbg.setup.detect.launch.candidates import (
+    Candidate,
+    add,
+    add_guarded,
+    only_checks,
+    place_points,
+    resolve,
+    role_of,
+    script_file,
+    verb_of,
+)
+from dkdbg.setup.detect.launch.launches import spreads
+from dkdbg.setup.detect.launch.needs import burden, shows_windows
+from dkdbg.setup.detect.python.python_source import SourceFact, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.launch.launches import Seen
+
+_ROLE_POINTS = {
+    "train": 30,
+    "app": 22,
+    "main": 22,
+    "infer": 12,
+    "demo": 12,
+    "other": 8,
+    "notebook": 2,
+    "tool": 1,
+}
+_ASIDE = re.compile(
+    r"(?:^|[/_-])(?:old|legacy|deprecated|archive[sd]?|obsolete|experimental|backup|minimal|toy|mini|debug|colab|windows|submitit|slurm)(?:$|[/_.-])"
+)
+_EXAMPLES = re.compile(
+    r"(?:^|/)(?:examples?|tutorials?|samples?|recipes|benchmarks?|notebooks?|contrib|research|projects|demos?|playground|evaluations?|baselines)/"
+)
+#: The least that a script found only by its main guard must show before it is called the program.
+_THRESHOLD = 16
+_MAX_PARSED = 80
+#: What a course has at least, and the best place that shows its scripts.
+_MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The candidates, best first, and how many of them are good enough to be called the program (0 or 1)."""
+
+    candidates: tuple[EntryPoint, ...]
+    has_best: bool
+
+
+def rank(
+    tree: Tree,
+    seen: Iterable[Seen],
+    *,
+    scripts: Mapping[str, str],
+    resolved: Iterable[tuple[Seen, str | None]] = (),
+    project: str = "",
+    is_ml: bool = False,
+    notebooks: tuple[str, ...] = (),
+) -> Ranking:
+    """Return every way to start the program, best first.
+
+    Args:
+        tree: the repository.
+        seen: launch lines, the files still as typed.
+        scripts: console scripts, name to `module:function`.
+        resolved: launch lines of images and services with the file already found (None: only in the image).
+        project: name of the project, so that a console script of the same name counts.
+        is_ml: whether training is what this repository is for.
+        notebooks: paths of notebooks.
+    """
+    found: dict[str, Candidate] = {}
+    for order, (item, file) in enumerate(resolved):
+        add(found, Candidate(
+            launch=item.launch, file=file, cwd=item.cwd, command=item.launch.command, place=item.place,
+            source=item.source, order=order,
+        ))  # fmt: skip
+    for order, item in enumerate(seen):
+        candidate = resolve(tree, item, scripts, order)
+        if candidate is not None:
+            add(found, candidate)
+    for name, target in scripts.items():
+        file = script_file(tree, target)
+        if file is not None:
+            place = "console-script"
+            launch = Launch(command=name, launcher="console-script", target=name)
+            add(found, Candidate(
+                launch=launch, file=file, cwd=".", command=name, place=place, source="the console scripts", order=500
+            ))  # fmt: skip
+    add_guarded(tree, found)
+    for path in notebooks[:20]:
+        launch = Launch(command="jupyter lab", launcher="notebook", target=path)
+        if path not in found:
+            found[path] = Candidate(
+                launch=launch,
+                file=path,
+                cwd=".",
+                command="jupyter lab",
+                place="notebook",
+                source=path,
+                order=900,
+            )
+    rough = sorted(
+        found.values(), key=lambda candidate: _rough(candidate, project, is_ml=is_ml), reverse=True
+    )
+    points: dict[int, float] = {}
+    sources: dict[int, SourceFact] = {}
+    for index, candidate in enumerate(rough):
+        score = _rough(candidate, project, is_ml=is_ml)
+        if candidate.file and candidate.file.endswith(".py") and index < _MAX_PARSED:
+            fact = sources[id(candidate)] = read_source(tree.text(candidate.file))
+            score += _source_points(candidate, fact, is_ml=is_ml)
+        points[id(candidate)] = score
+    ordered = sorted(rough, key=lambda item: (-points[id(item)], item.order, item.file or item.command))
+    if ordered and _is_course(ordered, notebooks, sources):
+        ordered.sort(key=lambda item: item.place != "notebook")
+    best = ordered[0] if ordered else None
+    has_best = best is not None and (
+        best.place == "notebook"
+        or points[id(best)] >= _THRESHOLD
+        or _is_all(best, len(ordered), sources.get(id(best)))
+    )
+    return Ranking(
+        candidates=tuple(
+            _entry_point(item, sources.get(id(item)), points[id(item)]) for item in ordered[:60]
+        ),
+        has_best=has_best,
+    )
+
+
+def _is_all(candidate: Candidate, count: int, fact: SourceFact | None) -> bool:
+    """Whether a script is all that can be started: alone, in the root, and Python can read it."""
+    is_alone = count == 1 and "/" not in (candidate.file or "/")
+    return is_alone and fact is not None and not fact.error and (fact.has_guard or fact.runs)
+
+
+def _is_course(
+    ordered: list[Candidate], notebooks: tuple[str, ...], sources: Mapping[int, SourceFact]
+) -> bool:
+    """Whether the notebooks are what the repository is about: many, more than programs, none of which its README starts.
+
+    Not where a package has a training program as a module of its own: the notebooks beside it explore and explain.
+    """
+    programs = [item for item in ordered if item.place != "notebook"]
+    for item in programs:
+        fact = sources.get(id(item))
+        if item.launch.is_module and role_of(item.file or "") == "train" and fact and fact.trains:
+            return False
+    is_aside = all(place_points(item.place) <= place_points(_ASIDE_PLACE) for item in programs)
+    return is_aside and len(notebooks) >= _MANY_NOTEBOOKS and len(notebooks) > len(programs)
+
+
+def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
+    launch, file = candidate.launch, candidate.file
+    name = file or launch.target or candidate.command
+    role = role_of(name)
+    started = registry.role_of(launch.launcher)
+    if launch.launcher == "console-script":
+        role = role_of(launch.target or "")
+        role = verb_of(launch) if verb_of(launch) == "train" else role if role != "other" else "main"
+    elif started == SERVER:
+        role = "app"
+    elif started == NOTEBOOK:
+        role = "notebook"
+    score = place_points(candidate.place) + _ROLE_POINTS[role]
+    if not is_ml and role == "train":
+        score -= 6
+    if is_ml and role in {"app", "demo"} and candidate.place not in {"service", "image"}:
+        score -= 6
+    score += min(6.0, 2 * math.log2(candidate.mentions)) + 2 * (len(candidate.places) - 1)
+    if spreads(launch):
+        score += 6
+    if only_checks(launch):
+        score -= 8
+    score -= burden(launch)
+    if started == WORKER:
+        score -= 14
+    if started == MONITOR:
+        score -= 74
+    if launch.launcher == "console-script" and project and _same_name(launch.target or "", project):
+        score += 8
+    if file is not None:
+        score += _path_points(file)
+    if candidate.place == "readme":
+        # The first example is the one that people try; the hundredth line is a corner case.
+        score += max(0.0, 4 - candidate.order * 0.3)
+    return score
+
+
+def _path_points(file: str) -> float:
+    stem = file.rsplit("/", 1)[-1].removesuffix(".py")
+    words = [word for word in re.split(r"[_-]", stem) if word]
+    score = 4.0 if stem in {"train", "main", "app", "run", "server"} else 3.0 - 1.2 * len(words)
+    score -= 2.5 * max(0, file.count("/") - 1)
+    if is_vendored(file):
+        score -= 40
+    if _EXAMPLES.search(file):
+        score -= 6
+    if _ASIDE.search(file):
+        score -= 10
+    return score
+
+
+def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> float:
+    score = 0.0
+    if shows_windows(fact.imports):
+        score -= 40
+    if not (fact.has_guard or fact.runs or fact.error) and candidate.launch.launcher == "python":
+        score -= 12
+    if fact.parses_args:
+        score += 2
+    if is_ml and fact.trains:
+        # A `main.py` with a training loop is the training program under another name.
+        is_main = re.fullmatch(r"(?:.*/)?main\.py", candidate.file or "") is not None
+        score += 5 + (_ROLE_POINTS["train"] - _ROLE_POINTS["main"] if is_main else 0)
+    return score
+
+
+def _entry_point(candidate: Candidate, fact: SourceFact | None, points: float) -> EntryPoint:
+    args = " ".join(candidate.launch.args)
+    missing = [
+        name for name in (fact.required if fact else ())
+        if (name.startswith("-") and name not in args) or (not name.startswith("-") and not candidate.launch.args)
+    ]  # fmt: skip
+    return EntryPoint(
+        command=candidate.command,
+        file=candidate.file,
+        launcher=candidate.launch.launcher,
+        cwd=candidate.cwd,
+        needs_args=bool(missing) or has_blank(candidate.command),
+        source=candidate.source,
+        error=fact.error if fact else "",
+        points=points,
+        trains=_trains(candidate),
+        shows_windows=bool(fact and shows_windows(fact.imports)),
+    )
+
+
+def _trains(candidate: Candidate) -> bool:
+    launch = candidate.launch
+    if registry.role_of(launch.launcher) == SERVER or only_checks(launch):
+        return False
+    return "train" in {verb_of(launch), role_of(candidate.file or launch.target or candidate.command)}
+
+
+def _same_name(first: str, second: str) -> bool:
+    return re.sub(r"[-_.]", "", first.lower()) == re.sub(r"[-_.]", "", second.lower())

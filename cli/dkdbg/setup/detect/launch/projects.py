@@ -1,0 +1,36 @@
+"""The projects of a repository of several: folders with a program and dependencies, or a README, of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.core.facts import Project
+from dkdbg.setup.detect.files import parent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dkdbg.core.facts import EntryPoint
+    from dkdbg.setup.detect.files import Tree
+
+#: Fewer are a program and what belongs to it.
+_FEWEST = 3
+_DEEPEST = 3
+_OWN = ("requirements.txt", "pyproject.toml", "setup.py", "environment.yml", "environment.yaml", "Pipfile", "Dockerfile", "README.md", "README.rst")  # fmt: skip
+
+
+def projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...]:
+    """Return them in the order of their folders' names; none for a repository that is one project itself.
+
+    It is one when its root has dependencies or an image of its own, or a program.
+    """
+    if any(tree.has(name) for name in _OWN[:-2]) or any("/" not in (item.file or "/") for item in candidates):
+        return ()
+    best: dict[str, EntryPoint] = {}
+    for item in candidates:
+        folder = parent(item.file) if item.file else "."
+        if folder.count("/") < _DEEPEST and any(tree.has(f"{folder}/{name}") for name in _OWN):
+            best.setdefault(folder, item)
+    if len(best) < _FEWEST:
+        return ()
+    return tuple(Project(folder=folder, program=best[folder].file or "") for folder in sorted(best))

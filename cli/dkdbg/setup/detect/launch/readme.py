@@ -1,0 +1,76 @@
+"""What a README tells people to install."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.setup.detect.launch.code_blocks import code_blocks
+from dkdbg.setup.detect.python.requirements import parse_requirement
+
+_INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
+_CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
+_CONDA_VALUES = {"-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file", "--clone"}
+_VALUES = {
+    "-r",
+    "--requirement",
+    "-c",
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "-f",
+    "--find-links",
+    "-t",
+    "--target",
+    "-e",
+    "--editable",
+}
+_TOOLS = {"pip", "setuptools", "wheel", "uv", "poetry", "virtualenv", "pipenv", "conda", "build"}
+
+
+def installs_with(text: str) -> Literal["conda", "pip"] | None:
+    """Return what the install lines of a document install packages with; an environment alone is not a package."""
+    found: Literal["pip"] | None = None
+    for block in code_blocks(text):
+        for line in logical_lines(block):
+            for match in _CONDA.finditer(line):
+                if _names_package(match[1].split()):
+                    return "conda"
+            if _INSTALL.search(line):
+                found = "pip"
+    return found
+
+
+def _names_package(words: list[str]) -> bool:
+    """Whether the words behind `conda install` or `conda create` name a package that is neither Python nor pip."""
+    previous = ""
+    for word in words:
+        plain = re.split(r"[=<>]", word.strip("\"'"))[0].rsplit("::", 1)[-1].lower()
+        if (
+            not word.startswith("-")
+            and previous not in _CONDA_VALUES
+            and plain not in {"python", "pip", "anaconda"}
+        ):
+            return True
+        previous = word
+    return False
+
+
+def installed_names(text: str) -> tuple[str, ...]:
+    """Return the distributions that install lines of a document name, in order, without tools that only install."""
+    found: dict[str, None] = {}
+    for block in code_blocks(text):
+        for line in logical_lines(block):
+            if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
+                continue
+            for match in _INSTALL.finditer(line):
+                words = match[1].split()
+                previous = ""
+                for word in words:
+                    if not word.startswith("-") and previous not in _VALUES:
+                        item = parse_requirement(word.strip("\"'"), "README")
+                        if item is not None and item.name not in _TOOLS:
+                            found.setdefault(item.name)
+                    previous = word
+    return tuple(found)

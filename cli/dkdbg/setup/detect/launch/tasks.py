@@ -1,0 +1,70 @@
+"""Tasks of project managers: a README says `pixi run app`, and pyproject.toml says what that starts."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tomlkit.exceptions import TOMLKitError
+
+from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.setup.detect.values import elements, load_toml, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.values import Value
+
+#: (runner, name of a task) to the lines that it runs.
+Tasks = dict[tuple[str, str], tuple[str, ...]]
+#: `pixi run -e dev app`, `hatch run test:cov`, `uv run poe train --epochs 1`: the runner, the task, the task's own words.
+_RUN = re.compile(
+    r"(?:^|(?<=[\s;&|$>]))(?:(pixi|pdm|hatch|rye) run (?:-[\w-]+ \S+ )*?|(poe|taskipy|task) )(\w[\w.:-]*)([^\n;&|]*)"
+)
+
+
+def read_tasks(tree: Tree) -> Tasks:
+    """Return the tasks of the project in the root; none where its files cannot be read."""
+    tool = table(_document(tree, "pyproject.toml").get("tool"))
+    found: Tasks = {}
+    for pixi in (_document(tree, "pixi.toml"), table(tool.get("pixi"))):
+        for feature in (*table(pixi.get("feature")).values(), pixi):
+            _add(found, "pixi", table(table(feature).get("tasks")))
+    for name, value in table(table(tool.get("hatch")).get("envs")).items():
+        scripts = table(table(value).get("scripts"))
+        _add(found, "hatch", scripts)
+        _add(found, "hatch", {f"{name}:{key}": each for key, each in scripts.items()})
+    for runner, key in (("pdm", "scripts"), ("rye", "scripts"), ("poe", "tasks"), ("taskipy", "tasks")):
+        _add(found, runner, table(table(tool.get(runner)).get(key)))
+    found.update({("task", name): lines for (by, name), lines in found.items() if by == "taskipy"})
+    return found
+
+
+def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines, those that run a task as what the task runs."""
+    for line in lines:
+        run = _RUN.search(line) if tasks else None
+        known = tasks.get((run[1] or run[2], run[3])) if run else None
+        if run is None or known is None:
+            yield line
+            continue
+        yield from known[:-1]
+        yield f"{known[-1]}{run[4].rstrip()}"
+
+
+def _document(tree: Tree, path: str) -> dict[str, Value]:
+    try:
+        return load_toml(tree.text(path)) if tree.has(path) else {}
+    except (TOMLKitError, ValueError, RecursionError):
+        return {}  # who reads its dependencies says so
+
+
+def _add(found: Tasks, runner: str, tasks: Mapping[str, Value]) -> None:
+    for name, value in tasks.items():
+        said = (
+            value if isinstance(value, (str, list)) else table(value).get("cmd") or table(value).get("shell")
+        )
+        text = "\n".join(map(str, elements(said))) if isinstance(said, list) else str(said or "")
+        if lines := tuple(line.strip() for line in logical_lines(text) if line.strip()):
+            found[runner, str(name)] = lines

@@ -1,0 +1,143 @@
+"""Manifests of Kubernetes in a repository: which objects with pods there are, and what kustomize builds of them.
+
+Read as far as they say that; what an object is in the end, kustomize says (`targets/kubernetes/overlays.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml.error import YAMLError
+
+from dkdbg.setup.detect.files import Tree, is_vendored, join, parent
+from dkdbg.setup.detect.values import load_yaml_documents
+from dkdbg.targets.kubernetes.kustomization import NAMES, Kustomization
+from dkdbg.targets.kubernetes.pod_address import is_pod_name
+from dkdbg.targets.kubernetes.workload import TITLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_YAML = re.compile(r".+\.(?:ya?ml|json)")
+_KIND = re.compile(rf"\bkind[\"']?\s*:\s*[\"']?(?:{'|'.join(TITLE.values())})\b")
+#: API groups of the kinds: another object of the same name is none of them.
+_GROUPS = {
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "Job": "batch",
+    "CronJob": "batch",
+    "PyTorchJob": "kubeflow.org",
+}
+_KINDS = {title: kind for kind, title in TITLE.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestWorkload:
+    """An object with pods; `kind` as an address has it, `file` relative to the repository's root."""
+
+    kind: str
+    name: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifests:
+    """What there is.
+
+    Attributes:
+        kustomizations: by folder, relative to the repository's root.
+        charts: folders of Helm charts.
+        problems: what could not be read, in words.
+    """
+
+    workloads: tuple[ManifestWorkload, ...]
+    kustomizations: dict[str, Kustomization] = field(default_factory=dict)
+    charts: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def built_in(self, folder: str) -> set[str]:
+        """The files and folders that are read when a folder is built, itself among them."""
+        found: set[str] = set()
+        waiting = [folder]
+        while waiting:
+            each = waiting.pop()
+            if each in found:
+                continue
+            found.add(each)
+            kustomization = self.kustomizations.get(each)
+            if kustomization is not None:
+                paths = (join(each, path) for path in kustomization.refers_to)
+                waiting += [path for path in paths if path is not None]
+        return found
+
+    def builders(self, file: str) -> list[str]:
+        """The folders that build a file, but for those that another one builds on; shallow ones first."""
+        building = {each: self.built_in(each) for each in self.kustomizations}
+        found = [each for each, paths in building.items() if file in paths]
+        return [
+            each for each in found if not any(each in building[other] for other in found if other != each)
+        ]
+
+
+def find(root: Path) -> Manifests:
+    """What there is below the root. Raises DkdbgError when that cannot be listed."""
+    tree = Tree(root)
+    charts = tuple(parent(each) for each in tree.named("Chart.yaml"))
+    kustomizations: dict[str, Kustomization] = {}
+    workloads: list[ManifestWorkload] = []
+    problems: list[str] = []
+    for name in NAMES:
+        for path in tree.named(name):
+            found = _documents(tree.text(path), path, problems)
+            if not is_vendored(path):
+                kustomizations.setdefault(parent(path), Kustomization.of(found[0] if found else {}))
+    for path in tree.matching(_YAML):
+        text = "" if is_vendored(path) or _in_chart(path, charts) else tree.text(path)
+        if _KIND.search(text):
+            workloads += [
+                each for document in _documents(text, path, problems) for each in _workload(document, path)
+            ]
+    return Manifests(
+        workloads=tuple(workloads),
+        kustomizations=kustomizations,
+        charts=charts,
+        problems=(*problems, *tree.problems),
+    )
+
+
+def _in_chart(path: str, charts: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{each}/templates/" if each != "." else "templates/") for each in charts)
+
+
+def _documents(text: str, path: str, problems: list[str]) -> list[dict[str, Any]]:
+    try:
+        found = load_yaml_documents(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problems.append(f"{path}{f':{mark.line + 1}' if mark else ''}: no YAML")
+        return []
+    except (ValueError, RecursionError) as error:
+        problems.append(f"{path}: {error}")
+        return []
+    lists = [
+        each["items"] if each.get("kind") == "List" and isinstance(each.get("items"), list) else [each]
+        for each in found
+        if isinstance(each, dict)
+    ]
+    return [each for items in lists for each in items if isinstance(each, dict)]
+
+
+def _workload(document: dict[str, Any], path: str) -> list[ManifestWorkload]:
+    title, about = document.get("kind"), document.get("metadata")
+    name = about.get("name") if isinstance(about, dict) else None
+    group = str(document.get("apiVersion", "")).partition("/")[0]
+    if (
+        not isinstance(title, str)
+        or _GROUPS.get(title) != group
+        or not isinstance(name, str)
+        or not is_pod_name(name)
+    ):
+        return []
+    return [ManifestWorkload(kind=_KINDS[title], name=name, file=path)]

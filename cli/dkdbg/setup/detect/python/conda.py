@@ -1,0 +1,95 @@
+"""Conda environment files, their names and pins translated to those of pip."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+from ruamel.yaml.error import YAMLError
+
+from dkdbg.setup.detect.files import join, parent
+from dkdbg.setup.detect.python.requirements import (
+    INCLUDE_OPTION,
+    INDEX_OPTION,
+    DependencyFile,
+    Wanted,
+    parse_requirement,
+    read_requirements,
+)
+from dkdbg.setup.detect.values import elements, load_yaml
+
+if TYPE_CHECKING:
+    from dkdbg.setup.detect.files import Tree
+
+_CONDA_NAMES = {
+    "pytorch": "torch",
+    "pytorch-gpu": "torch",
+    "pytorch-cpu": "torch",
+    "tensorflow-gpu": "tensorflow",
+}
+
+
+def read_conda(tree: Tree, path: str) -> DependencyFile | None:
+    """Return a conda environment file, None when it is broken or something else by that name."""
+    try:
+        document = load_yaml(tree.text(path))
+    except (YAMLError, ValueError, RecursionError) as error:
+        tree.note(f"{path}: not valid YAML: {(str(error).splitlines() or ['syntax error'])[0]}")
+        return None
+    items = document.get("dependencies") if isinstance(document, dict) else None
+    if not isinstance(items, list):
+        return None
+    wanted: list[Wanted] = []
+    python: list[tuple[str, str]] = []
+    indexes: list[str] = []
+    for item in items:
+        if isinstance(item, dict):
+            for line in elements(item.get("pip")):
+                indexes.extend(INDEX_OPTION.findall(str(line)))
+                if include := INCLUDE_OPTION.match(str(line)):
+                    other = join(parent(path), include[1])
+                    wanted.extend(read_requirements(tree, other).wanted if other and tree.has(other) else ())
+                elif parsed := parse_requirement(str(line), path):
+                    wanted.append(parsed)
+            continue
+        match = re.match(r"(?:[\w.-]+::)?([A-Za-z_][\w.-]*)\s*(.*)", str(item))
+        if not match:
+            continue
+        name, spec = match[1].lower(), match[2].strip()
+        # The third part of a conda pin is the build string.
+        spec = conda_spec(re.sub(r"^(=[^=<>!~]+)=.*$", r"\1", spec))
+        if name == "python":
+            python.append((spec, "dependencies"))
+        else:
+            wanted.append(
+                Wanted(name=conda_name(name), spec=spec, source=path, url=_cuda_of_build(str(item)))
+            )
+    return DependencyFile(
+        path=path,
+        kind="conda",
+        wanted=tuple(wanted),
+        python=tuple(python),
+        indexes=tuple(indexes),
+        name=str(document.get("name")) if document.get("name") else None,
+    )
+
+
+def _cuda_of_build(item: str) -> str | None:
+    """Return `cuda:11.3` for a conda build string such as `py3.8_cuda11.3_cudnn8.2.0_0`, None without one."""
+    match = re.search(r"=[\w.]*cuda_?(\d{2})\.?(\d)", item)
+    return f"cuda:{match[1]}.{match[2]}" if match else None
+
+
+def conda_spec(spec: str) -> str:
+    """Translate conda's fuzzy `=1.9` (a prefix) and `1.9.*` to specifiers."""
+    spec = spec.replace(" ", "").split("|")[0]
+    if match := re.fullmatch(r"={0,2}([\d.]+)(\.?\*)?", spec):
+        version = match[1].rstrip(".")
+        return f"=={version}" if version.count(".") > 1 and not match[2] else f"=={version}.*"
+    return "" if spec == "*" else spec
+
+
+def conda_name(name: str) -> str:
+    """Return the name that pip knows a conda package by."""
+    return _CONDA_NAMES.get(name.lower(), canonicalize_name(name))

@@ -1,0 +1,257 @@
+"""Third-party imports of a repository and the distributions that bring them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+
+from dkdbg.setup.detect.files import is_vendored
+from dkdbg.setup.detect.python.python_source import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dkdbg.setup.detect.files import Tree
+
+#: Import name -> distribution, where the two differ.
+_DISTRIBUTIONS = {
+    "cv2": "opencv-python", "PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn", "skimage": "scikit-image",
+    "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "attr": "attrs", "OpenGL": "pyopengl",
+    "Crypto": "pycryptodome", "serial": "pyserial", "git": "gitpython", "usb": "pyusb", "fitz": "pymupdf", "docx": "python-docx",
+    "pptx": "python-pptx", "magic": "python-magic", "jwt": "pyjwt", "google.protobuf": "protobuf", "pytorch_lightning": "pytorch-lightning",
+    "hydra": "hydra-core", "clip": "openai-clip", "whisper": "openai-whisper", "umap": "umap-learn", "Levenshtein": "levenshtein",
+    "faiss": "faiss-cpu", "zmq": "pyzmq", "MySQLdb": "mysqlclient", "psycopg2": "psycopg2-binary", "sentence_transformers": "sentence-transformers",
+    "open_clip": "open-clip-torch", "segment_anything": "segment-anything", "gym": "gym", "mpl_toolkits": "matplotlib", "pylab": "matplotlib",
+    "tensorflow_datasets": "tensorflow-datasets", "tensorflow_hub": "tensorflow-hub", "jose": "python-jose", "multipart": "python-multipart",
+    "socks": "pysocks", "telegram": "python-telegram-bot", "discord": "discord-py", "ruamel": "ruamel-yaml", "IPython": "ipython",
+    "lpips": "lpips", "pycocotools": "pycocotools", "torch_geometric": "torch-geometric", "torch_scatter": "torch-scatter",
+    "pkg_resources": "setuptools", "community": "python-louvain", "wx": "wxpython", "gi": "pygobject", "soundfile": "soundfile",
+}  # fmt: skip
+#: Only in images of their own, in editors, or in notebooks on somebody else's machine.
+_NOT_ON_PYPI = {
+    "rospy",
+    "rclpy",
+    "google",
+    "bpy",
+    "maya",
+    "caffe",
+    "builtins",
+    "setuptools",
+    "pkg_resources",
+    "tkinter",
+    "_typeshed",
+}
+_IMPORT = re.compile(
+    r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
+    re.MULTILINE,
+)
+#: What mostly comes with something else that is named, torch and transformers first.
+_COMES_ALONG = {
+    "absl-py", "aiohttp", "attrs", "click", "einops", "filelock", "fsspec", "grpcio", "httpx", "huggingface-hub", "jinja2", "joblib",
+    "markdown", "networkx", "numpy", "packaging", "pandas", "pillow", "protobuf", "psutil", "pydantic", "python-dateutil", "pyyaml",
+    "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
+    "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
+}  # fmt: skip
+#: What catches a module that is not installed.
+_MISSING = {"ImportError", "ModuleNotFoundError", "Exception"}
+_CATCHES = re.compile(
+    r"^[ \t]*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE
+)
+#: Of Python 2, of installers, and what is called otherwise on the index.
+_OF_OLD = {
+    "cPickle",
+    "urllib2",
+    "urlparse",
+    "ConfigParser",
+    "Queue",
+    "StringIO",
+    "cStringIO",
+    "httplib",
+    "pip",
+    "pyximport",
+    "Cython",
+    "distutils",
+    "osgeo",
+    "skopt",
+    "imblearn",
+    "prettytable",
+    "decord",
+}
+_MAX_FILES = 600
+#: Ends of files that can be imported, once they are built.
+_MODULES = (".py", ".pyx", ".so", ".pyd")
+_MAX_NOTEBOOKS = 40
+
+
+def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the top names of foreign modules that the Python files import, in order of first use."""
+    own = _own_modules(tree)
+    found: dict[str, None] = {}
+    for path in files[:_MAX_FILES]:
+        if not is_vendored(path):
+            _collect(tree.text(path), own, found)
+    return tuple(found)
+
+
+def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the top names of foreign modules that (path, text) of a program import when they are imported themselves.
+
+    Not what they import below a `try`, an `if` or a `def`: they may do without.
+    """
+    own = _own_modules(tree)
+    found: dict[str, None] = {}
+    for _, text in program:
+        _collect("\n".join(line for line in text.splitlines() if line[:1] in {"i", "f"}), own, found)
+    return tuple(found)
+
+
+def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
+    """Return those of `names` that the Python files import only where a missing module is caught."""
+    needed: set[str] = set()
+    caught: set[str] = set()
+    for path in files[:_MAX_FILES]:
+        text = tree.text(path)
+        # Without a handler for a missing module there is nothing to tell apart.
+        if is_vendored(path) or not _CATCHES.search(text):
+            needed.update(_top_names(text))
+            continue
+        try:
+            module = parsed(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            needed.update(_top_names(text))
+            continue
+        inside = {
+            id(inner)
+            for node in ast.walk(module)
+            if isinstance(node, ast.Try) and any(map(_takes_missing, node.handlers))
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
+        for node in ast.walk(module):
+            if isinstance(node, ast.Import):
+                tops = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                tops = [node.module]
+            else:
+                continue
+            (caught if id(node) in inside else needed).update(name.split(".")[0] for name in tops)
+    return frozenset(name for name in names if name in caught and name not in needed)
+
+
+def _takes_missing(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or any(
+        isinstance(node, ast.Name) and node.id in _MISSING for node in ast.walk(handler.type)
+    )
+
+
+def _top_names(text: str) -> set[str]:
+    return {dotted.split(".")[0] for dotted in _imported(text)}
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Yield the modules that import lines name, as written (`torch.utils.data`)."""
+    for match in _IMPORT.finditer(text):
+        yield from re.split(r"\s*,\s*", match[1] or match[2])
+
+
+def notebook_code(tree: Tree, path: str) -> str:
+    """Return the code of a notebook's cells without their outputs, empty when it cannot be read."""
+    try:
+        document: Any = json.loads(tree.text(path))
+    except (ValueError, RecursionError):
+        # Cut off by the size limit, most likely: take what looks like source lines.
+        return "\n".join(re.findall(r'^[ \t]*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
+    cells = document.get("cells") if isinstance(document, dict) else None
+    parts: list[str] = []
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source", "")
+            parts.append("".join(str(line) for line in source) if isinstance(source, list) else str(source))
+    return "\n".join(parts)
+
+
+def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return (path, words) of the Python that notebooks with pinned installs were last run with, by their metadata.
+
+    Without pins it is whatever their author had; with them it is what these releases have wheels for.
+    """
+    found: dict[str, list[str]] = {}
+    for path in notebooks[:_MAX_NOTEBOOKS]:
+        # The metadata stands behind the cells, or before them.
+        text = tree.text(path)
+        if not re.search(r"pip3? install\b[^\n]*==", text):
+            continue
+        for match in re.finditer(r'"version": "(3\.\d{1,2})\.\d+"', text[:4000] + text[-4000:]):
+            found.setdefault(match[1], []).append(path)
+    return [
+        (paths[0], f"python {version}")
+        for version, paths in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the top names of foreign modules that notebooks import."""
+    own = _own_modules(tree)
+    found: dict[str, None] = {}
+    for path in notebooks[:_MAX_NOTEBOOKS]:
+        _collect(notebook_code(tree, path), own, found)
+    return tuple(found)
+
+
+def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the distribution names that bring the modules."""
+    kept = (name for name in names if name not in _NOT_ON_PYPI)
+    return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
+
+
+def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
+    """Return the distributions of those modules that nobody names, without what mostly comes with something else.
+
+    Args:
+        named: distributions.
+        written: the dependency files themselves: many a distribution is called like its module and a little more
+            (`grpcio`, `pyopenssl`, `apache-airflow`, `git+https://.../CLIP`).
+    """
+    known = {_stem(name) for name in (*_COMES_ALONG, *named)}
+    text = _letters(written)
+    return tuple(
+        name
+        for module in modules
+        if module not in _OF_OLD and _letters(module) not in text
+        for name in distributions((module,))
+        if _stem(name) not in known and _letters(name) not in text
+    )
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name.lower())
+
+
+def _stem(distribution: str) -> str:
+    """`opencv-python` and `opencv-python-headless`, `lightning` and `pytorch-lightning` bring the same modules."""
+    return re.sub(
+        r"^(?:pytorch|python)-|-(?:headless|binary|cpu|gpu|core|python)\b.*$",
+        "",
+        canonicalize_name(distribution),
+    )
+
+
+def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
+    for dotted in _imported(text):
+        name = dotted.split(".")[0]
+        # torch brings the door and not what is behind it.
+        if dotted.startswith("torch.utils.tensorboard"):
+            found.setdefault("tensorboard")
+        if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
+            found.setdefault(name)
+
+
+def _own_modules(tree: Tree) -> frozenset[str]:
+    """Every directory and module of the repository may be importable from where somebody stands."""
+    names = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
+    return frozenset(names | {path.rsplit("/", 1)[-1] for path in tree.dirs})

@@ -1,0 +1,308 @@
+"""Who installs the dependencies, and from which files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.setup.detect.files import join, parent
+from dkdbg.setup.detect.python.dependencies import is_side_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.facts import PackageManager
+    from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.python.requirements import DependencyFile
+
+_LOCKS = {
+    "uv.lock": "uv",
+    "poetry.lock": "poetry",
+    "pdm.lock": "pdm",
+    "Pipfile.lock": "pipenv",
+    "pixi.lock": "pixi",
+}
+_REQUIREMENTS_IN_COMMAND = re.compile(r"(?:-r|--requirement)[\s=]*([^\s;&|\"']+\.(?:txt|in))")
+_README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=]+([\w./-]+\.txt)")
+_README_CONDA = re.compile(
+    r"(?:conda|mamba|micromamba) (?:env )?(?:create|update)[^\n]*?(?:-f|--file)[\s=]+([\w./-]+\.ya?ml)"
+)
+#: Without a word for a part, a platform or a version.
+_PLAIN_CONDA = re.compile(r"(?:^|/)(?:conda[-_]?)?(?:env|environment)\.ya?ml$|(?:^|/)conda\.ya?ml$")
+_INSTALLS_PROJECT = re.compile(
+    r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
+)
+_GOES_AND_INSTALLS = re.compile(
+    r"\bcd\s+([\w./-]+)\s*(?:\n|&&|;)[\s$>]*(?:python3? -m )?pip3? install (?:-e )?\.(?:\s|$)"
+)
+_USUAL_FOLDERS = (
+    "requirements", "requirements/full", "docker", "env", "envs", "conda", "environment", "environments", "install", "configs",
+    "src", "app", "backend", "server", "api", "code", "project",
+)  # fmt: skip
+_BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:install|sync|add|env)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The manager, the files to install from, in order, and the same as read."""
+
+    manager: PackageManager
+    files: tuple[str, ...]
+    read: tuple[DependencyFile, ...]
+
+
+def choose_manager(
+    tree: Tree,
+    files: Sequence[DependencyFile],
+    *,
+    home: str,
+    entry: str | None,
+    build: tuple[str, str, tuple[str, ...]] | None,
+    dockerfiles: Sequence[tuple[str, str, tuple[str, ...]]],
+    readme: str,
+    told: PackageManager | None = None,
+) -> Choice:
+    """Return who manages the dependencies.
+
+    Args:
+        tree: the repository.
+        files: every dependency file.
+        home: directory of the project to look at first: the service's context, or the root.
+        entry: file of the program, whose own folders may hold its requirements.
+        build: (path, context, RUN lines) of the Dockerfile that is used, None without one.
+        dockerfiles: the same for every Dockerfile.
+        readme: text of the root's README.
+        told: what its install lines install packages with, for where no file says more.
+    """
+    for directory in dict.fromkeys((home, ".")):
+        found = _in_directory(tree, files, directory, readme)
+        if found is not None and found.manager == "setuptools" and (stated := _named_in(tree, readme)):
+            # `pip install -r sub/requirements.txt` in a README says more than a setup.py that nobody is told to use.
+            return _of_paths("pip", stated, files) if not _INSTALLS_PROJECT.search(readme) else found
+        if (
+            found is not None
+            and found.manager == "setuptools"
+            and (by := _conda_named_in(files, readme, found))
+        ):
+            return by
+        is_bare = found is not None and found.manager == "setuptools" and not _has_requirements(found.read)
+        if found is not None and is_bare and told == "conda" and not _INSTALLS_PROJECT.search(readme):
+            return Choice(manager="conda", files=found.files, read=found.read)
+        if found is not None:
+            return _with_member(found, files, entry)
+    named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
+    if named:
+        return _of_paths("pip", named, files)
+    for directory in (*_folders_of(entry), *_installed_folders(readme)):
+        found = _in_directory(tree, files, directory, readme)
+        if found is not None:
+            return found
+    if by := _conda_named_in(files, readme, Choice(manager="none", files=(), read=())):
+        return by
+    if stated := _named_in(tree, readme):
+        return _of_paths("pip", stated, files)
+    for directory in _USUAL_FOLDERS:
+        found = _in_directory(tree, files, directory, readme)
+        if found is not None:
+            return found
+    if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
+        path = build[0] if build else dockerfiles[0][0]
+        return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
+    return Choice(manager=told or "none", files=(), read=())
+
+
+def _installed_folders(readme: str) -> tuple[str, ...]:
+    """Return where a README goes before `pip install .`: `cd REPOSITORY/python` may begin with the repository's name."""
+    found = []
+    for match in _GOES_AND_INSTALLS.finditer(readme):
+        steps = match[1].strip("/").split("/")
+        found += ["/".join(steps[start:]) for start in range(len(steps))]
+    return tuple(each for each in found if not each.startswith("."))
+
+
+def _of_paths(manager: PackageManager, paths: tuple[str, ...], files: Sequence[DependencyFile]) -> Choice:
+    read = sorted((file for file in files if file.path in paths), key=lambda file: paths.index(file.path))
+    return Choice(manager=manager, files=paths, read=tuple(read))
+
+
+def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
+    """Return the first requirement file that an install line of the README names and that exists."""
+    names = (join(".", match[1]) for match in _README_REQUIREMENTS.finditer(readme))
+    return next(((name,) for name in names if name is not None and tree.has(name)), ())
+
+
+def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choice) -> Choice | None:
+    """Return the first environment of conda, in whatever folder, that the README has people create."""
+    names = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
+    found = [file for name in names for file in files if file.kind == "conda" and file.path == name]
+    own = tuple(file for file in project.read if file.kind != "conda")
+    return _choice("conda", found[:1], after=own) if found else None
+
+
+def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
+    """Add the workspace member that holds the program when the root's own project lists nothing."""
+    if any(file.wanted for file in choice.read if file.kind != "lock"):
+        return choice
+    for directory in _folders_of(entry):
+        member = next(
+            (
+                file
+                for file in files
+                if file.kind == "pyproject" and parent(file.path) == directory and file.wanted
+            ),
+            None,
+        )
+        if member is not None:
+            return Choice(
+                manager=choice.manager, files=(*choice.files, member.path), read=(*choice.read, member)
+            )
+    return choice
+
+
+def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, readme: str) -> Choice | None:
+    files = [file for file in every if parent(file.path) == directory]
+
+    def has(name: str) -> bool:
+        path = join(directory, name)
+        return path is not None and tree.has(path)
+
+    by_kind: dict[str, list[DependencyFile]] = {}
+    for file in files:
+        by_kind.setdefault(file.kind, []).append(file)
+    project = by_kind.get("pyproject", [None])[0]
+    tables = project.tables if project else ()
+    backend = (project.backend if project else None) or ""
+    locks = tuple(by_kind.get("lock", []))
+    for name, manager in _LOCKS.items():
+        if has(name) and (project or manager in {"pipenv", "pixi"}):
+            lock = tuple(file for file in locks if file.path.endswith(name))
+            base = (project,) if project and manager != "pixi" else tuple(by_kind.get("Pipfile", []))
+            if manager == "pixi":
+                base = tuple(by_kind.get("pixi", [])) or ((project,) if project else ())
+            return _choice(manager, (*lock, *base), extra=(join(directory, name) or name,))
+    if "uv" in tables and "project" in tables:
+        return _choice("uv", (project,))
+    if "poetry" in tables and ("poetry" in backend or (project and project.wanted)):
+        return _choice("poetry", (project,))
+    if (
+        project
+        and "project" in tables
+        and re.search(r"(?:^|[\s`])uv (?:sync|run)\b", readme)
+        and not re.search(r"pip3? install -[er]", readme)
+    ):
+        return _choice("uv", (project,))
+    if "pdm" in tables and "project" in tables and "pdm" in backend:
+        return _choice("pdm", (project,))
+    if by_kind.get("Pipfile"):
+        return _choice("pipenv", tuple(by_kind["Pipfile"]))
+    if "pixi" in tables or has("pixi.toml"):
+        return _choice("pixi", tuple(by_kind.get("pixi", [])) or (project,))
+    conda = _conda_files(by_kind.get("conda", []), readme)
+    requirements = _main_requirements(by_kind.get("requirements", []))
+    setup = [file for kind in ("setup.py", "setup.cfg") for file in by_kind.get(kind, [])]
+    if project and "project" in tables:
+        setup.append(project)
+    setup = [file for file in setup if file.wanted or file.name or "setup" in file.tables]
+    by_conda = bool(
+        re.search(
+            r"(?:conda|mamba|micromamba)[^\n]*\b(?:env )?(?:create|update)[^\n]*(?:-f|--file|env)", readme
+        )
+    )
+    by_pip = bool(re.search(r"pip3? install[^\n]*(?:-r |--requirement|-e |\s\.(?:\s|$|\[))", readme))
+    if conda and (
+        (by_conda and not by_pip) or (not requirements and (by_conda or not _has_requirements(setup)))
+    ):
+        return _choice("conda", tuple(conda[:1]), after=tuple(setup))
+    if requirements:
+        return _choice("pip", requirements, after=tuple(setup), rest=tuple(conda))
+    if setup:
+        by_setuptools = "setuptools" in backend or any(file.kind != "pyproject" for file in setup)
+        manager = "setuptools" if by_setuptools or not backend else "pip"
+        return _choice(manager, tuple(setup), rest=tuple(conda))
+    return _choice("conda", tuple(conda[:1])) if conda else None
+
+
+def _conda_files(files: Sequence[DependencyFile], readme: str) -> list[DependencyFile]:
+    """Return the environments of conda, the one for everybody first: as the README names it, then by its plain name."""
+    named = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
+    found = [file for file in files if not is_side_file(file.path)] or list(files)
+    return sorted(found, key=lambda file: (file.path not in named, not _PLAIN_CONDA.search(file.path)))
+
+
+def _choice(
+    manager: str,
+    files: Sequence[DependencyFile | None],
+    *,
+    extra: tuple[str, ...] = (),
+    after: tuple[DependencyFile, ...] = (),
+    rest: tuple[DependencyFile, ...] = (),
+) -> Choice:
+    read = [file for file in files if file is not None]
+    paths = [*(file.path for file in read if file.kind != "lock"), *extra, *(file.path for file in after)]
+    managers: dict[str, PackageManager] = {
+        "uv": "uv", "poetry": "poetry", "pdm": "pdm", "pipenv": "pipenv", "pixi": "pixi", "conda": "conda", "pip": "pip",
+        "setuptools": "setuptools",
+    }  # fmt: skip
+    return Choice(manager=managers[manager], files=tuple(dict.fromkeys(paths)), read=(*read, *after, *rest))
+
+
+def _has_requirements(files: Sequence[DependencyFile]) -> bool:
+    return any(file.wanted for file in files)
+
+
+def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile, ...]:
+    """Return the file to install, none when there are only files for tests, other platforms and the like."""
+
+    def order(file: DependencyFile) -> tuple[int, int, str]:
+        name = file.path.rsplit("/", 1)[-1]
+        preferred = (
+            "requirements.txt",
+            "base.txt",
+            "main.txt",
+            "prod.txt",
+            "common.txt",
+            "default.txt",
+            "requirement.txt",
+        )
+        at = preferred.index(name) if name in preferred else len(preferred)
+        return at, len(name), name
+
+    main = sorted(
+        (file for file in files if not is_side_file(file.path) and not file.path.endswith(".in")), key=order
+    )
+    if not main:
+        main = sorted(
+            (file for file in files if re.search(r"gpu|cuda|cu1\d", file.path) or file.path.endswith(".in")),
+            key=order,
+        )
+    return tuple(main[:1])
+
+
+def _named_in_builds(
+    tree: Tree, builds: Sequence[tuple[str, str, tuple[str, ...]]], entry: str | None
+) -> tuple[str, ...]:
+    """Return the requirement files that a Dockerfile installs: the one whose folder holds the program, else the first."""
+    best: tuple[int, tuple[str, ...]] | None = None
+    for path, context, lines in builds:
+        found: list[str] = []
+        for line in lines:
+            for name in _REQUIREMENTS_IN_COMMAND.findall(line):
+                base = name.rsplit("/", 1)[-1]
+                places = (join(context, name.lstrip("/")), join(context, base), join(parent(path), base))
+                local = next((place for place in places if place is not None and tree.has(place)), None)
+                local = local or next(
+                    (other for other in tree.named(base) if parent(other) in _folders_of(entry)), None
+                )
+                if local is not None:
+                    found.append(local)
+        shared = len([folder for folder in _folders_of(entry) if path.startswith(f"{folder}/")])
+        if found and (best is None or shared > best[0]):
+            best = (shared, tuple(dict.fromkeys(found)))
+    return best[1] if best else ()
+
+
+def _folders_of(path: str | None) -> tuple[str, ...]:
+    """Return the folders that a file lies in, the nearest first, without the root."""
+    steps = path.split("/")[:-1] if path else []
+    return tuple("/".join(steps[:count]) for count in range(len(steps), 0, -1))

@@ -1,0 +1,259 @@
+"""pyproject.toml, Pipfile and the locks of the managers that use them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+from tomlkit.exceptions import TOMLKitError
+
+from dkdbg.setup.detect.files import join, parent
+from dkdbg.setup.detect.python.conda import conda_name, conda_spec
+from dkdbg.setup.detect.python.requirements import DependencyFile, Wanted, items_of, read_requirements
+from dkdbg.setup.detect.values import Value, elements, load_toml, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.setup.detect.files import Tree
+
+
+#: In `DependencyFile.tables`: an NVIDIA driver is asked for.
+NEEDS_CUDA = "system-requirements.cuda"
+#: In `DependencyFile.tables`: it is written out that the project needs no other.
+NEEDS_NOTHING = "dependencies = []"
+#: Optional groups without which a program does not run, by their names.
+_FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
+
+#: Packages of conda that are no Python, which pip has not.
+_CONDA_ALONE = re.compile(
+    r"make|git|git-lfs|ffmpeg|gcc\w*|gxx\w*|clang\w*|(?:c-|cxx-)?compilers?|cuda(?:[-_]\w+)*|cudnn|lib[\w-]+|nodejs|pkg-config|rust|openssl"
+)
+
+
+def read_pyproject(tree: Tree, path: str) -> DependencyFile:
+    """Return what a pyproject.toml holds: PEP 621, poetry, uv, pdm and pixi tables; nothing when it is not TOML."""
+    document: Value
+    try:
+        document = load_toml(tree.text(path))
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        tree.note(f"{path}: not valid TOML: {error}")
+        return DependencyFile(path=path, kind="pyproject")
+    project = table(document.get("project"))
+    tool = table(document.get("tool"))
+    poetry = table(tool.get("poetry"))
+    uv = table(tool.get("uv"))
+    wanted = list(items_of(project.get("dependencies"), path))
+    optional = table(project.get("optional-dependencies"))
+    groups = table(document.get("dependency-groups"))
+    for name, values in [*optional.items(), *groups.items()]:
+        wanted.extend(items_of(values, f"{path} [{name}]", str(name)))
+    if tool.get("setuptools") and "dependencies" in elements(project.get("dynamic")):
+        dynamic = table(table(table(tool["setuptools"]).get("dynamic")).get("dependencies"))
+        files = dynamic.get("file", [])
+        for file in elements(files):
+            other = join(parent(path), str(file))
+            if other and tree.has(other):
+                wanted.extend(read_requirements(tree, other).wanted)
+    python = [(str(project["requires-python"]), "requires-python")] if project.get("requires-python") else []
+    poetry_tables: list[tuple[str | None, dict[str, Value]]] = [(None, table(poetry.get("dependencies")))]
+    poetry_tables += [
+        (str(key), table(table(group).get("dependencies")))
+        for key, group in table(poetry.get("group")).items()
+    ]
+    poetry_tables += [("dev", table(poetry.get("dev-dependencies")))]
+    for group_name, entries in poetry_tables:
+        for name, value in entries.items():
+            spec, url = _poetry_spec(value)
+            if name == "python":
+                python.append((spec, "tool.poetry.dependencies.python"))
+            elif spec or not project.get("dependencies"):
+                wanted.append(
+                    Wanted(name=canonicalize_name(name), spec=spec, url=url, source=path, extra=group_name)
+                )
+    in_pixi, pixi_python = _pixi_items(table(tool.get("pixi")), path)
+    wanted.extend(in_pixi)
+    python.extend((spec, "tool.pixi.dependencies.python") for spec in pixi_python)
+    scripts = {
+        **table(project.get("scripts")),
+        **table(project.get("gui-scripts")),
+        **table(poetry.get("scripts")),
+    }
+    backend = table(document.get("build-system")).get("build-backend")
+    tables = [name for name in ("poetry", "uv", "pixi", "hatch", "flit", "rye") if tool.get(name)]
+    # pdm-backend alone only builds; who works with pdm has scripts, sources or groups in its table.
+    if set(table(tool.get("pdm"))) - {"build", "version", "distribution"}:
+        tables.append("pdm")
+    if project:
+        tables.append("project")
+        needed = [name for name in (*optional, *groups) if _FOR_PROGRAMS.match(str(name))]
+        if (
+            project.get("dependencies") == []
+            and not any(each.extra is None for each in wanted)
+            and not needed
+        ):
+            tables.append(NEEDS_NOTHING)
+    if poetry.get("dependencies") is None and not poetry.get("name") and not project and "poetry" in tables:
+        tables.remove("poetry")
+    return DependencyFile(
+        path=path,
+        kind="pyproject",
+        wanted=tuple(wanted),
+        python=tuple(python),
+        indexes=tuple(_indexes(uv, poetry, tool)),
+        scripts=tuple((str(key), value) for key, value in scripts.items() if isinstance(value, str)),
+        extras=tuple(str(key) for key in [*optional, *table(poetry.get("extras"))]),
+        name=str(project.get("name") or poetry.get("name") or "") or None,
+        tables=tuple(tables),
+        backend=str(backend) if backend else None,
+    )
+
+
+def read_pixi(tree: Tree, path: str) -> DependencyFile:
+    """Return what a pixi.toml holds, which has at its top what a pyproject.toml has below `tool.pixi`."""
+    document: Value
+    try:
+        document = load_toml(tree.text(path))
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        tree.note(f"{path}: not valid TOML: {error}")
+        return DependencyFile(path=path, kind="pixi")
+    wanted, python = _pixi_items(table(document), path)
+    about = table(document.get("workspace")) or table(document.get("project"))
+    # pixi installs nothing on a machine without that driver.
+    needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
+    return DependencyFile(
+        path=path, kind="pixi", wanted=tuple(wanted), python=tuple((spec, "dependencies.python") for spec in python),
+        name=str(about.get("name") or "") or None, tables=("pixi", *needs),
+    )  # fmt: skip
+
+
+def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
+    """Requirements, and specifiers of Python; versions of both tables are written as conda writes them."""
+    wanted, python = [], []
+    listed = [*table(pixi.get("dependencies")).items(), *table(pixi.get("pypi-dependencies")).items()]
+    for name, value in listed:
+        spec = str(value.get("version", "")) if isinstance(value, dict) else str(value)
+        if name == "python":
+            python.append(conda_spec(spec))
+        elif not _CONDA_ALONE.fullmatch(name):
+            wanted.append(Wanted(name=conda_name(name), spec=conda_spec(spec), source=path))
+    return wanted, python
+
+
+def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
+    """Yield index URLs, those that torch is bound to first (uv `sources`)."""
+    listed = [item for item in elements(uv.get("index")) if isinstance(item, dict)]
+    by_name = {str(item.get("name")): str(item.get("url", "")) for item in listed}
+    bound = table(uv.get("sources")).get("torch")
+    for item in bound if isinstance(bound, list) else [bound]:
+        if isinstance(item, dict) and by_name.get(str(item.get("index"))):
+            yield by_name[str(item.get("index"))]
+    yield from by_name.values()
+    for key in ("index-url", "extra-index-url", "find-links"):
+        value = uv.get(key) or table(uv.get("pip")).get(key)
+        yield from (str(item) for item in elements(value))
+    sources = [*elements(poetry.get("source")), *elements(table(tool.get("pdm")).get("source"))]
+    yield from (str(item.get("url", "")) for item in sources if isinstance(item, dict))
+
+
+def _poetry_spec(value: Value) -> tuple[str, str | None]:
+    """Translate poetry's `^1.2` and `~1.2` to specifiers (poetry docs, "Dependency specification")."""
+    if isinstance(value, list):
+        specs = [_poetry_spec(item) for item in value]
+        return next((item for item in specs if item[0]), ("", None))
+    if isinstance(value, dict):
+        url = value.get("git") or value.get("url")
+        return (_poetry_spec(value.get("version", ""))[0], f"git+{url}" if value.get("git") else url)
+    return caret(str(value)), None
+
+
+def caret(text: str) -> str:
+    """Return a specifier for poetry's caret, tilde, wildcard and bare versions; others are left as they are."""
+    text = text.strip()
+    if text in {"*", ""}:
+        return ""
+    parts = []
+    for part in text.split("||")[0].split(","):
+        item = part.strip()
+        match = re.fullmatch(r"(\^|~)?\s*(\d+)(?:\.(\d+))?(?:\.(\d+))?([\w.+*-]*)", item)
+        if not match:
+            parts.append(item.replace(" ", ""))
+            continue
+        version = item.lstrip("^~ ")
+        major, minor = int(match[2]), int(match[3] or 0)
+        if match[1] == "^":
+            upper = f"{major + 1}" if major else f"0.{minor + 1}"
+            parts.append(f">={version},<{upper}")
+        elif match[1] == "~":
+            parts.append(f">={version},<{major}.{minor + 1}" if match[3] else f">={version},<{major + 1}")
+        else:
+            parts.append(f"=={version}")
+    return ",".join(parts)
+
+
+def read_pipfile(tree: Tree, path: str) -> DependencyFile:
+    """Return what a Pipfile holds."""
+    document: Value
+    try:
+        document = load_toml(tree.text(path))
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        tree.note(f"{path}: not valid TOML: {error}")
+        return DependencyFile(path=path, kind="Pipfile")
+    wanted = [
+        Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value)[0].replace("==*", ""), source=path)
+        for name, value in table(document.get("packages")).items()
+    ]
+    python = table(document.get("requires")).get("python_version")
+    sources = [
+        str(item.get("url", "")) for item in elements(document.get("source")) if isinstance(item, dict)
+    ]
+    return DependencyFile(
+        path=path,
+        kind="Pipfile",
+        wanted=tuple(wanted),
+        python=((f"=={python}.*", "requires.python_version"),) if python else (),
+        indexes=tuple(sources),
+    )
+
+
+def read_lock(tree: Tree, path: str) -> DependencyFile:
+    """Read names and versions by pattern: a lock of 20 000 lines takes seconds through a TOML parser."""
+    text = tree.text(path)
+    if path.endswith("pixi.lock"):
+        return _read_pixi_lock(text, path)
+    wanted = [
+        Wanted(name=canonicalize_name(match[1]), spec=f"=={match[2]}", source=path)
+        for match in re.finditer(r'^name = "([^"]+)"\nversion = "([^"]+)"', text, re.MULTILINE)
+    ]
+    python = re.search(r'^(?:requires-python|python-versions) = "([^"]+)"', text, re.MULTILINE)
+    spec = ((caret(python[1]), "lock"),) if python else ()
+    return DependencyFile(path=path, kind="lock", wanted=tuple(wanted), python=spec)
+
+
+#: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`, `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.
+_LOCKED = re.compile(
+    r"^[ \t]*- (?:conda|pypi): \S*/([A-Za-z0-9_.-]+?)-(\d[\w.+!%]*)(?:-\S*)?(?:\.conda|\.tar\.bz2|\.whl|\.tar\.gz)\s*$",
+    re.MULTILINE,
+)
+_LOCKED_CUDA = re.compile(r"/pytorch-[\d.]+-cuda(\d{2})(\d)_")
+
+
+def _read_pixi_lock(text: str, path: str) -> DependencyFile:
+    """The packages of the first environment for Linux, where the lock tells them apart."""
+    part = re.search(r"^      linux-64:\n((?:      -.*\n|       .*\n)*)", text, re.MULTILINE)
+    lines = part[1] if part else text
+    wanted = [
+        Wanted(name=conda_name(match[1].lower()), spec=f"=={match[2].replace('%2B', '+')}", source=path)
+        for match in _LOCKED.finditer(lines)
+    ]
+    if cuda := _LOCKED_CUDA.search(lines):
+        wanted = [
+            replace(each, url=f"cuda:{cuda[1]}.{cuda[2]}") if each.name == "torch" else each
+            for each in wanted
+        ]
+    python = next((f"=={each.spec.lstrip('=')}" for each in wanted if each.name == "python"), "")
+    return DependencyFile(
+        path=path, kind="lock", wanted=tuple(wanted), python=((python, "python"),) if python else ()
+    )

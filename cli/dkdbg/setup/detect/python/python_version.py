@@ -1,0 +1,251 @@
+"""The Python minor version that a repository runs on, from the strongest statement to the weakest."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from dkdbg.core.facts import BY_WHEELS, PythonFact
+from dkdbg.setup.detect import torch_matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dkdbg.setup.detect.python.requirements import DependencyFile, Wanted
+
+#: What is taken when nothing speaks against it: wheels of everything current and of much that is not.
+DEFAULT = 11
+#: Minor numbers, in the order in which they are tried when the default does not fit.
+_ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14, 5)
+#: The oldest minor number that images and wheels of frameworks are found for.
+_OLDEST = 5
+_MINOR = re.compile(r"\b3\.(\d{1,2})(?!\d)")
+_PROSE = re.compile(
+    r"(?:python|py)(?:\s+version)?[\s*_`:=(]{0,4}(?:==?|~=)?\s*v?3\.(\d{1,2})(?!\d)(?:\.[\dx]+)?(\s*(?:\+|or (?:later|higher|above|newer)|and (?:above|later)))?",
+    re.IGNORECASE,
+)
+_CREATE = re.compile(
+    r"(?:conda|mamba|micromamba)\s+(?:create|install)[^\n]*?python\s*=+\s*3\.(\d{1,2})|(?:uv\s+(?:venv|sync|run|python\s+install)[^\n]*?|virtualenv[^\n]*?)(?:--python|-p)?[\s=]+(?:python)?3\.(\d{1,2})|(?<![\w.])python3\.(\d{1,2})\s+-m\s+venv|pyenv\s+(?:install|local|virtualenv)\s+3\.(\d{1,2})"
+)
+_BADGE = re.compile(r"badge/[Pp]ython-3\.(\d{1,2})")
+_CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNORECASE)
+
+#: Modules that no index has, by what their own setup.py asks for: Isaac Gym is compiled for 3.6 to 3.8.
+_MODULES = {"isaacgym": range(6, 9)}
+#: Statements of a file that are looked at; nobody writes as many.
+_MOST_SPECS = 100
+#: More than any minor release below had.
+_MOST_PATCHES = 40
+# Highest and lowest Python minor number with wheels on PyPI, for releases that often stand pinned in old projects.
+_WHEELS = {
+    "tensorflow": (*((f"1.{minor}", 5, 6) for minor in range(13)), ("1.13", 5, 7), ("1.14", 5, 7), ("1.15", 5, 7), ("2.0", 5, 7), ("2.1", 5, 7), ("2.2", 5, 8), ("2.3", 5, 8), ("2.4", 6, 8), ("2.5", 6, 9),
+                   ("2.6", 6, 9), ("2.7", 7, 9), ("2.8", 7, 10), ("2.9", 7, 10), ("2.10", 7, 10), ("2.11", 7, 10),
+                   ("2.12", 8, 11), ("2.13", 8, 11), ("2.14", 9, 11), ("2.15", 9, 11), ("2.16", 9, 12), ("2.17", 9, 12),
+                   ("2.18", 9, 12), ("2.19", 9, 12), ("2.20", 9, 13)),
+    "numpy": (("1.14", 5, 7), ("1.15", 5, 7), ("1.16", 5, 7), ("1.17", 5, 8), ("1.18", 5, 8), ("1.19", 6, 9), ("1.20", 7, 9), ("1.21", 7, 10), ("1.22", 8, 10),
+              ("1.23", 8, 11), ("1.24", 8, 11), ("1.25", 9, 11), ("1.26", 9, 12), ("2.0", 9, 12), ("2.1", 10, 13),
+              ("2.2", 10, 13), ("2.3", 11, 14)),
+    "scipy": (("1.4", 5, 8), ("1.5", 6, 9), ("1.6", 7, 9), ("1.7", 7, 10), ("1.8", 8, 10), ("1.9", 8, 11), ("1.10", 8, 11),
+              ("1.11", 9, 12), ("1.12", 9, 12), ("1.13", 9, 12), ("1.14", 10, 13), ("1.15", 10, 13)),
+    "pandas": (("1.0", 6, 8), ("1.1", 6, 9), ("1.2", 7, 9), ("1.3", 7, 10), ("1.4", 8, 10), ("1.5", 8, 11), ("2.0", 8, 11),
+               ("2.1", 9, 12), ("2.2", 9, 13), ("2.3", 9, 14)),
+    "jaxlib": (("0.1", 6, 9), ("0.3", 7, 10), ("0.4", 8, 12), ("0.5", 10, 13), ("0.6", 10, 13), ("0.7", 11, 14)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A place that names one Python minor number."""
+
+    minor: int
+    source: str
+
+
+def read_python(
+    *,
+    images: Iterable[tuple[str, str | None]],
+    pins: Iterable[tuple[str, str]],
+    files: tuple[DependencyFile, ...],
+    workflows: Iterable[tuple[str, str]],
+    documents: Iterable[tuple[str, str]],
+    hosted: Iterable[tuple[str, str]] = (),
+    tool_target: tuple[str, str] | None,
+    torch: str | None = None,
+    imported: Iterable[str] = (),
+) -> PythonFact:
+    """Return the Python minor version and where it was read.
+
+    Args:
+        images: (path, minor version) of the Dockerfiles that matter, the best first.
+        pins: (path, text) of `.python-version` and its like.
+        files: dependency files that are installed; the root's.
+        workflows: (path, text) of CI definitions.
+        documents: (path, text) of the README and the like.
+        hosted: (path, text) of what a hosting service is told, which often stands there since years.
+        tool_target: (file, version such as `py311`) of a linter's target in pyproject, None without.
+        torch: version that people are told to install, wherever it is said; it decides where nothing else does.
+        imported: top names of foreign modules; those that few Pythons have decide there, too.
+    """
+    allowed = _allowed(files)
+    stated = _statements(images, pins, files, workflows, documents)
+    for statement in itertools.chain(stated, _named(hosted)):
+        if statement.minor in allowed:
+            return PythonFact(version=f"3.{statement.minor}", source=statement.source)
+    if (
+        tool_target
+        and (match := re.search(r"3\.?(\d{1,2})", tool_target[1]))
+        and int(match[1]) in allowed
+        and int(match[1]) > DEFAULT - 2
+    ):
+        return PythonFact(version=f"3.{match[1]}", source=tool_target[0])
+    fitting = set(allowed)
+    for name in imported:
+        fitting = _narrow(fitting, set(_MODULES[name]) if name in _MODULES else None)
+    fitting = _narrow(fitting, _of_torch(torch))
+    minor = next((number for number in _ORDER if number in fitting), DEFAULT)
+    requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
+    return PythonFact(version=f"3.{minor}", source=requires or BY_WHEELS)
+
+
+def _named(texts: Iterable[tuple[str, str]]) -> Iterable[Statement]:
+    for path, text in texts:
+        if match := _MINOR.search(text):
+            yield Statement(minor=int(match[1]), source=path)
+
+
+def _statements(
+    images: Iterable[tuple[str, str | None]],
+    pins: Iterable[tuple[str, str]],
+    files: tuple[DependencyFile, ...],
+    workflows: Iterable[tuple[str, str]],
+    documents: Iterable[tuple[str, str]],
+) -> Iterable[Statement]:
+    for path, version in images:
+        if version and (match := _MINOR.search(version)):
+            yield Statement(minor=int(match[1]), source=path)
+    yield from _named(pins)
+    for file in files:
+        for spec, key in file.python:
+            if match := re.fullmatch(
+                r"={1,3}\s*3\.(\d{1,2})(?:\.\d+)?(?:\.\*)?|~=\s*3\.(\d{1,2})\.\d+", spec
+            ):
+                yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}")
+    texts = list(documents)
+    for path, text in texts:
+        for match in _CREATE.finditer(text):
+            yield Statement(minor=int(next(group for group in match.groups() if group)), source=path)
+    for path, text in texts:
+        # "Python 3.8+" is a lower bound, no statement of what it runs on.
+        for match in _PROSE.finditer(text):
+            before = text[max(0, match.start() - 4) : match.end()]
+            if not match[2] and not re.search(r">=|≥|>", before):
+                yield Statement(minor=int(match[1]), source=path)
+    yield from _in_workflows(workflows)
+
+
+def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
+    """Yield the versions that CI tests most: a single version before a matrix, in a matrix the one nearest the default."""
+    single: list[Statement] = []
+    matrix: list[Statement] = []
+    for path, text in workflows:
+        for match in _CI.finditer(text):
+            minors = [int(number) for number in _MINOR.findall(match[1])]
+            if match[1].strip().startswith("[") and len(minors) > 1:
+                matrix.extend(Statement(minor=minor, source=path) for minor in minors)
+            else:
+                single.extend(Statement(minor=minor, source=path) for minor in minors[:1])
+    yield from sorted(matrix, key=lambda item: abs(item.minor - DEFAULT) + (item.minor > DEFAULT) * 0.5)
+    counts = {item.minor: sum(other.minor == item.minor for other in single) for item in single}
+    yield from sorted(single, key=lambda item: (-counts[item.minor], -item.minor))
+
+
+def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
+    """Return the minor numbers that every constraint admits; constraints that exclude all are dropped one by one."""
+    allowed = set(range(_OLDEST, 16))
+    for file in files:
+        for spec, _ in file.python[:_MOST_SPECS]:
+            allowed = _narrow(allowed, _minors_of(spec))
+    for file in files:
+        for item in file.wanted:
+            if item.extra is None:
+                allowed = _narrow(allowed, _wheels(item, file))
+    return tuple(sorted(allowed))
+
+
+def _narrow(allowed: set[int], by: set[int] | None) -> set[int]:
+    return allowed & by if by is not None and allowed & by else allowed
+
+
+def _minors_of(spec: str) -> set[int] | None:
+    try:
+        parsed = SpecifierSet(spec.replace("||", "|").split("|")[0])
+    except InvalidSpecifier:
+        return None
+    # `>=3.10.4` admits a later 3.10, and `<3.11.2` an earlier 3.11.
+    return {
+        minor
+        for minor in range(_OLDEST, 16)
+        if any(parsed.contains(f"3.{minor}.{patch}") for patch in range(_MOST_PATCHES))
+    }
+
+
+def _of_torch(version: str | None) -> set[int] | None:
+    known = version and ".".join(version.split(".")[:2])
+    return next(
+        (
+            set(range(release.python[0], release.python[1] + 1))
+            for release in torch_matrix.RELEASES
+            if release.torch == known
+        ),
+        None,
+    )
+
+
+def _wheels(item: Wanted, file: DependencyFile) -> set[int] | None:
+    if item.name == "torch":
+        cuda = next(
+            (
+                other.spec.lstrip("=").removesuffix(".*")
+                for other in file.wanted
+                if other.name in {"pytorch-cuda", "cudatoolkit"}
+            ),
+            None,
+        )
+        if not item.spec and not cuda:
+            return None
+        try:
+            spec = SpecifierSet(re.sub(r"\+[\w.]+", "", item.spec))
+        except InvalidSpecifier:
+            return None
+        fitting = [
+            release for release in torch_matrix.RELEASES
+            if any(spec.contains(f"{release.torch}.{patch}") for patch in range(4)) and (not cuda or cuda in release.cuda)
+        ]  # fmt: skip
+        return {
+            minor for release in fitting for minor in range(release.python[0], release.python[1] + 1)
+        } or None
+    name = "tensorflow" if item.name in {"tensorflow-gpu", "tensorflow-cpu"} else item.name
+    return _of_releases(_WHEELS[name], item.spec) if name in _WHEELS else None
+
+
+def _of_releases(releases: tuple[tuple[str, int, int], ...], spec: str) -> set[int] | None:
+    """Return the minor numbers that a pin or a range with an upper bound has wheels for, None where it says nothing."""
+    if pinned := re.match(r"={2,3}(\d+\.\d+)", spec):
+        ranges = [(low, high) for minor, low, high in releases if minor == pinned[1]]
+    else:
+        try:
+            parsed = SpecifierSet(spec)
+        except InvalidSpecifier:
+            return None
+        if parsed.contains("99.0"):
+            return None
+        ranges = [
+            (low, high)
+            for minor, low, high in releases
+            if any(parsed.contains(f"{minor}.{patch}") for patch in range(_MOST_PATCHES))
+        ]
+    return {number for low, high in ranges for number in range(low, high + 1)} or None

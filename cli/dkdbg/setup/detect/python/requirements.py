@@ -1,0 +1,146 @@
+"""Requirements as pip reads them: one line, one file, the files that it includes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from dkdbg.setup.detect.files import join, parent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.values import Value
+
+
+INDEX_OPTION = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)[\s=]+(\S+)")
+INCLUDE_OPTION = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One requirement as a file states it.
+
+    Attributes:
+        name: canonical distribution name.
+        spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
+        url: what follows `@`, or the whole of a VCS line; None without.
+        source: file (and line).
+        extra: the extra or group that it belongs to, None for the base.
+    """
+
+    name: str
+    spec: str
+    source: str
+    url: str | None = None
+    extra: str | None = None
+
+    @property
+    def requirement(self) -> str:
+        """The requirement as pip takes it on its command line."""
+        return f"{self.name} @ {self.url}" if self.url else f"{self.name}{self.spec}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DependencyFile:
+    """What one dependency file holds.
+
+    Attributes:
+        path: relative to the root.
+        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `pixi`, `Pipfile`, `lock`.
+        wanted: its requirements, included files' too.
+        python: (specifier, key) pairs of Python constraints.
+        indexes: package index URLs.
+        scripts: (name, `module:function`) of console scripts.
+        extras: names of optional groups.
+        name: project or environment name, None without.
+        tables: names of the managers' tables of a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
+        backend: build backend of a pyproject, None without.
+    """
+
+    path: str
+    kind: str
+    wanted: tuple[Wanted, ...] = ()
+    python: tuple[tuple[str, str], ...] = ()
+    indexes: tuple[str, ...] = ()
+    scripts: tuple[tuple[str, str], ...] = ()
+    extras: tuple[str, ...] = ()
+    name: str | None = None
+    tables: tuple[str, ...] = ()
+    backend: str | None = None
+
+
+def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
+    """Return a pip requirements file, the files that it includes with `-r` folded in."""
+    wanted: list[Wanted] = []
+    indexes: list[str] = []
+    text = re.sub(r"\\\n", " ", tree.text(path))
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = re.sub(r"(?:^|\s)#.*$", "", line).strip()
+        if not stripped:
+            continue
+        indexes.extend(INDEX_OPTION.findall(stripped))
+        if include := INCLUDE_OPTION.match(stripped):
+            other = join(parent(path), include[1])
+            if other and tree.has(other) and _depth < 5:
+                below = read_requirements(tree, other, _depth + 1)
+                wanted.extend(below.wanted)
+                indexes.extend(below.indexes)
+            continue
+        if item := parse_requirement(stripped, f"{path}:{number}"):
+            wanted.append(item)
+    return DependencyFile(
+        path=path, kind="requirements", wanted=tuple(wanted), indexes=tuple(dict.fromkeys(indexes))
+    )
+
+
+def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:
+    """Return one PEP 508 or pip requirement line, None for options, paths and what cannot be read."""
+    text = re.sub(r"\s+--(?:hash|config-settings|global-option)\S*.*$", "", text).strip()
+    text = re.sub(r"^(?:-e|--editable)\s+", "", text)
+    if match := re.match(r"(?:git|hg|svn)\+\S+", text):
+        egg = re.search(r"#egg=([\w.-]+)", text)
+        tail = re.split(r"[@#]", match[0].split("://", 1)[-1])[0].rstrip("/").rsplit("/", 1)[-1]
+        return Wanted(
+            name=canonicalize_name(egg[1] if egg else tail.removesuffix(".git")),
+            spec="",
+            url=match[0],
+            source=source,
+            extra=extra,
+        )
+    if text.startswith(("-", ".", "/", "http", "$", "{")):
+        return None
+    try:
+        parsed = Requirement(text)
+    except InvalidRequirement:
+        match = re.match(r"([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*((?:[=<>!~]=?=?\s*[\w.*+]+\s*,?\s*)*)", text)
+        if not match:
+            return None
+        return Wanted(
+            name=canonicalize_name(match[1]), spec=match[2].replace(" ", ""), source=source, extra=extra
+        )
+    marker = str(parsed.marker or "")
+    if (
+        re.search(r"(?:sys_platform|platform_system)\s*==\s*['\"](?:win32|darwin|Windows|Darwin)", marker)
+        and " or " not in marker
+    ):
+        return None
+    return Wanted(
+        name=canonicalize_name(parsed.name),
+        spec=str(parsed.specifier),
+        url=parsed.url,
+        source=source,
+        extra=extra,
+    )
+
+
+def items_of(values: Value, source: str, extra: str | None = None) -> Iterator[Wanted]:
+    """Yield the requirements of a list of strings, whatever else is in it."""
+    for value in values if isinstance(values, (list, tuple)) else ():
+        if isinstance(value, str) and (item := parse_requirement(value, source, extra)):
+            yield item

@@ -1,0 +1,396 @@
+"""Reads a repository: every fact that `init` decides on, each with the place where it was seen."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.core.facts import PythonFact, RepoFacts, TorchFact
+from dkdbg.launchers.lines.command_lines import port_of
+from dkdbg.setup.detect.accelerator.frameworks import places_itself, uses_accelerator
+from dkdbg.setup.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
+from dkdbg.setup.detect.accelerator.torch import TextEvidence, is_for_cpu, read_torch, torch_index
+from dkdbg.setup.detect.around import below_git_root
+from dkdbg.setup.detect.docker import service
+from dkdbg.setup.detect.docker.dockerfile import run_lines, takes_system_python
+from dkdbg.setup.detect.docker.dockerignore import keeps_bytecode_out
+from dkdbg.setup.detect.docker.images import read_image
+from dkdbg.setup.detect.docker.installed import how_installed, is_compiled, source_root
+from dkdbg.setup.detect.docker.start_scripts import harmless_scripts
+from dkdbg.setup.detect.files import Tree, parent
+from dkdbg.setup.detect.launch.candidates import module_file
+from dkdbg.setup.detect.launch.needs import terminal_asked
+from dkdbg.setup.detect.launch.projects import projects
+from dkdbg.setup.detect.launch.readme import installed_names
+from dkdbg.setup.detect.python import imports
+from dkdbg.setup.detect.python.dependencies import is_side_file
+from dkdbg.setup.detect.python.includes import included_files, installs_itself
+from dkdbg.setup.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
+from dkdbg.setup.detect.python.python_version import DEFAULT, read_python
+from dkdbg.setup.detect.python.system_packages import system_packages
+from dkdbg.setup.detect.survey import Survey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.facts import Gpu
+
+_DOCKERIGNORE = re.compile(r".*\.dockerignore")
+_CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
+_MAX_SOURCES = 400
+_MAX_PROGRAM = 40
+_MAX_CONFIGS = 120
+
+
+def inspect(
+    root: Path,
+    *,
+    ignore: frozenset[str] = frozenset(),
+    command: str | None = None,
+    service: str | None = None,
+) -> RepoFacts:
+    """Return what a repository shows of itself. Reads at most a bounded number of files, runs and writes nothing.
+
+    Args:
+        root: local folder of the repository.
+        ignore: files, relative to it, that are no evidence: those that dkdbg itself generated.
+        command: what a person says is the program, shell text; None to find it.
+        service: name of the compose service that a person wants to debug; None to find it.
+
+    Raises:
+        DkdbgError: when the folder cannot be read, or when the compose file that plain `docker compose` would
+            use is not valid; every other broken file is left out and named in `problems`.
+    """
+    root = root.absolute()
+    return _facts(Survey(Tree(root, ignore=ignore), command, service))
+
+
+def _facts(survey: Survey) -> RepoFacts:
+    """Return everything, put together."""
+    tree, chosen = survey.tree, survey.chosen
+    said = _torch(survey, DEFAULT)
+    python = _python(survey, said.version if said else None)
+    torch = _torch(survey, int(python.version.split(".")[1]))
+    if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
+        torch = None  # what its tests or one of many scripts import
+    gpu, gpu_source = _gpu(survey)
+    files = tuple(file for file in survey.manager.read if file.kind != "lock")
+    wanted = [item for file in files for item in file.wanted if item.extra is None]
+    needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
+    requirements = () if wanted or needs_nothing else _requirements(survey)
+    needed = {
+        *(imports.distributions(survey.imported) if not wanted and not needs_nothing else ()),
+        *requirements,
+    }
+    needed |= {
+        name
+        for name in imports.distributions(survey.imported)
+        if name in {"mpi4py", "opencv-python", "soundfile"}
+    }
+    apt, build_apt = system_packages(wanted, needed)
+    dockerfiles = [
+        *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
+        *survey.dockerfiles.values(),
+    ]
+    return RepoFacts(
+        root=tree.root,
+        name=tree.root.name,
+        python=python,
+        package_manager=survey.manager.manager,
+        dependency_files=survey.manager.files,
+        requirements=requirements,
+        declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
+        undeclared=_undeclared(survey, {item.name for item in wanted}),
+        unnamed=_unnamed(survey, {item.name for item in wanted}),
+        included=included_files(tree, survey.manager.files),
+        installs_itself=installs_itself(tree, survey.manager.files),
+        frameworks=survey.frameworks,
+        torch=torch,
+        entrypoint=survey.entry,
+        candidates=survey.ranking.candidates,
+        dockerfiles=tuple({fact.path: fact for fact in reversed(dockerfiles)}.values())[::-1],
+        services=tuple(item.fact for item in survey.services),
+        compose_files=survey.compose_files,
+        compose_env=survey.compose_env,
+        compose_separator=survey.compose_separator,
+        compose_read=survey.composed.read,
+        compose_names=survey.composed.names,
+        service=chosen.fact if chosen else None,
+        mappings=_mappings(survey),
+        ports=_ports(survey),
+        gpu=gpu,
+        gpu_source=gpu_source,
+        devcontainers=tuple(item.path for item in survey.devcontainers),
+        apt=apt,
+        build_apt=build_apt,
+        harmless_scripts=harmless_scripts(tree),
+        notebooks=len(survey.notebooks),
+        git=any((folder / ".git").exists() for folder in (tree.root, *tree.root.parents)),
+        dockerfile=survey.dockerfile.path if survey.dockerfile else None,
+        extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
+        torch_index=_torch_index(survey, torch),
+        docker_run=survey.docker_run,
+        installed=tuple(
+            (path, how)
+            for path, text in survey.dockerfile_texts.items()
+            if (how := how_installed(run_lines(text), survey.distributions()))
+        ),
+        source_root=source_root(tree, survey.packages()),
+        compiled=is_compiled(tree),
+        missing=survey.missing,
+        dockerignores=tuple(
+            (path, keeps_bytecode_out(tree.text(path))) for path in tree.matching(_DOCKERIGNORE)
+        ),
+        terminal=terminal_asked(_program(survey)),
+        below=below_git_root(tree.root),
+        projects=projects(tree, survey.ranking.candidates),
+        problems=(*tree.problems, *_empty_submodules(survey)),
+    )
+
+
+def _python(survey: Survey, torch: str | None) -> PythonFact:
+    images: list[tuple[str, str | None]] = []
+    weak: list[tuple[str, str]] = []
+    near = [
+        survey.dockerfiles[item.dockerfile]
+        for item in survey.near_devcontainers()
+        if item.dockerfile in survey.dockerfiles
+    ]
+    for fact in [*([survey.dockerfile] if survey.dockerfile else []), *near]:
+        image = read_image(fact.base)
+        is_plain = image.system_python and image.python == fact.python
+        if is_plain and not takes_system_python(survey.dockerfile_texts.get(fact.path, "")):
+            weak.append((fact.path, f"python {fact.python}"))
+        else:
+            images.append((fact.path, fact.python))
+    images.extend(
+        (item.path, read_image(item.image).python) for item in survey.near_devcontainers() if item.image
+    )
+    if survey.chosen is not None and survey.chosen.fact.image and survey.chosen.dockerfile is None:
+        images.append((survey.chosen.fact.file, read_image(survey.chosen.fact.image).python))
+    home = {".", survey.chosen.fact.context if survey.chosen and survey.chosen.fact.context else "."}
+    files = tuple(
+        dict.fromkeys(
+            [*survey.manager.read, *(file for file in survey.dependency_files if parent(file.path) in home)]
+        )
+    )
+    pins = [(".python-version", survey.tree.text(".python-version"))]
+    tools = re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE)
+    pins.append((".tool-versions", "\n".join(tools)))
+    # What an image for one hosting service is built with says less than what people are told to install.
+    hosted = [
+        ("runtime.txt", f"python {version}")
+        for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
+    ]
+    # A repository of notebooks says by them what it ran on.
+    kernels = [] if survey.python_files else imports.notebook_pythons(survey.tree, survey.notebooks)
+    cog = [
+        ("cog.yaml", f"python {version}")
+        for version in re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml"))
+    ]
+    workflows = [
+        (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
+    ]
+    target = re.search(r"target-version\s*=\s*\[?\s*[\"'](py3\d+)", survey.tree.text("pyproject.toml"))
+    return read_python(
+        images=images,
+        pins=pins,
+        files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
+        workflows=workflows,
+        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels],
+        hosted=hosted,
+        tool_target=("pyproject.toml", target[1]) if target else None,
+        torch=torch,
+        imported=survey.imported,
+    )
+
+
+def _torch(survey: Survey, python: int) -> TorchFact | None:
+    kinds = {"lock": 0}
+    own = sorted(survey.manager.read, key=lambda file: kinds.get(file.kind, 1))
+    others = [
+        file
+        for file in survey.dependency_files
+        if file not in own and parent(file.path) in {".", "requirements"} and not is_side_file(file.path)
+    ]
+    in_root = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
+    cog_text = survey.tree.text("cog.yaml")
+    cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", cog_text, re.MULTILINE)
+    cog_cuda = re.search(r"^[ \t]*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
+    local = f"+cu{cog_cuda[1]}{cog_cuda[2]}" if cog_cuda else ""
+    scripts = {**{path: survey.tree.text(path) for path in in_root}, **survey.setup_scripts()}
+    documents = [*survey.own_documents(), *scripts.items()]
+    documents += [("cog.yaml", f"pip install {pin}{'' if '+' in pin else local}") for pin in cog]
+    base = (
+        survey.dockerfile.base if survey.dockerfile else survey.chosen.fact.image if survey.chosen else None
+    )
+    return read_torch(
+        files=[*own, *others],
+        base=base,
+        base_source=survey.dockerfile.path
+        if survey.dockerfile
+        else survey.chosen.fact.file
+        if survey.chosen
+        else "",
+        build=survey.build_text(),
+        documents=[TextEvidence(text=text, source=path) for path, text in documents],
+        is_used="torch" in survey.frameworks or bool(read_image(base or "").torch),
+        python=python,
+    )
+
+
+def _torch_index(survey: Survey, torch: TorchFact | None) -> str | None:
+    """Return the wheel index for torch; what is installed from a file for the CPU has no use for one of CUDA."""
+    lists = (path for path in survey.manager.files if path.endswith((".txt", ".in")))
+    if any(is_for_cpu(path, survey.tree.text(path)) for path in lists):
+        return None
+    texts = [text for _, text in survey.documents]
+    return torch_index(survey.manager.read, survey.build_text(), texts, torch)
+
+
+def _gpu(survey: Survey) -> tuple[Gpu, str]:
+    tree, entry = survey.tree, survey.entry
+    file = entry.file if entry and entry.file and entry.file.endswith(".py") else None
+    home = parent(file) if file else "."
+    ordered = sorted(survey.python_files, key=lambda path: (parent(path) != home, path.count("/")))
+    side = re.compile(r"(?:^|/)(?:tests?|docs?|benchmarks?)/")
+    read = [path for path in ordered if not side.search(path)][:_MAX_SOURCES]
+    sources = [(path, tree.text(path)) for path in read]
+    if not survey.python_files:
+        sources += [(path, imports.notebook_code(tree, path)) for path in survey.notebooks[:20]]
+    configs = [
+        path
+        for path in tree.files
+        if _CONFIG.fullmatch(path) and not path.startswith(".") and path not in survey.compose_files
+    ]
+    packages = {
+        item.name
+        for found in survey.manager.read
+        if found.kind != "lock"
+        for item in found.wanted
+        if item.extra is None
+    }
+    if not packages:
+        # What is tried, and done without, is no need.
+        spared = imports.tried(tree, survey.python_files, survey.imported)
+        packages = set(imports.distributions(tuple(name for name in survey.imported if name not in spared)))
+    if any(NEEDS_CUDA in found.tables for found in survey.manager.read):
+        packages.add(CUDA_DRIVER)
+    others = [
+        (item.fact.name, item.fact.gpu)
+        for item in survey.services
+        if item is not survey.chosen and item.fact.is_python
+    ]
+    asks: dict[str, set[bool]] = {}
+    for item in survey.services:
+        asks.setdefault(item.fact.name, set()).add(item.fact.gpu)
+    base = read_image(survey.dockerfile.base) if survey.dockerfile else None
+    cuda = (
+        (survey.dockerfile.path, survey.dockerfile.base)
+        if survey.dockerfile and base and (base.cuda or base.torch)
+        else None
+    )
+    extras = {extra for found in survey.dependency_files for extra in found.extras if "/" not in found.path}
+    chosen = survey.chosen
+    return read_gpu(
+        either_way=next((name for name, gpu in asks.items() if len(gpu) == 2), None),
+        service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
+        other_services=others,
+        cpu_variant=survey.cpu_variant(),
+        devcontainers=[(item.path, item.gpu) for item in survey.devcontainers if survey.near_devcontainers()],
+        base_cuda=cuda,
+        entry=(file, tree.text(file)) if file else None,
+        launcher=entry.launcher if entry else None,
+        sources=sources,
+        documents=[item for item in survey.documents if parent(item[0]) in {".", "docs"}],
+        configs=[(path, tree.text(path)) for path in configs[:_MAX_CONFIGS]],
+        packages=frozenset(packages),
+        extras=frozenset(extras),
+        files=[
+            *(found.path for found in survey.dependency_files),
+            *survey.dockerfiles,
+            *survey.compose_files,
+        ],
+        places_itself=places_itself(survey.frameworks),
+        modules=_program(survey),
+        uses_framework=uses_accelerator(survey.frameworks),
+    )
+
+
+def _program(survey: Survey) -> list[tuple[str, str]]:
+    """Return (path, text) of the program and of the repository's modules that it imports."""
+    tree, file = survey.tree, survey.entry.file if survey.entry else None
+    if file is None or not file.endswith(".py"):
+        return []
+    text = tree.text(file)
+    names = re.findall(r"^[ \t]*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", text, re.MULTILINE)
+    found = {file: text}
+    for name in (first or second for first, second in names):
+        path = module_file(tree, name.strip("."), parent(file), package=True)
+        if path is not None and path not in found and len(found) < _MAX_PROGRAM:
+            found[path] = tree.text(path)
+    return list(found.items())
+
+
+def _requirements(survey: Survey) -> tuple[str, ...]:
+    stated = installed_names(survey.readme)
+    own = {name.replace("_", "-") for name in survey.project_names()}
+    stated = tuple(name for name in stated if name not in own)
+    return stated or imports.distributions(survey.imported)
+
+
+def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
+    imported = imports.distributions(survey.imported)
+    return tuple(
+        name
+        for name in ("numpy", "tensorboard")
+        if "torch" in named and name in imported and name not in named
+    )
+
+
+def _unnamed(survey: Survey, named: set[str]) -> tuple[str, ...]:
+    if not named or any(file.kind == "lock" for file in survey.manager.read):
+        return ()
+    written = "\n".join(survey.tree.text(path) for path in survey.manager.files)
+    return imports.unnamed(imports.imported_at_once(survey.tree, _program(survey)), named, written)
+
+
+def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
+    if survey.chosen is not None:
+        return survey.chosen.mappings
+    if survey.dockerfile is not None:
+        found = service.code_mappings(
+            survey.tree, (), survey.dockerfile, survey.build_context(survey.dockerfile.path)
+        )
+        found = found or _mounted_by_hand(survey)
+        if found:
+            return found
+    places = [item.workspace_folder for item in survey.devcontainers if item.workspace_folder]
+    return tuple((".", place) for place in places[:1] if "$" not in place)
+
+
+def _mounted_by_hand(survey: Survey) -> tuple[tuple[str, str], ...]:
+    """Return where `docker run` lines mount the code into an image that copies none of it."""
+    by_hand = survey.docker_run
+    return (
+        tuple(pair for pair in by_hand.mounts if service.holds_code(survey.tree, pair[0])) if by_hand else ()
+    )
+
+
+def _ports(survey: Survey) -> tuple[int, ...]:
+    found: list[int] = []
+    if survey.chosen is not None:
+        found.extend(survey.chosen.fact.ports)
+    if not found and survey.dockerfile is not None:
+        found.extend(survey.dockerfile.exposed)
+    if not found and survey.entry is not None:
+        port = port_of(survey.entry.command)
+        found.extend([port] if port else [])
+    return tuple(dict.fromkeys(found))
+
+
+def _empty_submodules(survey: Survey) -> list[str]:
+    """Git submodules that are not checked out, in words."""
+    paths = re.findall(r"^[ \t]*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
+    empty = [path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files)]
+    return [f"{path}, a submodule that is not checked out (git submodule update --init)" for path in empty]

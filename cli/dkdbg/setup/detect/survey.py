@@ -1,0 +1,391 @@
+"""What lies in a repository, read step by step: each step is there for the next ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dkdbg.setup.detect.accelerator.frameworks import frameworks_of, uses_accelerator
+from dkdbg.setup.detect.accelerator.torch import TextEvidence
+from dkdbg.setup.detect.docker import compose_file, service
+from dkdbg.setup.detect.docker.compose_main import named_files
+from dkdbg.setup.detect.docker.devcontainer import read_devcontainers
+from dkdbg.setup.detect.docker.docker_run import read_docker_run
+from dkdbg.setup.detect.docker.dockerfile import absolute, read_dockerfile, run_lines
+from dkdbg.setup.detect.docker.inside import Inside, started, to_local
+from dkdbg.setup.detect.docker.installed import how_installed
+from dkdbg.setup.detect.files import Tree, is_vendored, parent
+from dkdbg.setup.detect.launch.entrypoint import Ranking, rank
+from dkdbg.setup.detect.launch.given import given
+from dkdbg.setup.detect.launch.launches import gather
+from dkdbg.setup.detect.launch.readme import installs_with
+from dkdbg.setup.detect.python import imports
+from dkdbg.setup.detect.python.dependencies import read_dependency_files
+from dkdbg.setup.detect.python.manager import Choice, choose_manager
+from dkdbg.setup.detect.substitution import parse_env
+
+if TYPE_CHECKING:
+    from dkdbg.core.facts import DevcontainerFact, DockerfileFact
+    from dkdbg.setup.detect.docker.service import RunningService
+    from dkdbg.setup.detect.launch.launches import Seen
+
+_DOCKERFILE = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
+_NOT_DOCKERFILE = re.compile(
+    r"\.(?:dockerignore|md|txt|sh|py|tmpl|j2|jinja|template|yml|yaml|in)$", re.IGNORECASE
+)
+_SIDE_IMAGE = re.compile(
+    r"doc|test|lint|\bci\b|frontend|node|nginx|web-?ui|runpod|rocm|amd|xpu|intel|arm|jetson|windows|tpu",
+    re.IGNORECASE,
+)
+_INSTALL_DOCUMENT = re.compile(
+    r"(?:readme|install\w*|get(?:ting)?[-_]?started|quick[-_]?start|setup|usage)(?:[-_.]\w+)*\.(?:md|rst|txt)",
+    re.IGNORECASE,
+)
+
+#: Folders whose documents are about the whole repository.
+_OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
+#: Folders that hold Dockerfiles and nothing that is copied into images.
+_OF_IMAGES = {"docker", ".docker", "build"}
+#: A shell script that a line starts.
+_SCRIPT = re.compile(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b")
+#: By its name a script makes the environment, and does not train in it.
+_MAKES_ENVIRONMENT = re.compile(
+    r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
+    re.IGNORECASE,
+)
+
+
+class Survey:
+    """Everything that was read of one repository, before anything is concluded from it."""
+
+    def __init__(self, tree: Tree, command: str | None = None, wanted: str | None = None) -> None:
+        self.tree = tree
+        self.python_files = tuple(
+            path for path in tree.files if path.endswith(".py") and not is_vendored(path)
+        )
+        self.notebooks = tuple(
+            path for path in tree.files if path.endswith(".ipynb") and not is_vendored(path)
+        )
+        self.dependency_files = read_dependency_files(tree)
+        self.scripts = self._scripts()
+        self.docker_run = read_docker_run(tree)
+        self.devcontainers = read_devcontainers(tree)
+        self.dockerfile_texts = self._dockerfile_texts()
+        self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
+        for path, fact in self.dockerfiles.items():
+            copied = service.code_mappings(tree, (), fact, self.build_context(path))
+            self.dockerfiles[path] = replace(fact, code=copied)
+        variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
+        self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"
+        # Without a name in it compose goes by the files that lie there.
+        self.compose_env = (
+            ":".join(named_files(variables.get("COMPOSE_FILE", ""), self.compose_separator)) or None
+        )
+        self.compose_files = compose_file.find_compose_files(tree)
+        self.services = self._services()
+        self.chosen = service.choose(self._startable(wanted), self._devcontainer_service(), wanted)
+        self.dockerfile = self._main_dockerfile()
+        code = imports.third_party(tree, self.python_files)
+        # Notebooks beside a program are side material; they speak only where there is nothing else.
+        self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
+        self.documents = self._documents()
+        self.readme = "\n".join(text for path, text in self.documents if parent(path) in {".", ".github"})
+        packages = {
+            item.name for file in self.dependency_files for item in file.wanted if "/" not in file.path
+        }
+        self.frameworks = frameworks_of(packages, self._installed(packages))
+        self.ranking = self._ranking()
+        self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
+        #: What the command names and the repository does not have; empty when all is there.
+        self.missing = self._missing_of_service()
+        if command is not None:
+            self.entry, self.missing = given(tree, command, self.scripts)
+        if self.dockerfile is None and self.chosen is None:
+            near = (
+                item.dockerfile for item in self.near_devcontainers() if item.dockerfile in self.dockerfiles
+            )
+            self.dockerfile = next((self.dockerfiles[path] for path in near if path), None)
+        self.manager = self._manager()
+
+    def _scripts(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for file in self.dependency_files:
+            if (
+                parent(file.path) in {".", "src", "python", "backend", "server", "app", "api"}
+                or len(self.dependency_files) < 4
+            ):
+                for name, target in file.scripts:
+                    found.setdefault(name, target)
+        return found
+
+    def project_names(self) -> frozenset[str]:
+        """Return the names that the project goes by, as an image or a distribution of its own might be called."""
+        names = {self.tree.root.name.lower()}
+        names |= {file.name.lower() for file in self.dependency_files if file.name and "/" not in file.path}
+        return frozenset({*names, *(name.replace("_", "-") for name in names)})
+
+    def distributions(self) -> frozenset[str]:
+        """Return the names under which the repository itself is installed."""
+        return frozenset(file.name for file in self.dependency_files if file.name and "/" not in file.path)
+
+    def packages(self) -> tuple[str, ...]:
+        """Return the names of the packages in the root or in `src`, as far as `__init__.py` tells."""
+        found = (path.removeprefix("src/").split("/") for path in self.tree.named("__init__.py"))
+        side = {"tests", "test", "docs", "examples", "scripts", "src"}
+        return tuple(dict.fromkeys(steps[0] for steps in found if len(steps) == 2 and steps[0] not in side))
+
+    def _dockerfile_texts(self) -> dict[str, str]:
+        paths = [
+            path
+            for path in self.tree.matching(_DOCKERFILE)
+            if not _NOT_DOCKERFILE.search(path) and not is_vendored(path)
+        ]
+        paths += [
+            item.dockerfile for item in self.devcontainers if item.dockerfile and item.dockerfile not in paths
+        ]
+        texts = {path: self.tree.text(path) for path in paths[:80]}
+        return {
+            path: text
+            for path, text in texts.items()
+            if re.search(r"^[ \t]*FROM\s", text, re.MULTILINE | re.IGNORECASE)
+        }
+
+    def _services(self) -> tuple[RunningService, ...]:
+        files = list(self.compose_files)
+        for item in self.devcontainers:
+            files.extend(name for name in item.compose_files if self.tree.has(name) and name not in files)
+        self.compose_files = tuple(files)
+        self.composed = compose_file.read_services(self.tree, self.compose_files, self.compose_env)
+        names = self.project_names()
+        images = {
+            path: self.build_context(path)
+            for path in self._dockerfiles_by_place()
+            if self.dockerfiles[path].copies
+        }
+        return tuple(
+            service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
+            for fact, build in self.composed.services
+        )
+
+    def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
+        """Return the services to choose from, without those that would make compose refuse the user's own as well.
+
+        A file that compose extends a service of is read whole, and so is every variable that it insists on.
+        """
+        read = self.composed.read
+        return tuple(
+            each
+            for each in self.services
+            if wanted is not None
+            or (
+                each.fact.says & {"image", "build"}
+                and not (read and each.fact.needs and each.fact.file not in read)
+            )
+        )
+
+    def _devcontainer_service(self) -> str | None:
+        return next(
+            (item.service for item in self.devcontainers if item.service and item.compose_files), None
+        )
+
+    def _main_dockerfile(self) -> DockerfileFact | None:
+        """Return the Dockerfile of the program: the service's, the root's, the one in `docker/`, a dev container's."""
+        if self.chosen is not None:
+            return self.chosen.dockerfile
+        near = self._dockerfiles_by_place()
+        return self.dockerfiles[near[0]] if near else None
+
+    def _dockerfiles_by_place(self) -> list[str]:
+        """Return the Dockerfiles that put this repository's sources into an image, the root's plain one first."""
+
+        def order(path: str) -> tuple[bool, int, bool, str]:
+            name = path.rsplit("/", 1)[-1]
+            return (
+                bool(_SIDE_IMAGE.search(path)),
+                path.count("/"),
+                name != "Dockerfile",
+                path,
+            )
+
+        near = [
+            path
+            for path, fact in self.dockerfiles.items()
+            if path.count("/") <= 1 + (parent(path).rsplit("/", 1)[-1] in _OF_IMAGES)
+            and ".devcontainer" not in path
+            and (
+                fact.copies
+                or how_installed(run_lines(self.dockerfile_texts[path]), self.distributions()) != "released"
+            )
+        ]
+        return sorted(near, key=order)
+
+    def _documents(self) -> tuple[tuple[str, str], ...]:
+        paths = [
+            path
+            for path in self.tree.matching(_INSTALL_DOCUMENT)
+            if path.count("/") <= 2 and not is_vendored(path)
+        ]
+        paths = [
+            path for path in paths if not re.search(r"[-_.](?:zh|cn|ja|ko|fr|de|es|ru|pt)\w*\.", path.lower())
+        ]
+        paths.sort(key=lambda path: (path.count("/"), not path.lower().startswith("readme"), path))
+        return tuple((path, self.tree.text(path)) for path in paths[:25])
+
+    def _installed(self, packages: set[str]) -> tuple[str, ...]:
+        """Return the imported modules, without those of a GPU that a lock shows to be absent: a side script has them."""
+        locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
+        if not locked:
+            return self.imported
+        there = packages | locked
+        return tuple(
+            name
+            for name in self.imported
+            if not uses_accelerator(frameworks_of((), (name,)))
+            or there & {name, *imports.distributions((name,))}
+        )
+
+    def setup_scripts(self) -> dict[str, str]:
+        """Return the shell scripts by which the README makes an environment, path to text."""
+        named = dict.fromkeys(path.removeprefix("./") for path in _SCRIPT.findall(self.readme))
+        made_for_it = (path for path in named if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
+        return {path: self.tree.text(path) for path in made_for_it}
+
+    def own_documents(self) -> tuple[tuple[str, str], ...]:
+        """Return the documents about the program: the root's, those of the documentation, those beside it."""
+        file = self.entry.file if self.entry and self.entry.file else ""
+        return tuple(
+            (path, text)
+            for path, text in self.documents
+            if parent(path).split("/")[0] in _OF_DOCUMENTS or file.startswith(parent(path) + "/")
+        )
+
+    def _ranking(self) -> Ranking:
+        resolved: list[tuple[Seen, str | None]] = []
+        for item in self.services:
+            if item.seen is None or not item.fact.is_python:
+                continue
+            is_chosen = self.chosen is not None and item.fact == self.chosen.fact
+            # What `docker compose up` in the root starts is the program; a compose file deeper is one way of several.
+            own = "service" if "/" not in item.fact.file else "image"
+            place = own if is_chosen else "other-service"
+            resolved.append((replace(item.seen, place=place), item.file))
+        for path, fact in self.dockerfiles.items():
+            is_main = self.dockerfile is not None and path == self.dockerfile.path
+            context = "." if is_main else parent(path)
+            mappings = service.code_mappings(self.tree, (), fact, context)
+            inside = Inside(workdir=fact.workdir, mappings=mappings, scripts=self.scripts, context=context)
+            seen, file = started(self.tree, service.image_argv(fact), inside)
+            if seen is not None and (file is not None or is_main):
+                place = "image" if is_main and self.chosen is None else "other-image"
+                if file is None and place == "image" and self.python_files:
+                    continue
+                resolved.append((replace(seen, place=place, source=path), file))
+        first = next(iter(sorted(self.project_names())), "")
+        return rank(
+            self.tree,
+            gather(self.tree, frozenset(self.scripts)),
+            scripts=self.scripts,
+            resolved=resolved,
+            project=next(
+                (file.name for file in self.dependency_files if file.name and "/" not in file.path), None
+            )
+            or first,
+            is_ml=uses_accelerator(self.frameworks),
+            notebooks=self.notebooks,
+        )
+
+    def _missing_of_service(self) -> str:
+        """Return the script that the chosen service starts from a mapped folder where no such file is."""
+        chosen = self.chosen
+        if chosen is None or chosen.seen is None or chosen.file is not None or chosen.seen.launch.is_module:
+            return ""
+        target = chosen.seen.launch.target or ""
+        workdir = chosen.fact.working_dir or (chosen.dockerfile.workdir if chosen.dockerfile else "/")
+        local = to_local(absolute(workdir, target), chosen.mappings) if target.endswith(".py") else None
+        return local if local is not None and not self.tree.has(local) else ""
+
+    def _manager(self) -> Choice:
+        chosen = self.chosen
+        context = chosen.fact.context if chosen and chosen.fact.context else "."
+        builds = [
+            (path, self.context_of(path), run_lines(text)) for path, text in self.dockerfile_texts.items()
+        ]
+        build = None
+        if self.dockerfile is not None and self.dockerfile.path in self.dockerfile_texts:
+            where = context if chosen else self.context_of(self.dockerfile.path)
+            build = (self.dockerfile.path, where, run_lines(self.dockerfile_texts[self.dockerfile.path]))
+        return choose_manager(
+            self.tree,
+            self.dependency_files,
+            home=context,
+            entry=self.entry.file if self.entry else None,
+            build=build,
+            dockerfiles=builds,
+            readme=self.readme,
+            told=installs_with(self.readme),
+        )
+
+    def context_of(self, dockerfile: str) -> str:
+        """Return the folder that a Dockerfile is built in, relative to the root, as far as its place tells."""
+        for item in self.devcontainers:
+            if item.dockerfile == dockerfile and item.context is not None:
+                return item.context
+        here = parent(dockerfile)
+        return here if here.rsplit("/", 1)[-1] not in _OF_IMAGES else "."
+
+    def near_devcontainers(self) -> list[DevcontainerFact]:
+        """Return the dev containers, those that lie beside the program first."""
+        file = self.entry.file if self.entry and self.entry.file else ""
+        beside = [
+            item
+            for item in self.devcontainers
+            if file.startswith(item.path.split(".devcontainer")[0] or "\0")
+        ]
+        own = [
+            item
+            for item in self.devcontainers
+            if item not in beside and item.path.startswith(".devcontainer")
+        ]
+        # Those of other folders are examples, where there is a program.
+        return [*beside, *own] if file else list(self.devcontainers)
+
+    def cpu_variant(self) -> str | None:
+        """Return the compose file that a person takes instead of the service's own on a machine without a GPU."""
+        own = self.chosen.fact.file if self.chosen else ""
+        return next(
+            (
+                item.fact.file
+                for item in self.services
+                if item.fact.file != own
+                and item.fact.is_python
+                and not item.fact.gpu
+                and re.search(r"(?:^|[/._-])cpu(?:[/._-]|$)", item.fact.file)
+            ),
+            None,
+        )
+
+    def build_text(self) -> TextEvidence:
+        """Return the RUN lines of the Dockerfile of the program, empty without one."""
+        if self.dockerfile is None or self.dockerfile.path not in self.dockerfile_texts:
+            return TextEvidence(text="", source="")
+        text = "\n".join(run_lines(self.dockerfile_texts[self.dockerfile.path]))
+        return TextEvidence(text=text, source=self.dockerfile.path)
+
+    def build_context(self, dockerfile: str) -> str:
+        """Return the folder that a Dockerfile's copies are relative to: its own, unless they only exist from the root."""
+        for item in self.devcontainers:
+            if item.dockerfile == dockerfile and item.context is not None:
+                return item.context
+        sources = [local for local, _ in self.dockerfiles[dockerfile].copies if local != "."]
+        here = parent(dockerfile)
+        if here != "." and sources:
+            return (
+                here
+                if all(
+                    self.tree.has(f"{here}/{local}") or self.tree.has_dir(f"{here}/{local}")
+                    for local in sources
+                )
+                else "."
+            )
+        return "." if here in {"docker", ".docker", ".devcontainer", "build", "deploy"} else here

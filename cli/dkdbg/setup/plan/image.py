@@ -1,0 +1,224 @@
+"""Which image the debug service runs, and what our Dockerfile installs when there is none."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.core.plan import Decision, ImagePlan, Install
+from dkdbg.printable import printable
+from dkdbg.setup.plan import literal
+
+if TYPE_CHECKING:
+    from dkdbg.core.facts import RepoFacts
+
+#: Where our Dockerfile puts the environment: outside the workspace, so that the bind mount cannot hide it.
+VENV = "/opt/venv"
+#: Packages that compile CUDA code while they are installed; they need nvcc in the image.
+CUDA_BUILDS = frozenset(
+    {"apex", "causal-conv1d", "deepspeed", "detectron2", "flash-attn", "mamba-ssm", "nvdiffrast", "pytorch3d", "tinycudann", "xformers"}
+)  # fmt: skip
+#: flash-attn and its like import torch while they build.
+NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "mamba-ssm"})
+DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
+
+
+def plan_image(
+    facts: RepoFacts, taken: frozenset[str] = frozenset()
+) -> tuple[ImagePlan, tuple[Decision, ...]]:
+    """The image for a repository without a compose service of its own.
+
+    Args:
+        facts: without the Dockerfiles that cannot be used.
+        taken: paths of all Dockerfiles of the repository; one that cannot be used is not replaced by ours.
+    """
+    existing = usable_dockerfile(facts)
+    if existing:
+        return ImagePlan(dockerfile=existing, base=_base_of(facts, existing)), (
+            Decision(what=f"image from {existing}", why="the repository has it, and it stays as it is"),
+        )
+    base, why = choose_base(facts)
+    installs = plan_installs(facts)
+    there = {path.lower() for path in taken}
+    names = ("Dockerfile", "dkdbg.Dockerfile", *(f"dkdbg-{number}.Dockerfile" for number in range(2, 100)))
+    name = next(each for each in names if each.lower() not in there)
+    decisions = [Decision(what=f"{name} on {base}", why=why)]
+    if installs:
+        files = ", ".join(facts.dependency_files) or "what the README and the imports name"
+        decisions.append(
+            Decision(what=f"install with {_installer(facts)}", why=f"dependencies come from {files}")
+        )
+    needs_project = facts.installs_itself or bool(
+        facts.entrypoint and facts.entrypoint.launcher == "console-script"
+    )
+    image = ImagePlan(
+        dockerfile=name, ours=True, base=base, apt=_apt(facts, base), installs=installs,
+        context=("*",) if needs_project else (), installs_project=needs_project,
+        comment=printable(f"Python {facts.python.version}: {facts.python.source}"),
+    )  # fmt: skip
+    return image, tuple(decisions)
+
+
+def usable_dockerfile(facts: RepoFacts) -> str | None:
+    """The Dockerfile in the root (or in docker/) that builds this repository, the plain name first."""
+    places = [d.path for d in facts.dockerfiles if PurePosixPath(d.path).parent.as_posix() in {".", "docker"}]
+    named = [path for path in places if PurePosixPath(path).name.lower() == "dockerfile"]
+    return next(iter(named or places), None)
+
+
+def _base_of(facts: RepoFacts, path: str) -> str:
+    return next((d.base for d in facts.dockerfiles if d.path == path), "")
+
+
+def choose_base(facts: RepoFacts) -> tuple[str, str]:
+    """Base image and the reason for it."""
+    version = facts.python.version
+    if environment := conda_environment(facts):
+        return "mambaorg/micromamba:2", f"{environment} is installed by micromamba"
+    if _compiles_cuda(facts):
+        if facts.torch and facts.torch.version and facts.torch.cuda:
+            cudnn = 9 if _version_key(facts.torch.version) >= (2, 4) else 8
+            tag = f"{_patch(facts.torch.version)}-cuda{facts.torch.cuda}-cudnn{cudnn}-devel"
+            return f"pytorch/pytorch:{tag}", "a dependency compiles CUDA code, so nvcc must be in the image"
+        return DEVEL_BASE, "a dependency compiles CUDA code, so nvcc must be in the image"
+    why = f"Python {version} is what fits ({facts.python.source})"
+    return f"python:{version}-slim", why + ("; wheels bring CUDA themselves" if facts.torch else "")
+
+
+def _compiles_cuda(facts: RepoFacts) -> bool:
+    return (
+        bool(CUDA_BUILDS & {_bare(name) for name in (*facts.declared, *facts.requirements)})
+        and facts.gpu == "required"
+    )
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("+", maxsplit=1)[0])[:2])
+
+
+def _patch(version: str) -> str:
+    plain = version.split("+", maxsplit=1)[0]
+    return plain if plain.count(".") >= 2 else f"{plain}.0"
+
+
+def _apt(facts: RepoFacts, base: str) -> tuple[str, ...]:
+    own_python = ("python3", "python3-pip", "python3-venv") if base == DEVEL_BASE else ()
+    return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt)))
+
+
+def conda_environment(facts: RepoFacts) -> str | None:
+    """The environment file that conda installs; None where another manager does, or only lines of a README name conda."""
+    if facts.package_manager != "conda":
+        return None
+    return next((name for name in facts.dependency_files if name.endswith((".yml", ".yaml"))), None)
+
+
+def _installer(facts: RepoFacts) -> str:
+    if facts.package_manager == "conda" and conda_environment(facts) is None:
+        return "pip"
+    return {"none": "pip", "setuptools": "pip", "docker": "pip"}.get(
+        facts.package_manager, facts.package_manager
+    )
+
+
+def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
+    """RUN lines that bring the dependencies, the slowest and most stable first."""
+    files = facts.dependency_files
+    if facts.package_manager == "uv" and any(name.endswith("uv.lock") for name in files):
+        return (_uv(facts),)
+    if facts.package_manager == "poetry":
+        return (_poetry(facts),)
+    tool = {"pdm": "pdm sync --no-self", "pipenv": "pipenv sync"}.get(facts.package_manager)
+    if tool and any(name.endswith(".lock") for name in files):
+        return (_with_tool(facts.package_manager, tool, files),)
+    if environment := conda_environment(facts):
+        quoted = shlex.quote(environment)
+        run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
+        if (
+            facts.installs_itself
+        ):  # `- -e .` needs the sources, which are not there yet; it is installed after them
+            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
+        return (Install(run=run, copy=(environment, *facts.included)),)
+    requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
+    first = _torch_first(facts)
+    if requirement_files and not facts.installs_itself:
+        flags = " ".join(f"-r {shlex.quote(name)}" for name in requirement_files)
+        return (
+            *first,
+            Install(
+                run=f"pip install{_index(facts)} {' '.join((flags, *map(shlex.quote, _undeclared(facts))))}",
+                copy=(*requirement_files, *facts.included),
+            ),
+        )
+    names = (*(facts.declared or facts.requirements), *_undeclared(facts))
+    return (*first, *_from_names(names, _index(facts)))
+
+
+def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
+    """What the sources import beside what is declared, in the same command, so that pip weighs all of it.
+
+    Wheels of torch before 2.3 are made for numpy 1 (pytorch #107302).
+    """
+    version = facts.torch.version if facts.torch else None
+    is_old = version is not None and _version_key(version) < (2, 3)
+    return tuple("numpy<2" if name == "numpy" and is_old else name for name in facts.undeclared)
+
+
+def _index(facts: RepoFacts) -> str:
+    """The wheel index that the repository names for torch; pip's default one brings its own CUDA build."""
+    return f" --extra-index-url {shlex.quote(facts.torch_index)}" if facts.torch_index else ""
+
+
+def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
+    """Torch by itself when the program uses it and no dependency file names it: a README often does."""
+    named = {_bare(name) for name in (*facts.declared, *facts.requirements)}
+    if facts.torch is None or "torch" in named:
+        return ()
+    version = facts.torch.version.split("+")[0] if facts.torch.version else ""
+    exact = version.count(".") == 2 and version.replace(".", "").isdigit()
+    return (Install(run=f"pip install{_index(facts)} torch{f'=={version}' if exact else ''}"),)
+
+
+def gpu_extra(facts: RepoFacts) -> str | None:
+    """The optional group that brings torch's GPU build where a project keeps it apart from a `cpu` one."""
+    if "cpu" not in facts.extras:
+        return None
+    groups = [name for name in facts.extras if re.fullmatch(r"(gpu|cuda|cu\d+)[\w.-]*", name, re.ASCII)]
+    return next(iter(groups), None) if facts.gpu != "none" else "cpu"
+
+
+def _uv(facts: RepoFacts) -> Install:
+    extra = f" --extra {gpu_extra(facts)}" if gpu_extra(facts) else ""
+    sync = f"UV_PROJECT_ENVIRONMENT=$VIRTUAL_ENV /opt/uv/bin/uv sync --frozen --no-install-project{extra}"
+    return Install(
+        run=f"python3 -m venv /opt/uv && /opt/uv/bin/pip install uv && {sync}", copy=facts.dependency_files
+    )
+
+
+def _poetry(facts: RepoFacts) -> Install:
+    extra = f" --extras {gpu_extra(facts)}" if gpu_extra(facts) else ""
+    return _with_tool("poetry", f"poetry install --no-root --no-interaction{extra}", facts.dependency_files)
+
+
+def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
+    """A package manager in an environment of its own: its dependencies must not meet the project's."""
+    return Install(
+        run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}",
+        copy=files,
+    )
+
+
+def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:
+    known = [name for name in names if literal.is_requirement(name)]
+    plain = [name for name in known if _bare(name) not in NO_ISOLATION]
+    late = [name for name in known if _bare(name) in NO_ISOLATION]
+    installs = [Install(run=f"pip install{index} {shlex.join(plain)}")] if plain else []
+    if late:
+        installs.append(Install(run=f"pip install --no-build-isolation {shlex.join(late)}"))
+    return tuple(installs)
+
+
+def _bare(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~;@]", requirement, maxsplit=1)[0].lower()

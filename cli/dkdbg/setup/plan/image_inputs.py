@@ -1,0 +1,83 @@
+"""Which files the debug service's image is made of: while they stay as they are, a start builds nothing."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
+    from dkdbg.core.plan import ImagePlan
+
+#: Either is a person's word on where Python keeps what it compiles.
+_OF_BYTECODE = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"})
+#: What an installation as a link to the sources reads of them.
+_PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def of_our_image(image: ImagePlan) -> tuple[str, ...]:
+    """Return the inputs of an image that our Dockerfile makes, relative to the repository's root."""
+    copied = tuple(name for install in image.installs for name in install.copy)
+    packaging = _PACKAGING if image.installs_project else ()
+    named = (str(image.dockerfile), f"{image.dockerfile}.dockerignore", *copied, *packaging)
+    return tuple(dict.fromkeys(name for name in named if _is_plain(name)))
+
+
+def of_your_image(
+    dockerfile: DockerfileFact, base: ServiceFact | None, mounted: tuple[tuple[str, str], ...]
+) -> tuple[str, ...] | None:
+    """Return the inputs of an image of the user's, relative to the repository's root; None for "any file".
+
+    Args:
+        dockerfile: that makes it.
+        base: the service that is debugged.
+        mounted: (local, remote) of everything that is mounted over the image.
+    """
+    context = (base.context if base else None) or "."
+    if dockerfile.inputs is None:
+        return None
+    if base and ((base.image and not base.release) or base.depends_on or base.context is None):
+        return None
+    folders = [pair for pair in dockerfile.copies if f"{pair[0]}/" in dockerfile.inputs]
+    if any((posixpath.normpath(f"{context}/{local}"), remote) not in mounted for local, remote in folders):
+        return None
+    if len({local for local, _ in folders}) < sum(name.endswith("/") for name in dockerfile.inputs):
+        return None  # one of them goes where nothing is mounted
+    found = [
+        posixpath.normpath(f"{context}/{name}") + ("/" if name.endswith("/") else "")
+        for name in dockerfile.inputs
+    ]
+    said = (
+        dockerfile.path,
+        f"{dockerfile.path}.dockerignore",
+        posixpath.normpath(f"{context}/.dockerignore"),
+    )
+    named = (*said, *((base.file,) if base else ()), *found)
+    return tuple(dict.fromkeys(named)) if all(map(_is_plain, named)) else None
+
+
+def takes_bytecode(
+    facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, said: frozenset[str]
+) -> bool:
+    """Whether a `__pycache__` that a program leaves in the mounted repository would have the next start install again.
+
+    Args:
+        facts: which .dockerignore files there are.
+        dockerfile: makes the image; one that installs nothing after it has copied the code never does that again.
+            BuildKit reads the .dockerignore of its own in the place of the context's.
+        base: the service that is debugged.
+        said: variables that people give the container, of which two say where such files go.
+    """
+    said |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
+    if said & _OF_BYTECODE or dockerfile.inputs is not None:
+        return False
+    ignores = dict(facts.dockerignores)
+    context = (base.context if base else None) or "."
+    shared = ignores.get(posixpath.normpath(f"{context}/.dockerignore"), False)
+    return not ignores.get(f"{dockerfile.path}.dockerignore", shared)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a path stays below the root and can be written on a line of a shell script."""
+    return ".." not in PurePosixPath(name).parts and not name.startswith("/") and name.isprintable()

@@ -1,0 +1,119 @@
+"""Which texts of a repository can stand in our files as they are; a plan with others is refused before anything is written.
+
+What a file's own language can quote is quoted where it is rendered. Here is what it cannot: editors and dev container
+tools replace `${...}` in every text of their files and know no way to write it plainly, a Dockerfile and a .env file end
+at a line's end, and no program has a NUL in its command line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.core.debug_names import is_name
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.printable import is_text, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dkdbg.core.facts import RepoFacts
+    from dkdbg.core.plan import ImagePlan, Mapping, ServicePlan
+
+#: An image, tag and digest included (Docker's reference grammar, upper case for a host's name).
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
+_APT = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+#: What a Dockerfile, .dockerignore and pip's own files take as more than a letter.
+_SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: The value of a .env file without quotes.
+_ENV_VALUE = re.compile(r"[^\s\"'$`#\\]+")
+
+
+def check(
+    facts: RepoFacts,
+    image: ImagePlan,
+    service: ServicePlan,
+    mappings: Iterable[Mapping],
+    *,
+    chain: Iterable[str],
+    compose_file_value: str | None,
+) -> None:
+    """Raise DkdbgError for the first text that cannot be written."""
+    base = service.extends
+    for name in (service.name, *((base.name,) if base else ())):
+        if not is_name(name):
+            raise _refused(name, "a service name has letters, digits, `.`, `_` and `-`")
+    for word in service.argv:
+        if "\0" in word or not _encodes(word):
+            raise _refused(word, "a command line cannot have a NUL or half a character")
+    paths = [*chain, *service.includes, *(word for mount in service.mounts for word in mount), *service.masks]
+    paths += [word for mapping in mappings for word in (mapping.local, str(mapping.remote))]
+    paths += [base.file] if base else []
+    paths += [image.dockerfile] if image.dockerfile else []
+    for path in paths:
+        _check_path(path)
+    if compose_file_value is not None and not _ENV_VALUE.fullmatch(compose_file_value):
+        raise _refused(compose_file_value, "COMPOSE_FILE in .env takes no blanks, quotes, `$` and `#`")
+    if image.ours:
+        _check_image(image)
+        if facts.torch and facts.torch.cuda and not re.fullmatch(r"[0-9.]+", facts.torch.cuda):
+            raise _refused(facts.torch.cuda, "a CUDA version has digits and dots")
+
+
+def _check_image(image: ImagePlan) -> None:
+    if not _IMAGE.fullmatch(image.base):
+        raise _refused(image.base, "this is not a valid image name")
+    for package in image.apt:
+        if not _APT.fullmatch(package):
+            raise _refused(package, "this is not a valid Debian package name")
+    for install in image.installs:
+        for name in install.copy:
+            if not is_file_name(name):
+                raise _refused(name, "a Dockerfile cannot name this file plainly")
+        if not all(map(is_text, install.run)) or install.run.endswith("\\"):
+            raise _refused(install.run, "a line of a Dockerfile is one line of text")
+
+
+def is_file_name(path: str) -> bool:
+    """Whether a Dockerfile and .dockerignore can name this file, and pip takes it for no option."""
+    return (
+        all(map(is_text, path))
+        and not _SPECIAL.search(path)
+        and path == path.strip()
+        and not path.startswith("-")
+    )
+
+
+def is_requirement(text: str) -> bool:
+    """Whether pip may be given this word: one word of text, and no option."""
+    return _REQUIREMENT.fullmatch(text) is not None and all(map(is_text, text))
+
+
+def is_user(name: str) -> bool:
+    """Whether `useradd` takes this name."""
+    return _USER.fullmatch(name) is not None
+
+
+def _check_path(path: str) -> None:
+    if "${" in path:
+        raise _refused(path, "an editor would replace ${...} in it, and there is no other way to write it")
+    if not all(map(is_text, path)):
+        raise _refused(path, "a path must be text")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refused(text: str, why: str) -> DkdbgError:
+    return DkdbgError(
+        f"'{printable(text)[:200]}' cannot be written into the files of dkdbg: {why}",
+        hint="rename it in the repository, or say what to debug: dkdbg init --command 'python train.py'",
+        exit_code=EXIT_CONFLICT,
+    )

@@ -1,0 +1,207 @@
+"""Facts and configuration become a plan, each choice with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.core.compose_files import main_files
+from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
+from dkdbg.setup.plan import literal
+from dkdbg.setup.plan.image import plan_image
+from dkdbg.setup.plan.installed_copy import with_sources, without_released
+from dkdbg.setup.plan.old_python import with_a_python
+from dkdbg.setup.plan.service import WORKSPACE, choose_service, plan_service
+
+if TYPE_CHECKING:
+    from dkdbg.core.config import Config
+    from dkdbg.core.facts import RepoFacts
+    from dkdbg.core.plan import ServicePlan
+
+DEVCONTAINER = ".devcontainer/devcontainer.json"
+#: Beside a dev container of the user's, ours is one more that the editor offers.
+SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
+#: User of the dev container where the image has none but root.
+REMOTE_USER = "dev"
+
+
+def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
+    """The plan for a repository.
+
+    Raises:
+        DkdbgError: the configuration names a service or a command that cannot be.
+    """
+    seen = facts
+    facts, newer = with_a_python(facts, config)
+    facts, ours = without_released(facts)
+    no_decisions: tuple[Decision, ...] = ()
+    image, image_why = (
+        (ImagePlan(), no_decisions)
+        if choose_service(facts, config)
+        else plan_image(facts, frozenset(each.path for each in seen.dockerfiles))
+    )
+    service, mappings, service_why, notes = plan_service(facts, image, config)
+    if not mappings:
+        notes = (
+            *notes,
+            "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped",
+        )
+    service, mappings, workspace = _with_workspace(service, mappings)
+    service = _with_working_dir(facts, service, workspace, image.dockerfile)
+    service, copied = with_sources(
+        facts, service, mappings, service.extends.dockerfile if service.extends else image.dockerfile
+    )
+    chain, value = compose_chain(facts, service)
+    devcontainer, why = _devcontainer(facts)
+    literal.check(facts, image, service, mappings, chain=chain, compose_file_value=value)
+    return ProjectPlan(
+        facts=seen,
+        python=facts.python.version,
+        image=image,
+        service=service,
+        mappings=mappings,
+        compose_chain=chain,
+        compose_file_value=value,
+        devcontainer=devcontainer,
+        workspace=workspace,
+        remote_user=_remote_user(facts, image, service),
+        token=config.token,
+        extensions=_extensions(facts),
+        decisions=(
+            *image_why,
+            *service_why,
+            Decision(what=f"port {service.port} on 127.0.0.1", why="a debug port is remote code execution for whoever reaches it"),
+            *_token(config),
+            *_gpu(facts, service),
+            Decision(what=devcontainer, why=why),
+        ),
+        notes=(*newer, *ours, *notes, *copied, *_left_out(facts, image), *_unnamed(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
+    )  # fmt: skip
+
+
+def _with_workspace(
+    service: ServicePlan, mappings: tuple[Mapping, ...]
+) -> tuple[ServicePlan, tuple[Mapping, ...], str]:
+    """A folder for "Reopen in Container" that holds the whole repository.
+
+    When the image has only a part of the repository, the whole of it is mounted beside that part, so that the
+    launch entry's `${workspaceFolder}/part` means the same files inside and outside.
+    """
+    whole = next((m for m in mappings if m.local == "."), None)
+    if whole:
+        return service, mappings, str(whole.remote)
+    added = replace(service, mounts=(*service.mounts, (".", WORKSPACE)))
+    return added, (*mappings, Mapping(local=".", remote=PurePosixPath(WORKSPACE))), WORKSPACE
+
+
+def _with_working_dir(
+    facts: RepoFacts, service: ServicePlan, workspace: str, dockerfile: str | None
+) -> ServicePlan:
+    """Have a documented command begin in the repository, where it is meant to be typed.
+
+    The same for one of an image that has the repository in `/`, over which nothing can be mounted.
+    """
+    entry, base = facts.entrypoint, service.extends
+    path = base.dockerfile if base else dockerfile
+    image = next((each for each in facts.dockerfiles if each.path == path), None)
+    begins = (base.working_dir if base else None) or (image.workdir if image else None)
+    if service.working_dir is not None:
+        return service
+    if begins == "/" and image is not None and (".", "/") in image.copies:
+        return replace(service, working_dir=workspace)
+    if not service.from_entry or entry is None or entry.cwd.startswith("/"):
+        return service
+    # Without a service the command goes to its folder by itself.
+    meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
+    return service if begins is None or begins == meant else replace(service, working_dir=meant)
+
+
+def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
+    """Compose files in the order in which compose merges them, and what COMPOSE_FILE has to be, if anything."""
+    if service.merge == "COMPOSE_FILE":
+        merged = main_files(facts.compose_files, facts.compose_env)
+        chain = tuple(part for part in merged if part != service.compose_file)
+        chain = (*chain, service.compose_file)
+        return chain, facts.compose_separator.join(chain)
+    if service.merge == "override":
+        return (*main_files(facts.compose_files, None), service.compose_file), None
+    return (service.compose_file,), None
+
+
+def _devcontainer(facts: RepoFacts) -> tuple[str, str]:
+    if {DEVCONTAINER, ".devcontainer.json"} & set(facts.devcontainers):
+        return SECOND_DEVCONTAINER, "the repository has a dev container already, and it stays as it is"
+    return DEVCONTAINER, "Reopen in Container opens the debug service"
+
+
+def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> str:
+    """The image's own user where it has a name; else `dev`, which the Feature beside devcontainer.json makes.
+
+    The service starts as root and the agent steps down; an editor that reopens in it has to be told a user, or what
+    it writes would be root's on the host.
+    """
+    if service.extends:
+        dockerfile = next((d for d in facts.dockerfiles if d.path == service.extends.dockerfile), None)
+        user = service.extends.user or (dockerfile.user if dockerfile else None)
+    elif image.ours:
+        user = None
+    else:
+        user = next((d.user for d in facts.dockerfiles if d.path == image.dockerfile), None)
+    name = (user or "").split(":")[0]
+    # A number or a variable has no entry in the image's passwd that could be relied on.
+    return name if name != "root" and literal.is_user(name) else REMOTE_USER
+
+
+def _extensions(facts: RepoFacts) -> tuple[str, ...]:
+    base = ("ms-python.python", "ms-python.debugpy")
+    return (*base, "ms-toolsai.jupyter") if facts.notebooks else base
+
+
+def _token(config: Config) -> tuple[Decision, ...]:
+    source = {
+        FROM_ENVIRONMENT: "DKDBG_TOKEN of the editor's environment",
+        FROM_PERSON: "you, at each start",
+    }.get(config.token)
+    return (
+        (Decision(what=f"a token for that port, from {source}", why="dkdbg.toml says so"),) if source else ()
+    )
+
+
+def _gpu(facts: RepoFacts, service: ServicePlan) -> tuple[Decision, ...]:
+    if not service.gpu:
+        return (Decision(what="no GPU", why=facts.gpu_source or "nothing in the repository asks for one"),)
+    needs = "it runs without one too" if facts.gpu == "optional" else "it asks for one"
+    source = f" ({facts.gpu_source})" if facts.gpu_source else ""
+    return (
+        Decision(
+            what="GPU where the machine has one", why=f"{needs}{source}; which kind is decided at each start"
+        ),
+    )
+
+
+def _left_out(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
+    names = (facts.declared or facts.requirements) if image.ours else ()
+    return tuple(
+        f"left out: {name!r} is not a requirement that pip accepts"
+        for name in names
+        if not literal.is_requirement(name)
+    )
+
+
+def _unnamed(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
+    """What our image may lack: an import that nobody names is not installed on a guess."""
+    if not image.ours or not facts.unnamed or facts.entrypoint is None:
+        return ()
+    shown, more = (
+        ", ".join(facts.unnamed[:8]),
+        f" and {len(facts.unnamed) - 8} more" if facts.unnamed[8:] else "",
+    )
+    files = ", ".join(facts.dependency_files)
+    return (
+        f"{facts.entrypoint.file} imports what {files} does not name: {shown}{more}; unless something else brings it, add it there",
+    )
+
+
+def _env_note(value: str) -> tuple[str, ...]:
+    return (f"plain `docker compose` reads our file through this line of .env: COMPOSE_FILE={value}",)

@@ -1,0 +1,632 @@
+"""The debug service: which command, which mounts, which port, and in which file compose finds it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.core import debug_names
+from dkdbg.core.compose_files import main_files
+from dkdbg.core.config import Config, shell_argv
+from dkdbg.core.plan import Decision, Mapping, ServicePlan
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import NOTEBOOK
+from dkdbg.launchers.lines.blanks import as_words, without_blanks
+from dkdbg.launchers.lines.command_lines import one_process, runs_python_alone, serves
+from dkdbg.launchers.lines.idling import idles
+from dkdbg.setup.plan import image_inputs
+from dkdbg.setup.plan.other_file import brought
+from dkdbg.setup.plan.profiled import left_out
+
+if TYPE_CHECKING:
+    from dkdbg.core.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
+    from dkdbg.core.plan import ImagePlan
+
+#: Where a repository without an image of its own is mounted.
+WORKSPACE = "/workspace"
+#: Seconds that a script waits for an editor before it gives its GPU back.
+SCRIPT_WAIT = 600
+IDLE = ("sleep", "infinity")
+#: How many processes torchrun and its like start, by environment or .env: a committed file cannot know the machine.
+PROCESSES = "DKDBG_PROCESSES"
+_MOST_PROCESSES = 1024
+
+
+def plan_service(
+    facts: RepoFacts, image: ImagePlan, config: Config
+) -> tuple[ServicePlan, tuple[Mapping, ...], tuple[Decision, ...], tuple[str, ...]]:
+    """The debug service, the path mappings, decisions and notes.
+
+    Raises:
+        DkdbgError: `config.service` names a service that no compose file has.
+    """
+    base = choose_service(facts, config)
+    dockerfile = _dockerfile_of(facts, base, image)
+    chosen = choose_command(facts, config, base, dockerfile)
+    mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
+    by_hand = facts.docker_run if base is None and not image.ours and dockerfile else None
+    bare = base is None and not image.ours and dockerfile is not None and not mappings
+    workdir = workspace_of(facts) if image.ours and base is None else None
+    if by_hand is not None and by_hand.mounts:
+        added = tuple(each for each in by_hand.mounts if each[1] not in {remote for _, remote in mounts})
+        mounts = (*mounts, *added)
+        mappings = (
+            *(Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in added),
+            *mappings,
+        )
+        workdir = by_hand.workdir
+    elif bare:
+        mounts, workdir = ((".", WORKSPACE),), WORKSPACE
+        mappings = (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),)
+    compose_file, merge = choose_file(facts)
+    others = brought(facts, base)
+    name = _name(base.name if base else "app", {service.name for service in facts.services})
+    idle = chosen.argv == IDLE
+    app_ports = tuple(
+        port
+        for port in (base.ports if base else by_hand.ports if by_hand and by_hand.ports else facts.ports)
+        if port != config.port
+    )
+    seen = facts.entrypoint if config.command is None else None
+    runs_it = chosen.from_entry or _stands_in(seen, base, dockerfile)
+    wait = (
+        config.wait
+        if config.wait is not None
+        else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
+    )
+    given = frozenset(variable for variable, _ in by_hand.env) if by_hand else frozenset[str]()
+    plan = ServicePlan(
+        name=name,
+        extends=base,
+        compose_file=compose_file,
+        merge=merge,
+        includes=others.includes,
+        dependencies=others.dependencies,
+        profiled=left_out(facts, base),
+        parts=others.parts,
+        resets=others.resets,
+        command=chosen.command,
+        entrypoint=chosen.entrypoint,
+        inherits_command=chosen.inherited,
+        from_env=chosen.from_env,
+        from_entry=chosen.from_entry,
+        working_dir=workdir,
+        shm=by_hand.shm if by_hand else None,
+        ipc=by_hand.ipc if by_hand else None,
+        env=by_hand.env if by_hand else (),
+        env_files=by_hand.env_files if by_hand else (),
+        mounts=mounts,
+        masks=masks,
+        port=config.port,
+        app_ports=app_ports,
+        wait=wait,
+        reload=config.reload and not idle,
+        restart=config.restart,
+        ranks=config.ranks,
+        continues=config.continues,
+        image_files="" if bare else _hidden(mounts, dockerfile),
+        as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
+        gpu=facts.gpu != "none" or bool(base and base.gpu),
+        processes=chosen.processes,
+        needs_gpu=facts.gpu == "required",
+        terminal=bool(facts.terminal and not idle),
+        host_network=bool(base and base.host_network),
+        idle=idle,
+        inputs=_inputs(image, base, dockerfile, (*mounts, *(base.binds if base else ()))),
+        no_bytecode=dockerfile is not None and image_inputs.takes_bytecode(facts, dockerfile, base, given),
+    )
+    where = f"{base.name} of {base.file}" if base else "the image above"
+    waits = f"waits {wait} s for an editor" if wait else "does not wait for an editor"
+    return (
+        plan,
+        mappings,
+        (
+            Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
+            Decision(what=f"command {_shown(chosen)}", why=chosen.why),
+            *_as_its_user(plan),
+            *_profiled(plan),
+            *_built_here(base),
+            *_environment(by_hand),
+            *_bytecode(plan, dockerfile),
+            Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
+        ),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
+    )  # fmt: skip
+
+
+def _is_for_owner(
+    facts: RepoFacts,
+    image: ImagePlan,
+    base: ServiceFact | None,
+    dockerfile: DockerfileFact | None,
+    argv: tuple[str, ...],
+) -> bool:
+    """Whether the program can run as the owner of the workspace from its start.
+
+    An entrypoint that root starts may prepare what only root can, or change to a user itself (gosu, su, supervisord).
+    """
+    if base is None and image.ours:
+        return True
+    user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
+    return (user or "0").partition(":")[0] not in {"0", "root"} or runs_python_alone(
+        argv, facts.harmless_scripts
+    )
+
+
+def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
+    """The folder of the image over which the whole checkout is mounted by us."""
+    found = (remote for local, remote in mounts if local.rstrip("/") == ".")
+    return next(found, "") if dockerfile is not None else ""
+
+
+def _as_its_user(plan: ServicePlan) -> tuple[Decision, ...]:
+    if plan.as_owner:
+        return ()
+    why = f"{plan.argv[0]} may need it; what the program writes here belongs to that user"
+    return (Decision(what="it runs as the user of its image", why=why),)
+
+
+def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:
+    if not plan.profiled:
+        return ()
+    it = "them" if plan.profiled[1:] else "it"
+    why = f"other services depend on {it}, and compose refuses to start anything without"
+    return (Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why),)
+
+
+def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
+    if base is None or base.release is None:
+        return ()
+    why = (
+        f"{base.file} runs {base.release}, a release; with breakpoints the sources that are here have to run"
+    )
+    return (Decision(what=f"image from {base.dockerfile}", why=why),)
+
+
+def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:
+    if by_hand is None or not (by_hand.env or by_hand.env_files):
+        return ()
+    said = [name for name, value in by_hand.env if value is not None]
+    yours = [name for name, value in by_hand.env if value is None]
+    what = [*by_hand.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
+    return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} gives it to docker run"),)
+
+
+def _bytecode(plan: ServicePlan, dockerfile: DockerfileFact | None) -> tuple[Decision, ...]:
+    if not plan.no_bytecode or dockerfile is None:
+        return ()
+    why = f"{dockerfile.path} builds from every file here, and with __pycache__ in the repository the next start would install again"
+    return (Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why),)
+
+
+def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]:
+    """What keeps compose from reading a file of the user's: where it reads all of it, an absent file stops everything.
+
+    Where the debug service only extends from that file, it reads what is there.
+    """
+    if base is not None and read_whole and base.needs_files:
+        shown = ", ".join(name for name, _ in base.needs_files)
+        copies = [
+            f"cp {shlex.quote(example)} {shlex.quote(name)}" for name, example in base.needs_files if example
+        ]
+        how = f"; first: {' && '.join(copies)}" if len(copies) == len(base.needs_files) else ""
+        return (
+            f"compose refuses {base.file} until {shown} {'is' if len(base.needs_files) == 1 else 'are'} there{how}",
+        )
+    if base is None or not base.env_files:
+        return ()
+    names = ", ".join(base.env_files)
+    return (
+        f"{base.file} has {base.name} read {names}, and not all of it is here: {base.name} cannot start; the debug service reads what is there",
+    )
+
+
+def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...]) -> tuple[str, ...]:
+    if base is None or not without:
+        return ()
+    read = ", ".join(facts.compose_read)
+    return (
+        f"the debug service runs without {', '.join(without)}: {base.file} starts that for {base.name}, and cannot be read beside {read}",
+    )
+
+
+def _says_more(base: ServiceFact, key: str) -> bool:
+    return any(said == key for _, said in base.more)
+
+
+def _more(base: ServiceFact | None) -> tuple[str, ...]:
+    """What files say that compose merges with the extended one: what is not written anew here does not come."""
+    left = [
+        (file, key)
+        for file, key in (base.more if base else ())
+        if key not in {"command", "entrypoint", "ports", "container_name", "restart", "profiles"}
+    ]
+    if base is None or not left:
+        return ()
+    keys, files = (
+        ", ".join(dict.fromkeys(key for _, key in left)),
+        ", ".join(dict.fromkeys(file for file, _ in left)),
+    )
+    return (
+        f"{files} says more of {base.name} ({keys}): the debug service has what {base.file} says, and the code is mounted; write the rest into it if the program needs it",
+    )
+
+
+def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tuple[str, ...]:
+    """What else a person may have meant by the name of a service."""
+    if base is None or config.service != base.name:
+        return ()
+    others = [each for each in facts.services if each.name == base.name and each.file != base.file]
+    if not others or base.file in facts.compose_read:
+        return ()
+    names = ", ".join(f"{each.file}:{each.name}" for each in others[:5])
+    return (f"--service {base.name} is that of {base.file}; there are more: {names}",)
+
+
+def _needs(base: ServiceFact | None) -> tuple[str, ...]:
+    if base is None or not base.needs:
+        return ()
+    shown = _first_ten(base.needs)
+    return (f"compose refuses {base.file} until these have a value in .env or your environment: {shown}",)
+
+
+def _first_ten(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if names[10:] else "")
+
+
+def _missing(facts: RepoFacts) -> tuple[str, ...]:
+    if not facts.missing:
+        return ()
+    return (f"{facts.missing} is not in the repository; the command fails unless something makes it",)
+
+
+def _unreadable(facts: RepoFacts, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What Python will refuse to start, or would have been chosen."""
+    broken = [entry for entry in facts.candidates if entry.error and entry.file]
+    if argv == IDLE:
+        return tuple(
+            f"{entry.file}:{entry.error}; so the container idles (sleep infinity): fix that line and run dkdbg init again"
+            for entry in broken[:3]
+        )
+    return tuple(
+        f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is fixed"
+        for entry in broken
+        if any(
+            str(entry.file) in word or PurePosixPath(word).name == PurePosixPath(str(entry.file)).name
+            for word in argv
+        )
+    )[:3]
+
+
+def _inputs(
+    image: ImagePlan,
+    base: ServiceFact | None,
+    dockerfile: DockerfileFact | None,
+    mounted: tuple[tuple[str, str], ...],
+) -> tuple[str, ...] | None:
+    if base is None and image.ours:
+        return image_inputs.of_our_image(image)
+    return image_inputs.of_your_image(dockerfile, base, mounted) if dockerfile else None
+
+
+def _shown(command: Command) -> str:
+    """The command for a person, and for who looks over a shoulder: a value of .env by its name."""
+    written = dict(command.from_env)
+    return " ".join(written.get(index, shlex.quote(word)) for index, word in enumerate(command.argv))
+
+
+def _name(of: str, taken: set[str]) -> str:
+    """Name of the debug service; one that the user has already would be merged with ours."""
+    return next(name for name in debug_names.names(of) if name not in taken)
+
+
+def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
+    """The user's service to extend: the configured one, else the one that the facts found."""
+    if config.service is None:
+        return facts.service
+    wanted = [service for service in facts.services if service.is_called(config.service)]
+    if wanted:
+        _check_startable(facts, wanted[0])
+        return wanted[0]
+    names = ", ".join(sorted({service.name for service in facts.services})) or "none"
+    broken = {
+        file: problem
+        for problem in facts.problems
+        for file in facts.compose_files
+        if problem.startswith(f"{file}:")
+    }
+    raise DkdbgError(
+        "\n  left out: ".join(
+            [f"there is no compose service {config.service!r} here; there are: {names}", *broken.values()]
+        ),
+        hint=f"Correct {' and '.join(broken)}, if it is in there; then try again"
+        if broken
+        else "give one of them with --service, or none to debug a service of its own",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
+    """Raise DkdbgError when a debug service that extends this one would make compose refuse the user's own files."""
+    if service.says and not service.says & {"image", "build"}:
+        raise DkdbgError(
+            f"{service.name} of {service.file} has neither an image nor a build section: it only adds to another file's",
+            hint="leave --service out, and dkdbg init finds one that runs by itself",
+            exit_code=EXIT_USAGE,
+        )
+    if service.needs and facts.compose_read and service.file not in facts.compose_read:
+        raise DkdbgError(
+            f"compose refuses {service.file} until these have a value: {', '.join(service.needs[:10])}; with a debug service"
+            f" that extends {service.name} it would refuse {facts.compose_read[0]} too",
+            hint=f"write a value into .env (echo {service.needs[0]}=... >> .env), then dkdbg init again",
+            exit_code=EXIT_USAGE,
+        )
+
+
+def _dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
+    path = base.dockerfile if base else (None if image.ours else image.dockerfile)
+    return next((d for d in facts.dockerfiles if d.path == path), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What the agent runs: `entrypoint` and `command` as ServicePlan has them, and why."""
+
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    inherited: bool = False
+    from_env: tuple[tuple[int, str], ...] = ()
+    from_entry: bool = False
+    processes: int = 0
+    why: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Both, as the engine puts them together."""
+        return (*self.entrypoint, *self.command)
+
+
+def choose_command(
+    facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
+) -> Command:
+    """What runs under the agent: what the person says, else what the service or image runs, else the best entry point."""
+    if config.command is not None:
+        return Command(command=shell_argv(config.command), why="you said so")
+    existing = image_command(base, dockerfile)
+    windows = next(
+        (
+            item.command
+            for item in facts.candidates
+            if item.shows_windows and _stands_in(item, base, dockerfile)
+        ),
+        None,
+    )
+    if existing.argv and not idles(existing.argv) and windows is None:
+        return existing
+    entry = facts.entrypoint
+    if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
+        what = (
+            f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
+        )
+        note = (
+            f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
+        )
+        return Command(command=IDLE, why=f"the repository has {what}", notes=(note,))
+    whole, left = without_blanks(as_words(entry.command))
+    if not left:
+        whole = _typed(entry.command)
+    argv, processes, one_rank, documented = _one_rank(whole)
+    if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
+        argv, processes = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {shlex.join(argv)}"), ()
+        documented = 0
+    instead = (
+        (f"{windows!r} of the image opens windows, which a container has no screen for",) if windows else ()
+    )
+    return Command(
+        command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate", from_entry=True, from_env=processes, processes=documented,
+        notes=(*instead, *one_rank, *_left_notes(entry, left), *_entry_notes(facts)),
+    )  # fmt: skip
+
+
+def _typed(line: str) -> tuple[str, ...]:
+    """A documented line as argv, by a shell where it needs one; one with an open quote as far as it can be read."""
+    try:
+        return shell_argv(line)
+    except DkdbgError:
+        return as_words(line)
+
+
+def _stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
+    """Whether an entry point was read from what the service or the image itself starts."""
+    places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
+    return entry is not None and entry.source in places
+
+
+def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:
+    """ENTRYPOINT and CMD as compose would combine them: an `entrypoint:` drops the image's CMD.
+
+    Source: compose specification, service `entrypoint`.
+    """
+    said = base.command if base else None
+    if base and base.entrypoint is not None:
+        return Command(
+            entrypoint=base.entrypoint,
+            command=said or (),
+            inherited=said is not None and not _says_more(base, "command"),
+            from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
+            why=f"{base.file} runs it",
+        )
+    entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
+    if base and said is not None:
+        return Command(
+            entrypoint=entrypoint,
+            command=said,
+            inherited=not _says_more(base, "command"),
+            from_env=_later(base.command_from_env, entrypoint),
+            why=f"{base.file} runs it",
+        )
+    path = dockerfile.path if dockerfile else ""
+    return Command(
+        entrypoint=entrypoint, command=(dockerfile.cmd if dockerfile else None) or (), why=f"{path} runs it"
+    )
+
+
+def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+    return tuple((len(before) + index, word) for index, word in words)
+
+
+def _one_rank(
+    argv: tuple[str, ...],
+) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
+    """A documented launch on eight GPUs, or on `N`, as a number that the start chooses; last, what is documented or 0."""
+    found = one_process(argv)
+    if found is None:
+        return argv, (), (), 0
+    changed, count = found
+    at = next(index for index, (new, old) in enumerate(zip(changed, argv, strict=True)) if new != old)
+    if not count.isdecimal():
+        note = f"started with 1 process where the documentation starts {count}; {PROCESSES}=2 in .env or the environment starts 2"
+    else:
+        note = (
+            f"the documentation starts {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
+            f"(without one: cores), plain docker compose 1; {PROCESSES} in .env or the environment sets the number"
+        )
+    documented = min(int(count), _MOST_PROCESSES) if count.isdecimal() else 0
+    return changed, ((at, changed[at][:-1] + f"${{{PROCESSES}:-1}}"),), (note,), documented
+
+
+def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
+    notes = []
+    if facts.projects:
+        shown = ", ".join(
+            f"{each.folder} ({PurePosixPath(each.program).name})" for each in facts.projects[:30]
+        )
+        more = f", and {len(facts.projects) - 30} more" if facts.projects[30:] else ""
+        notes.append(
+            f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {shlex.quote(_first_project(facts))} init"
+        )
+    others = [_placed(entry) for entry in facts.candidates if entry != facts.entrypoint][:4]
+    if others:
+        notes.append("other candidates for the command: " + "; ".join(others) + " (choose with --command)")
+    return tuple(notes)
+
+
+def _first_project(facts: RepoFacts) -> str:
+    file = PurePosixPath(facts.entrypoint.file or "") if facts.entrypoint else PurePosixPath()
+    own = (each.folder for each in facts.projects if PurePosixPath(each.folder) in file.parents)
+    return next(own, facts.projects[0].folder)
+
+
+def _placed(entry: EntryPoint) -> str:
+    """A candidate with its folder and where it was seen."""
+    folder = f"in {entry.cwd}, " if entry.cwd not in {".", ""} else ""
+    return f"{entry.command} ({folder}{entry.source})" if entry.source else entry.command
+
+
+def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
+    """What a person has to add; nothing of it is written, because a shell or the program would take it at its word."""
+    if left:
+        shown = "; ".join(left)
+        return (f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}",)
+    if entry.needs_args:
+        return (f"{entry.command!r} needs arguments of yours: give the whole line with --command",)
+    return ()
+
+
+def plan_mounts(
+    facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, ours: bool
+) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Mappings, bind mounts to add, and image paths below them that must stay visible."""
+    if ours:
+        above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
+        return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
+    present = (base.binds if base.mounted is None else base.mounted) if base else ()
+    # A file mounted by itself stays the old one when it is saved by a rename.
+    pairs = facts.mappings or (dockerfile.code if dockerfile else ())
+    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # over which no engine mounts anything
+    if not pairs and dockerfile is None and base is None:
+        pairs = ((".", WORKSPACE),)
+    added = tuple(pair for pair in pairs if not _covered(pair, present))
+    masks = tuple(
+        venv for venv in (dockerfile.venvs if dockerfile else ())
+        if any(_below(venv, remote) for _, remote in added)
+    )  # fmt: skip
+    mappings = tuple(
+        Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,))
+    )
+    return mappings, added, masks
+
+
+def workspace_of(facts: RepoFacts) -> str:
+    """Where the folder lies in an image of ours: of a subfolder the whole repository is mounted, so that `../data` is there."""
+    return str(PurePosixPath(WORKSPACE, facts.below))
+
+
+def _covered(pair: tuple[str, str], binds: tuple[tuple[str, str], ...]) -> bool:
+    return any(pair == bind or (_below(pair[1], bind[1]) and _below(pair[0], bind[0])) for bind in binds)
+
+
+def _below(path: str, parent: str) -> bool:
+    return parent == "." or PurePosixPath(path).is_relative_to(parent)
+
+
+def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """pydevd takes the first mapping that matches: the narrower one has to come first (debugpy #1911)."""
+    return sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
+
+
+def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
+    """The file that plain `docker compose` reads without further flags (decision 4 of the design)."""
+    merged = main_files(facts.compose_files, facts.compose_env)
+    if not merged:
+        return "compose.yaml", "compose.yaml"
+    if len(merged) == 1 and facts.compose_env is None:
+        return "compose.override.yaml", "override"
+    return "compose.dkdbg.yaml", "COMPOSE_FILE"
+
+
+def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
+    """Seconds; a server comes up by itself and an editor comes later, so it does not wait for one.
+
+    Args:
+        entry: what was found behind a command such as `/entry.sh`, None when the person gave another one.
+        argv: the command.
+        ports: published by the service.
+        idle: whether nothing runs.
+    """
+    by = registry.named(entry.launcher) if entry else None
+    is_server = serves(argv) or (by is not None and by.serves())
+    return 0 if idle or is_server or set(ports) - registry.side_ports() else SCRIPT_WAIT
+
+
+def _why_wait(wait: int, *, idle: bool) -> str:
+    if wait:
+        return "a breakpoint on the first line should hit, and a GPU should not be held forever (exit 124)"
+    return (
+        "nothing runs in it yet" if idle else "a server comes up by itself; an editor may attach at any time"
+    )
+
+
+def _why_file(merge: str) -> str:
+    return {
+        "compose.yaml": "there is no compose file yet",
+        "override": "compose merges this file by itself and yours stays as it is",
+        "COMPOSE_FILE": "an override file exists already, so COMPOSE_FILE in .env names one more",
+    }[merge]
+
+
+def _why_mapping(mapping: Mapping, base: ServiceFact | None, by_hand: DockerRun | None) -> str:
+    if base and (mapping.local, str(mapping.remote)) in base.binds:
+        return f"{base.file} mounts it there"
+    if by_hand and (mapping.local, str(mapping.remote)) in by_hand.mounts:
+        return f"{by_hand.source} mounts it there"
+    if PurePosixPath(WORKSPACE) in mapping.remote.parents:
+        return f"the repository around it is mounted at {WORKSPACE}"
+    if str(mapping.remote) == WORKSPACE:
+        return "the repository is mounted there"
+    return "the image has its code there, and the local files are mounted over it"

@@ -1,0 +1,208 @@
+"""Compares what is wanted with the disk, and writes the difference: the only door into the user's repository."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import DkdbgError
+from dkdbg.repository.folders import Folder
+from dkdbg.repository.transaction import Change, Transaction, place, read
+from dkdbg.setup.render import manifest
+from dkdbg.setup.render.diff import diff
+from dkdbg.setup.render.journal import Journal
+from dkdbg.setup.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT, MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff", "is_ours", "kept"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileWanted:
+    """What one file of the repository should be.
+
+    Attributes:
+        content: all of its bytes.
+        reason: why, in words.
+        owned: True: generated as a whole, so a version that the user wrote or edited is never overwritten. False:
+            an edit of the user's own file, `content` made from the bytes that are on the disk now.
+        executable: give it the x bits; False leaves the mode alone.
+        note: a JSON object that the manifest remembers with the file.
+        yours: where an edit yields to the user, in phrases such as `port is 6000, not 5678`.
+    """
+
+    content: bytes
+    reason: str
+    owned: bool = True
+    executable: bool = False
+    note: Mapping[str, object] | None = None
+    yours: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A file, or a value in it, that stays although something else is wanted; `reason` such as `you changed it`."""
+
+    path: PurePosixPath
+    reason: str
+
+
+def is_ours(path: PurePosixPath | str, root: Path) -> bool:
+    """Return whether a file (relative to `root`) is exactly as dkdbg generated it, here or in a colleague's clone.
+
+    Raises:
+        DkdbgError: the file, the manifest or the journal cannot be read.
+    """
+    return _Disk(root).is_ours(PurePosixPath(path))
+
+
+def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:
+    """Return what has to change, in the order of `wanted`, then dkdbg's own records; empty when all is in place.
+
+    Keys are paths relative to `root` with POSIX separators; None wants a generated file gone. Files in `kept` are
+    left out.
+
+    Raises:
+        DkdbgError: a path leads out of the repository or cannot be read.
+    """
+    disk = _Disk(root)
+    changes = [
+        change
+        for path, file in wanted.items()
+        if not disk.reason_to_keep(PurePosixPath(path), file)
+        and (change := disk.change(PurePosixPath(path), file))
+    ]
+    records, notes = dict(disk.manifest.files), dict(disk.manifest.notes)
+    for key, file in wanted.items():
+        path = PurePosixPath(key)
+        if file is None:
+            records.pop(path, None)
+            notes.pop(path, None)
+        elif not disk.reason_to_keep(path, file):
+            if file.owned:
+                records[path] = manifest.digest(file.content)
+            if file.note is not None:
+                notes[path] = file.note
+    now = manifest.Manifest(files=records, notes=notes)
+    if manifest.dump(now) != manifest.dump(disk.manifest):
+        after = manifest.dump(now) if records or notes else None
+        reason = "tells generated files from edited ones"
+        changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
+    ignored = read(root, GITIGNORE)
+    if changes and ignored is None and disk.journal.is_beside:
+        reason = "keeps the undo journal out of git"
+        changes.append(Change(path=GITIGNORE, before=None, after=GITIGNORE_TEXT, reason=reason))
+    if ignored == GITIGNORE_TEXT and not disk.journal.is_beside:
+        reason = "the undo journal lies in git's own folder now"
+        changes.append(Change(path=GITIGNORE, before=ignored, after=None, reason=reason))
+    return tuple(changes)
+
+
+def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...]:
+    """Return what `between` leaves alone because the user wrote or edited it, each with the reason.
+
+    Raises:
+        DkdbgError: as `between`.
+    """
+    disk = _Disk(root)
+    reasons = {
+        PurePosixPath(path): disk.reason_to_keep(PurePosixPath(path), file) for path, file in wanted.items()
+    }
+    whole = tuple(Kept(path=path, reason=reason) for path, reason in reasons.items() if reason)
+    parts = ((path, phrase) for path, file in wanted.items() if file for phrase in file.yours)
+    return (*whole, *(Kept(path=PurePosixPath(path), reason=f"yours: {phrase}") for path, phrase in parts))
+
+
+def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
+    """Write all changes, or none; the journal is on the disk before the first file is touched.
+
+    Raises:
+        DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT);
+            or it cannot be written. The repository is as before then.
+    """
+    if not changes:
+        return
+    transaction = Transaction(root=root, changes=tuple(changes))
+    journal.record(transaction.changes, transaction.new_directories)
+    try:
+        transaction.commit()
+    except BaseException:
+        if transaction.is_whole:
+            # A journal of files that are as before does no harm: undo finds nothing to restore in them.
+            with contextlib.suppress(OSError):
+                journal.revert()
+        raise
+    _remove_empty_folders(root, [change.path for change in changes if change.after is None])
+
+
+def _remove_empty_folders(root: Path, removed: Sequence[PurePosixPath]) -> None:
+    """Remove dkdbg's own folders that are empty now; a folder in which something else lies stays."""
+    inside = Path(os.path.realpath(root))
+    empty = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
+    for path in sorted(empty, key=lambda each: len(each.parts), reverse=True):
+        with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, path.parent) as folder:
+            folder.remove_folder(path.name)
+
+
+class _Disk:
+    """The repository as it is now, with what dkdbg remembers of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.manifest = manifest.load(root)
+        self.journal = Journal(root=root)
+        self._journal = self.journal.load()[0]
+
+    def is_ours(self, path: PurePosixPath) -> bool:
+        present = read(self.root, path)
+        if present is None:
+            return False
+        if self.manifest.files.get(path) == manifest.digest(present):
+            return True
+        # After a crash the file may be newer than the manifest; the journal was written before both.
+        entry = self._journal.get(path)
+        return entry is not None and not entry.edited and entry.has_written(present)
+
+    def reason_to_keep(self, path: PurePosixPath, file: FileWanted | None) -> str | None:
+        present = read(self.root, path)
+        if present is None or (file is not None and (not file.owned or self._is_same(present, file))):
+            return None
+        if self.is_ours(path):
+            return None
+        return (
+            "you changed it"
+            if path in self.manifest.files or path in self._journal
+            else "it was there before dkdbg"
+        )
+
+    def change(self, path: PurePosixPath, file: FileWanted | None) -> Change | None:
+        before = read(self.root, path)
+        if file is None:
+            reason = "no longer needed"
+            return None if before is None else Change(path=path, before=before, after=None, reason=reason)
+        mode = self._mode(path) if file.executable else None
+        if mode is None and before is not None and self._is_same(before, file):
+            return None
+        return Change(path=path, before=before, after=file.content, mode=mode, reason=file.reason)
+
+    def _is_same(self, present: bytes, file: FileWanted) -> bool:
+        if file.owned:  # whether git has turned the line ends of a generated file is the user's affair
+            return manifest.digest(present) == manifest.digest(file.content)
+        return present == file.content
+
+    def _mode(self, path: PurePosixPath) -> int | None:
+        """Return the mode that makes a file executable for everyone who may read it; None when it is."""
+        try:
+            mode = stat.S_IMODE(place(self.root, path).stat().st_mode)
+        except FileNotFoundError:
+            mask = os.umask(0)
+            os.umask(mask)
+            return 0o777 & ~mask
+        executable = mode | (mode & 0o444) >> 2
+        return None if executable == mode else executable

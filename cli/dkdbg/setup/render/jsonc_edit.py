@@ -1,0 +1,186 @@
+"""Edits of JSON with comments as text, one value at a time: every byte that is not the value's stays as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.setup.render.jsonc_tree import BOM, Node, begins_line, indent_unit, line_indent, parse, position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: VS Code's own indentation of files that it creates.
+DEFAULT_INDENT = "    "
+#: Arrays of scalars stay on one line up to this column.
+LINE_WIDTH = 88
+_GAP = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """The text of one file, parsed, with the habits that new text follows."""
+
+    text: str
+    file: str
+    root: Node | None
+    newline: str
+    indent: str
+
+    @classmethod
+    def of(cls, text: str, file: str) -> Edit:
+        """Parse `text`; `file` is how messages name it."""
+        root = parse(text, file=file)
+        crlf = text.count("\r\n")
+        newline = "\r\n" if crlf > text.count("\n") - crlf else "\n"
+        indent = (root and indent_unit(text, root)) or DEFAULT_INDENT
+        return cls(text=text, file=file, root=root, newline=newline, indent=indent)
+
+    def container(self, path: Sequence[str], kind: type[list[object] | dict[str, object]]) -> Node | None:
+        """Return the array or object at `path`; None when it, or something on the way, is missing."""
+        node = self.root
+        for depth in range(len(path) + 1):
+            if node is None:
+                return None
+            wanted = kind if depth == len(path) else dict
+            if not isinstance(node.value, wanted):
+                self._fail_kind(node, path[:depth], "an array" if wanted is list else "an object")
+            if depth < len(path):
+                node = node.child(path[depth])
+        return node
+
+    def _fail_kind(self, node: Node, path: Sequence[str], expected: str) -> None:
+        line, column = position(self.text, node.start)
+        where = " > ".join(path) or "the file"
+        raise DkdbgError(
+            f"{self.file}:{line}:{column}: {where} must be {expected}, found {self.text[node.start : node.start + 20]!r}",
+            hint=f"Change or remove {where} in {self.file}, then try again.",
+            exit_code=EXIT_CONFLICT,
+        )
+
+    def insert_at(self, path: Sequence[str], value: object) -> str:
+        """Return the text with a new member at `path`, where no such member is, and the objects on its way."""
+        node, depth = self.root, 0
+        while node is not None and depth < len(path) and (child := node.child(path[depth])) is not None:
+            node, depth = child, depth + 1
+        for key in reversed(path[depth + 1 :] if node else path):
+            value = {key: value}
+        if node is None:
+            return self._with_root(value)
+        return self.append(node, value, key=path[depth])
+
+    def _with_root(self, value: object) -> str:
+        """Return a text that held no value, its comments kept, with a root."""
+        body = self._render(value, "") + self.newline
+        comments = self.text.rstrip(" \t\r\n")
+        return (comments if comments in {"", BOM} else comments + self.newline) + body
+
+    def replace(self, node: Node, value: object) -> str:
+        """Return the text with `value` in the place of `node`."""
+        body = self._render(value, line_indent(self.text, node.start))
+        return self.text[: node.start] + body + self.text[node.end :]
+
+    def insert_before(self, item: Node, value: object) -> str:
+        """Return the text with `value` as an item of an array in front of `item`."""
+        outer = line_indent(self.text, item.start)
+        gap = self.newline + outer if begins_line(self.text, item.start) else " "
+        return self.text[: item.start] + self._render(value, outer) + "," + gap + self.text[item.start :]
+
+    def remove(self, container: Node, index: int) -> str:
+        """Return the text without the member or item `index` of `container`, the comments around it kept."""
+        spans = [(member.start, member.node.end) for member in container.members]
+        spans = spans or [(item.start, item.end) for item in container.items]
+        start, end = spans[index]
+        comma = _comma(self.text, end)
+        if comma is None and index:  # the last one: the comma in front of it would trail
+            comma = _comma(self.text, spans[index - 1][1])
+        text = self.text[:start] + self.text[end:]
+        if comma is not None:
+            comma -= end - start if comma >= end else 0
+            text = text[:comma] + text[comma + 1 :]
+            start -= comma < start
+        return _without_gap(text, start)
+
+    def append(self, container: Node, value: object, *, key: str | None = None) -> str:
+        """Return the text with `value` as last item (or, with `key`, last member) of `container`."""
+        prefix = "" if key is None else _scalar(key) + ": "
+        if container.last_end is None:
+            return self._fill(container, prefix, value)
+        starts = [member.start for member in container.members] or [item.start for item in container.items]
+        outer = line_indent(self.text, starts[-1])
+        body = prefix + self._render(value, outer, column=len(prefix))
+        comma = "" if container.comma_end is None else ","
+        if begins_line(self.text, starts[-1]):
+            between = self.text[container.last_end : container.content_end]
+            body = ("" if comma else ",") + between + self.newline + outer + body + comma
+            return self.text[: container.last_end] + body + self.text[container.content_end :]
+        # Everything on one line: stay there, directly after the last child, in front of its comment.
+        at = container.comma_end or container.last_end
+        return self.text[:at] + ("" if comma else ",") + " " + body + comma + self.text[at:]
+
+    def _fill(self, container: Node, prefix: str, value: object) -> str:
+        """Return the text with a first child in an empty container, which then spans lines."""
+        outer = line_indent(self.text, container.start)
+        body = self.newline + outer + self.indent + prefix
+        body += self._render(value, outer + self.indent, column=len(prefix))
+        space = self.text[container.content_end : container.end - 1]
+        if "\n" not in space:
+            space = self.newline + outer
+        return self.text[: container.content_end] + body + space + self.text[container.end - 1 :]
+
+    def _render(self, value: object, outer: str, *, column: int = 0) -> str:
+        """Return `value` as text whose further lines start with `outer`; `column` is taken on the first line."""
+        return self.newline.join(_lines(value, outer=outer, unit=self.indent, column=column))
+
+
+def _lines(value: object, *, outer: str, unit: str, column: int) -> list[str]:
+    """Return the lines of `value`, all but the first with their indentation."""
+    if isinstance(value, dict) and value:
+        children = [(f"{_scalar(key)}: ", child) for key, child in value.items()]
+        brackets = "{}"
+    elif isinstance(value, (list, tuple)) and value:
+        line = "[" + ", ".join(_scalar(item) for item in value) + "]"
+        is_flat = not any(isinstance(item, (dict, list, tuple)) for item in value)
+        if is_flat and len(outer.expandtabs(4)) + column + len(line) <= LINE_WIDTH:
+            return [line]
+        children = [("", child) for child in value]
+        brackets = "[]"
+    else:
+        return [_scalar(value)]
+    lines = [brackets[0]]
+    for index, (prefix, child) in enumerate(children):
+        first, *rest = _lines(child, outer=outer + unit, unit=unit, column=len(prefix))
+        lines += [outer + unit + prefix + first, *rest]
+        if index < len(children) - 1:
+            lines[-1] += ","
+    return [*lines, outer + brackets[1]]
+
+
+def _scalar(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def equal(left: object, right: object) -> bool:
+    """Compare as JSON: `true` is not 1, the order of keys does not count."""
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+
+
+def _comma(text: str, offset: int) -> int | None:
+    """Return where the comma after a value that ends at `offset` is; None without one."""
+    gap = _GAP.match(text, offset)
+    at = gap.end() if gap else offset
+    return at if text[at : at + 1] == "," else None
+
+
+def _without_gap(text: str, offset: int) -> str:
+    """Return `text` without the empty line, or the space too many, that a removed value has left at `offset`."""
+    start = len(text[:offset].rstrip(" \t"))
+    end = offset + len(text[offset:]) - len(text[offset:].lstrip(" \t"))
+    if text[:start].endswith(("\n", "\r")) and text[end : end + 1] in {"\n", "\r"}:
+        return text[:start] + text[end:].removeprefix("\r").removeprefix("\n")
+    if text[end : end + 1] in {"]", "}"}:
+        return text[:start] + text[end:]
+    return text[:offset] + text[end:]

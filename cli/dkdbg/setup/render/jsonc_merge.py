@@ -1,0 +1,135 @@
+"""Merges a wanted JSON value into what a user made of the last one: decides on plain values, edits one at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.setup.render.jsonc_edit import equal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.setup.render.jsonc_edit import Edit
+    from dkdbg.setup.render.jsonc_tree import Node
+
+#: Where in a value: keys of objects and places in arrays.
+Path = tuple[str | int, ...]
+_SHOWN = 60
+#: Stands for a value that nobody has asked for before: null is a value of its own.
+_UNKNOWN = object()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One edit.
+
+    Attributes:
+        kind: `set`: the value at `path` becomes `value`; `remove`: it goes; `add`: it comes, and there is none yet
+            (in an array: in front of that place, at the end when there is no such place).
+    """
+
+    kind: Literal["set", "remove", "add"]
+    path: Path
+    value: object = None
+
+
+def next_step(have: object, want: object, last: object, at: Path = ()) -> Step | None:
+    """Return the first edit that brings `have` nearer to `want`; None when only the user's own differences are left.
+
+    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), everything
+    else is one value. A value is ours as long as it equals the one in `last`, what was asked for the last time; None
+    stands for not known.
+    """
+    return _step(have, want, _UNKNOWN if last is None else last, at)
+
+
+def _step(have: object, want: object, last: object, at: Path) -> Step | None:
+    if isinstance(have, dict) and isinstance(want, dict):
+        return _in_object(have, want, last if isinstance(last, dict) else {}, at)
+    if isinstance(have, list) and isinstance(want, list):
+        base = last if isinstance(last, list) else []
+        if any(isinstance(item, dict) for item in (*want, *base)):
+            return _in_array(have, want, base, at)
+    if not equal(have, want) and last is not _UNKNOWN and equal(have, last):
+        return Step(kind="set", path=at, value=want)
+    return None
+
+
+def _in_object(
+    have: dict[str, object], want: dict[str, object], base: dict[str, object], at: Path
+) -> Step | None:
+    for key, value in want.items():
+        if key in have:
+            if step := _step(have[key], value, base.get(key, _UNKNOWN), (*at, key)):
+                return step
+        elif key not in base:  # else the user has removed it
+            return Step(kind="add", path=(*at, key), value=value)
+    for key, value in base.items():
+        if key not in want and key in have and equal(have[key], value):
+            return Step(kind="remove", path=(*at, key))
+    return None
+
+
+def _in_array(have: list[object], want: list[object], base: list[object], at: Path) -> Step | None:
+    stale = [index for index, item in enumerate(have) if _has(base, item) and not _has(want, item)]
+    new = [item for item in want if not _has(have, item) and not _has(base, item)]
+    if not stale and not new:
+        # Only the order is another: the user's, unless it is the plan's that has changed.
+        moved = base and not equal(want, base) and not equal(have, want)
+        is_ours = moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
+        return Step(kind="set", path=at, value=want) if is_ours else None
+    # The order of ours counts: of path mappings the first that matches is taken.
+    later = want[next(index for index, item in enumerate(want) if equal(item, new[0])) + 1 :] if new else []
+    place = next((index for index, item in enumerate(have) if _has(later, item)), len(have))
+    if stale and new and not any(_has(want, item) for item in have[stale[0] : place]) and stale[0] <= place:
+        return Step(kind="set", path=(*at, stale[0]), value=new[0])
+    if stale:
+        return Step(kind="remove", path=(*at, stale[0]))
+    return Step(kind="add", path=(*at, place), value=new[0])
+
+
+def _has(items: list[object], wanted: object) -> bool:
+    return any(equal(item, wanted) for item in items)
+
+
+def apply(edit: Edit, node: Node, step: Step) -> str:
+    """Return the text after one step in the value of `node`."""
+    *way, end = step.path or (None,)
+    for part in way:
+        child = node.child(part) if isinstance(part, str) else node.items[part or 0]
+        assert child is not None  # noqa: S101 - the step was made from this value
+        node = child
+    if step.kind == "add":
+        if isinstance(end, str):
+            return edit.append(node, step.value, key=end)
+        if isinstance(end, int) and end < len(node.items):
+            return edit.insert_before(node.items[end], step.value)
+        return edit.append(node, step.value)
+    if isinstance(end, str):
+        end = max(index for index, member in enumerate(node.members) if member.key == end)
+        target = node.members[end].node
+    else:
+        target = node if end is None else node.items[end]
+    return edit.remove(node, end or 0) if step.kind == "remove" else edit.replace(target, step.value)
+
+
+def differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
+    """Say where a merged value is not as wanted, in phrases such as `port is 6000, not 5678`."""
+    name = " > ".join(str(part) for part in at)
+    if isinstance(have, dict) and isinstance(want, dict):
+        for key, value in want.items():
+            if key in have:
+                yield from differences(have[key], value, (*at, key))
+            else:
+                yield f"{' > '.join((*map(str, at), key))} is removed"
+    elif isinstance(have, list) and isinstance(want, list) and any(isinstance(item, dict) for item in want):
+        yield from (f"{name} is without {_short(item)}" for item in want if not _has(have, item))
+    elif not equal(have, want):
+        yield f"{name} is {_short(have)}, not {_short(want)}"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

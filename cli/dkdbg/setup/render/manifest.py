@@ -1,0 +1,172 @@
+"""Knows what dkdbg wrote last: `.dkdbg/manifest.json`, checked in with the files.
+
+It tells generated files from edited ones by their digests, keeps our entries in the user's own files as they were
+written last, so that a merge can tell ours from theirs, and names the debug service, so that `up` and `down` need not
+inspect the repository again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.core import config as configuration
+from dkdbg.core.debug_names import is_name
+from dkdbg.core.plan import DebugService
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.repository import folders
+from dkdbg.repository.transaction import read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: dkdbg's own folder in the user's repository.
+FOLDER = PurePosixPath(".dkdbg")
+MANIFEST = FOLDER / "manifest.json"
+CONFIG = PurePosixPath(configuration.FILE_NAME)
+GITIGNORE = FOLDER / ".gitignore"
+GITIGNORE_TEXT = (
+    b"# What `dkdbg init --undo` needs concerns this checkout alone.\n/undo.json\n/.undo.json.*\n"
+)
+
+_VERSION = 1
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256 of a generated file, the same after git has turned its line ends (core.autocrlf)."""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The manifest's content.
+
+    Attributes:
+        files: digest of each generated file as it was written last.
+        notes: what else is remembered with a file, a JSON object each.
+    """
+
+    files: Mapping[PurePosixPath, str]
+    notes: Mapping[PurePosixPath, Mapping[str, object]]
+
+
+def load(root: Path) -> Manifest:
+    """Return the manifest; empty without one.
+
+    Raises:
+        DkdbgError: the manifest cannot be read.
+    """
+    data = read(root, MANIFEST)
+    if data is None:
+        return Manifest(files={}, notes={})
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']}")
+        return Manifest(
+            files={folders.checked(path): str(sha256) for path, sha256 in content["files"].items()},
+            notes={folders.checked(path): dict(note) for path, note in content.get("notes", {}).items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DkdbgError) as error:
+        raise DkdbgError(
+            f"{MANIFEST} cannot be read: {error}",
+            hint="Restore it from git, or remove it: dkdbg then treats all files as yours and overwrites none.",
+            exit_code=EXIT_CONFLICT,
+        ) from error
+
+
+def dump(manifest: Manifest) -> bytes:
+    """Return the manifest as bytes: one line a file, sorted, so that git merges it well."""
+    files = {str(path): manifest.files[path] for path in sorted(manifest.files)}
+    notes = {str(path): manifest.notes[path] for path in sorted(manifest.notes)}
+    return json.dumps({"version": _VERSION, "files": files, "notes": notes}, indent=2).encode() + b"\n"
+
+
+def service_note(service: DebugService, config: bytes, *, reads: Mapping[str, str]) -> dict[str, object]:
+    """Return what is remembered with the compose file.
+
+    Args:
+        service: the debug service.
+        config: the dkdbg.toml that belongs to it.
+        reads: files that say what its image is made of, with their sha256.
+    """
+    return {"service": asdict(service), "config": _choices(config), "reads": dict(reads)}
+
+
+def _choices(config: bytes) -> dict[str, object]:
+    """What of a dkdbg.toml the debug service depends on."""
+    choices = asdict(configuration.parse(configuration.decode(config)))
+    del choices["sync"], choices["places"]
+    return choices
+
+
+def debug_service(root: Path) -> DebugService | None:
+    """Return the debug service as `init` wrote it; None when its compose file or dkdbg.toml has changed since.
+
+    Raises:
+        DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is wrong.
+    """
+    manifest = load(root)
+    for path, note in manifest.notes.items():
+        match note:
+            case {
+                "service": {
+                    "name": str() as name, "compose_file": str() as compose_file, "port": int() as port,
+                    "gpu": bool() as gpu, "host_network": bool() as host_network,
+                    "token": "none" | "env" | "prompt" as token,
+                },
+                "config": dict() as config,
+            } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
+                if config != _choices(read(root, CONFIG) or b""):
+                    return None
+                present = read(root, path)
+                if present is None or manifest.files.get(path) != digest(present):
+                    return None
+                return DebugService(
+                    name=name,
+                    compose_file=compose_file,
+                    port=port,
+                    gpu=gpu,
+                    host_network=host_network,
+                    token=token,
+                    inputs=_inputs(root, note),
+                    masks=_texts(_service(note).get("masks")) or (),
+                    processes=_count(_service(note).get("processes")),
+                    needs_gpu=_service(note).get("needs_gpu") is True,
+                    image_files=str(_service(note).get("image_files") or ""),
+                    as_owner=_service(note).get("as_owner") is not False,
+                )
+    return None
+
+
+def _service(note: Mapping[str, object]) -> dict[str, object]:
+    service = note.get("service")
+    return service if isinstance(service, dict) else {}
+
+
+def _inputs(root: Path, note: Mapping[str, object]) -> tuple[str, ...] | None:
+    """What the image is made of; None when it is not known, as after a change of a file that this was read from."""
+    inputs, reads = _texts(_service(note).get("inputs")), note.get("reads")
+    if inputs is None or not isinstance(reads, dict):
+        return None
+    for name, sha256 in reads.items():
+        present = read(root, folders.checked(name))
+        if present is None or hashlib.sha256(present).hexdigest() != sha256:
+            return None
+    return tuple(
+        name if name == "./" else f"{folders.checked(name)}{'/' * name.endswith('/')}" for name in inputs
+    )
+
+
+def _count(value: object) -> int:
+    """How many processes; a manifest of an earlier init says nothing, one of a stranger's no more than a machine has."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024 else 0
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return tuple(value) if is_list and isinstance(value, list) else None

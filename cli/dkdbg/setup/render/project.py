@@ -1,0 +1,336 @@
+"""A project plan becomes the files of the user's repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.core import config as configuration
+from dkdbg.core import debug_names
+from dkdbg.core.plan import FROM_NOWHERE
+from dkdbg.delivery import single_file
+from dkdbg.repository import dotenv
+from dkdbg.repository.artefacts import artefact, for_compose, quoted, render
+from dkdbg.repository.transaction import read
+from dkdbg.setup.plan import editor
+from dkdbg.setup.plan.image import conda_environment
+from dkdbg.setup.render import identity, manifest
+from dkdbg.setup.render.changes import FileWanted
+from dkdbg.setup.render.editor_files import editor_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.config import Config
+    from dkdbg.core.plan import ProjectPlan, ServicePlan
+
+#: Id of the Feature beside devcontainer.json, and so the name of its folder.
+OWNER_FEATURE = "dkdbg-owner"
+#: The program's ports move up by this on the host when a service of the user's may hold the plain ones.
+APP_PORT_SHIFT = 10000
+
+
+def wanted_files(
+    root: Path, plan: ProjectPlan, config: Config, *, local_port: int
+) -> dict[str, FileWanted | None]:
+    """Every file that `init` wants, relative to `root`, in the order in which a reader meets them.
+
+    Args:
+        root: local repository.
+        plan: what was decided.
+        config: what flags and dkdbg.toml say; written to dkdbg.toml where it has none.
+        local_port: port on 127.0.0.1 for the launch entry.
+
+    Raises:
+        DkdbgError: a JSON file of the user's cannot be read as JSON with comments.
+    """
+    files: dict[str, FileWanted | None] = {}
+    choices, project = _config(root, config), identity.of(root)
+    files[configuration.FILE_NAME] = FileWanted(content=choices, reason="your choices", owned=False)
+    if plan.image.ours:
+        files.update(_image(plan))
+    files[plan.service.compose_file] = FileWanted(
+        content=_service(plan, project).encode(),
+        reason="the debug service",
+        note=manifest.service_note(plan.debug_service, choices, reads=_reads(root, plan)),
+    )
+    if plan.compose_file_value:
+        env = dotenv.with_value(
+            dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value
+        )
+        files[".env"] = FileWanted(
+            content=dotenv.encode(env), reason="compose reads one file more", owned=False
+        )
+    files.update(editor_files(root, plan, local_port, project))
+    files.update(_devcontainer(plan))
+    files.update(_payload(root, plan))
+    return files
+
+
+def _text(text: str, reason: str, *, executable: bool = False) -> FileWanted:
+    return FileWanted(content=text.encode(), reason=reason, executable=executable)
+
+
+def _config(root: Path, config: Config) -> bytes:
+    data = read(root, PurePosixPath(configuration.FILE_NAME))
+    before = render("templates/dkdbg.toml.j2") if data is None else configuration.decode(data)
+    values = {"command": config.command, "service": config.service, "wait": config.wait}
+    return configuration.with_values(before, **values).encode()
+
+
+def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
+    image = plan.image
+    copied = image.context or tuple(
+        dict.fromkeys(name for install in image.installs for name in install.copy)
+    )
+    text = render(
+        "templates/Dockerfile.j2",
+        base=image.base,
+        comment=image.comment,
+        conda=conda_environment(plan.facts) is not None,
+        cuda=plan.facts.torch.cuda if plan.facts.torch and plan.facts.gpu != "none" else None,
+        apt=image.apt,
+        system_site=image.base.startswith("pytorch/"),
+        installs=[(_copies(install.copy), install.run) for install in image.installs],
+        pth=_source_roots(plan),
+        installs_project=image.installs_project,
+        workspace=plan.workspace,
+        command=json.dumps(plan.service.argv),
+    )
+    ignore = render("templates/dockerignore.j2", dockerfile=image.dockerfile, files=copied)
+    return {
+        str(image.dockerfile): _text(text, "the environment"),
+        f"{image.dockerfile}.dockerignore": _text(ignore, "keeps the build context small"),
+    }
+
+
+def _copies(names: tuple[str, ...]) -> list[str]:
+    """COPY arguments, one a folder: COPY with several sources would flatten their folders."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folders.setdefault(posixpath.dirname(name), []).append(name)
+    return [json.dumps([*files, f"./{folder}/" if folder else "./"]) for folder, files in folders.items()]
+
+
+def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
+    """Directories that an editable install would put on sys.path, container side."""
+    packaged = {"pyproject.toml", "setup.py", "setup.cfg"} & set(plan.facts.dependency_files)
+    if not packaged and plan.facts.package_manager not in {"setuptools", "poetry", "uv"}:
+        return ()
+    roots = [plan.workspace]
+    if (plan.facts.root / "src").is_dir():
+        roots.append(f"{plan.workspace}/src")
+    return tuple(shlex.quote(root) for root in roots)
+
+
+def _service(plan: ProjectPlan, project: str) -> str:
+    service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
+    workspace = (
+        next((remote for local, remote in service.mounts if set(local) <= set("./")), None) or plan.workspace
+    )
+    context, dockerfile = ".", image.dockerfile
+    released = service.extends if service.extends and service.extends.release else None
+    if released is not None:
+        context = released.context or "."
+        dockerfile = posixpath.relpath(released.dockerfile or "Dockerfile", context)
+    return render(
+        "compose/service.yaml.j2",
+        name=service.name,
+        project=project,
+        devcontainer=debug_names.devcontainer(plan.service.name),
+        compose_file=service.compose_file,
+        extends=service.extends,
+        includes=service.includes,
+        parts={
+            section: [(name, json.loads(body)) for part, name, body in service.parts if part == section]
+            for section in ("networks", "volumes", "configs", "secrets")
+        },
+        dependencies=service.dependencies,
+        profiled=service.profiled,
+        resets=service.resets,
+        gpu=service.gpu,
+        build=released is not None or service.extends is None,
+        release=released is not None,
+        context=context,
+        dockerfile=dockerfile,
+        ours=image.ours,
+        base=image.base,
+        says=service.extends.says if service.extends else frozenset(),
+        terminal=service.terminal,
+        shm=service.shm,
+        ipc=service.ipc,
+        pythonpath=service.pythonpath,
+        no_bytecode=service.no_bytecode,
+        env=tuple(
+            (name, value) for name, value in service.env if not (name == "PYTHONPATH" and service.pythonpath)
+        ),
+        env_files=service.env_files,
+        working_dir=service.working_dir,
+        idle=service.idle,
+        entrypoint=_words(("sh", "/opt/dkdbg/agent.pyz", "launch", "--"), _compose_words(service)[:first]),
+        command="" if service.inherits_command else _words((), _compose_words(service)[first:]),
+        from_env=service.from_env,
+        host_network=service.host_network,
+        port=service.port,
+        app_ports=_app_ports(service),
+        wait=service.wait,
+        reload=service.reload,
+        restart=service.restart,
+        ranks=service.ranks,
+        continues=service.continues,
+        token=plan.token != FROM_NOWHERE,
+        owner=workspace if service.as_owner else None,
+        workspace=workspace,
+        aliases=_aliases(service),
+        image_files=service.image_files,
+        mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
+        volumes=[*(_bind(*mount) for mount in service.mounts)],
+        protected=[_bind(str(manifest.FOLDER), each, read_only=True) for each in _own_folders(plan)],
+        masks=[mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
+    )
+
+
+def _aliases(service: ServicePlan) -> tuple[str, ...]:
+    """The names of the extended service, for the debug service in its place; none where it is in no network of compose."""
+    base = service.extends
+    alone = base is None or "network_mode" in base.says or not debug_names.is_name(base.name)
+    return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
+
+
+def _compose_words(service: ServicePlan) -> list[str]:
+    """The command line for compose: `$` doubled where it is meant for the container's shell; a value of .env by its name."""
+    written = dict(service.from_env)
+    return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
+
+
+def _words(ours: tuple[str, ...], theirs: list[str]) -> str:
+    """A YAML flow sequence."""
+    return quoted([*ours, *theirs])
+
+
+def _sh_words(service: ServicePlan) -> str:
+    """The command line for a shell in the container, which has the values of .env in its environment."""
+    from_env = dict(service.from_env)
+    return " ".join(
+        f'"$DKDBG_ARG_{index}"' if index in from_env else shlex.quote(word)
+        for index, word in enumerate(service.argv)
+    )
+
+
+def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
+    """Return where the repository's `.dkdbg` is mounted with the folder that holds it, container side."""
+    base, below = plan.service.extends, PurePosixPath(plan.facts.below).parts
+    theirs = () if base is None else base.binds if base.mounted is None else base.mounted
+    found = []
+    for local, remote in (*plan.service.mounts, *theirs):
+        up = PurePosixPath(local).parts
+        if set(up) <= {".."} and len(up) <= len(below):
+            found.append(str(PurePosixPath(remote, *below[len(below) - len(up) :], manifest.FOLDER)))
+    return tuple(dict.fromkeys(found))
+
+
+def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str, str | bool]:
+    """A bind mount as compose has it, in its long form where a colon would end a path."""
+    source = local if local.split("/", maxsplit=1)[0] in {".", ".."} else f"./{local}"
+    if ":" in local + remote:
+        return {
+            "type": "bind",
+            "source": source,
+            "target": remote,
+            **({"read_only": True} if read_only else {}),
+        }
+    return f"{source}:{remote}{':ro' if read_only else ''}"
+
+
+def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:
+    """Each port of the program in the container, with the host's default for it."""
+    return tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports)
+
+
+def _shifted(port: int, *, taken: bool) -> int:
+    """The host's port for one of the program's ports: the user's own service may hold the plain one."""
+    if not taken:
+        return port
+    return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
+
+
+def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
+    folder, service = posixpath.dirname(plan.devcontainer), plan.service
+    text = render(
+        "devcontainer/devcontainer.json.j2",
+        title=f"dkdbg: {service.name}",
+        files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
+        name=debug_names.devcontainer(plan.service.name),
+        workspace=plan.workspace,
+        remote_user=plan.remote_user,
+        owner_feature=OWNER_FEATURE,
+        gpu=service.gpu,
+        port=service.port,
+        app_ports=service.app_ports,
+        extensions=plan.extensions,
+    )
+    return {plan.devcontainer: _text(text, "Reopen in Container"), **_owner_feature(folder)}
+
+
+def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
+    """The local Feature that makes the remote user the owner of what it writes; it has to lie below .devcontainer/."""
+    return {
+        f"{folder}/{OWNER_FEATURE}/{name}": FileWanted(
+            content=artefact("devcontainer", f"owner/{name}").read_bytes(),
+            reason="your files stay yours in the dev container",
+            executable=name.endswith(".sh"),
+        )
+        for name in ("devcontainer-feature.json", "install.sh")
+    }
+
+
+def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
+    """The user's files that say what the image is made of, each with its digest: another text may say other things."""
+    service, image = plan.service, plan.image
+    if service.inputs is None or (service.extends is None and image.ours):
+        return {}
+    names = (
+        image.dockerfile,
+        service.extends and service.extends.dockerfile,
+        service.extends and service.extends.file,
+    )
+    texts = {name: read(root, PurePosixPath(name)) for name in names if name}
+    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
+
+
+def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
+    up = render(
+        "templates/up.sh.j2",
+        attach_name=editor.ATTACH_NAME,
+        inputs=plan.service.inputs,
+        reads=_reads(root, plan),
+        image_files=plan.service.image_files,
+        as_owner=plan.service.as_owner,
+        files_script=artefact("templates", "image_files.sh").read_text("utf-8").rstrip(),
+        inputs_script=artefact("templates", "image_inputs.sh").read_text("utf-8").rstrip(),
+        masks=[mask for mask in plan.service.masks if ":" not in mask],
+        name=plan.service.name,
+        port=plan.service.port,
+        app_ports=() if plan.service.host_network else _app_ports(plan.service),
+        gpu=plan.service.gpu,
+        processes=plan.service.processes,
+        needs_gpu=plan.service.needs_gpu,
+        token=plan.token,
+        compose_file=plan.service.compose_file,
+        host_network=plan.service.host_network,
+        idle=plan.service.idle,
+        stands_for=next(iter(_aliases(plan.service)), ""),
+        command_sh=_sh_words(plan.service),
+    )
+    files = {
+        ".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True),
+    }
+    python = tuple(int(part) for part in plan.python.split(".")[:2])
+    files[f".dkdbg/{single_file.NAME}"] = FileWanted(
+        content=single_file.build(python), reason="the agent and its debugpy, mounted read-only"
+    )
+    return files

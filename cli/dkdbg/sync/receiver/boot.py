@@ -1,0 +1,101 @@
+"""How the host starts the receiver on a target that has nothing but a Python 3. No I/O but reading this package.
+
+`python3 -c BOOT` reads a length and that many bytes from standard input: compressed Python, the sources of this
+package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The bytes after
+them are the stream.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Tuple
+
+_PACKAGE = "dkdbg.sync.receiver"
+
+#: What the receiver consists of. `boot` stays on the host.
+MODULES = (
+    "problems", "wire", "heads", "paths", "tree", "content", "root", "ledger", "state", "obstacles", "placing",
+    "transfers", "staging", "packs", "operations", "summary", "listing", "outlet", "session", "receiver",
+)  # fmt: skip
+
+#: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest start.
+_FLAGS = ("-I", "-S", "-B")
+
+# A buffer of one byte never reads ahead: what follows belongs to the stream. It runs under any Python since 2.7.
+BOOT = "import io,zlib;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(zlib.decompress(f.read(int(f.read(8)))))"
+
+_LOADER = r"""
+import sys
+
+def give_up(reason, hint):
+    import json, os, struct
+    head = json.dumps({"reason": reason, "hint": hint}).encode("ascii")
+    os.write(1, struct.pack("!BII", 0xCB, len(head), 0) + head)
+    sys.exit(1)
+
+if sys.version_info < (3, 8):
+    give_up(
+        "Python %d.%d on the target is too old for sync: it needs 3.8" % sys.version_info[:2],
+        "name a newer interpreter of the target, or use an image with Python 3.8 or newer",
+    )
+
+class Loader:
+    def find_spec(self, name, path=None, target=None):
+        if name in SOURCES:
+            return type(sys.__spec__)(name, self, origin="<sync>/" + name, is_package=name in PACKAGES)
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        code = compile(SOURCES[module.__name__], "<sync>/" + module.__name__, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+
+sys.meta_path.insert(0, Loader())
+from dkdbg.sync.receiver import receiver
+import os
+code = receiver.main()
+try:
+    sys.stderr.flush()
+finally:
+    os._exit(code)  # to take a large ledger apart, object by object, would be time that somebody waits for
+"""
+
+
+def start(python: str = "python3") -> Tuple[List[str], bytes]:
+    """Return the command line of the receiver and the bytes that its standard input must begin with.
+
+    Args:
+        python: the interpreter on the target. An older one than 3.8 answers with an ERROR frame.
+    """
+    return command(python), payload()
+
+
+def command(python: str) -> List[str]:
+    """Return the command line alone."""
+    return [python, *_FLAGS, "-c", BOOT]
+
+
+def payload() -> bytes:
+    """Return the first bytes alone: they can be made while the command starts."""
+    sources = _sources()
+    packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
+    # JSON in ASCII is a Python literal too, as long as it holds nothing but strings, lists and objects.
+    code = "SOURCES = %s\nPACKAGES = %s\n%s" % (json.dumps(sources), json.dumps(packages), _LOADER)
+    packed = zlib.compress(code.encode("ascii"), 6)
+    return b"%8d" % len(packed) + packed
+
+
+def _sources() -> Dict[str, str]:
+    """The modules by name; the packages around them are empty."""
+    found = {"dkdbg": "", "dkdbg.sync": "", _PACKAGE: ""}
+    for name in MODULES:
+        data = pkgutil.get_data(_PACKAGE, name + ".py")
+        assert data is not None, name  # noqa: S101 - the package is whole
+        found["%s.%s" % (_PACKAGE, name)] = data.decode("utf-8")
+    return found

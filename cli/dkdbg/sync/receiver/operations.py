@@ -1,0 +1,288 @@
+"""The operations of the stream that change the target: each is done, or Refused with a reason and without a trace."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from dkdbg.sync.receiver import content, ledger, paths, tree
+from dkdbg.sync.receiver.obstacles import Obstacles, set_folder_mode
+from dkdbg.sync.receiver.packs import Packs
+from dkdbg.sync.receiver.placing import Placer, Temporary
+from dkdbg.sync.receiver.problems import Refused
+from dkdbg.sync.receiver.staging import Staging
+from dkdbg.sync.receiver.transfers import Transfers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from dkdbg.sync.receiver.ledger import Ledger
+    from dkdbg.sync.receiver.packs import Failure
+    from dkdbg.sync.receiver.state import State
+    from dkdbg.sync.receiver.wire import Entry
+
+
+class Operations:
+    """What PUT, PACK, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE do. All raise OSError and Refused.
+
+    Attributes:
+        seen: path -> (size, mtime_ns, ctime_ns, inode), digest of what STAT has just read: ADOPT believes it.
+    """
+
+    def __init__(self, state: State, book: Ledger, told: Callable[[str, str], None]) -> None:
+        self._state = state
+        self._tree = state.tree
+        self._ledger = book
+        self._way = Obstacles(state.tree, book, told)
+        self._placer = Placer(state, book, self._way)
+        self.transfers = Transfers(state, self._placer)
+        self._packs = Packs(state, book, self._way, self._placer, self._admit)
+        self._staging = Staging(state, book, self._placer)
+        self.seen: Dict[str, Tuple[Tuple[int, ...], str]] = {}
+        self._names: Optional[Dict[str, str]] = None  # folded -> name, where the file system folds names
+
+    def put(self, head: Dict[str, Any], body: bytes) -> None:
+        """Put a whole file in place."""
+        parts = self._new(head["path"])
+        if len(body) != head["size"]:
+            raise Refused("%d bytes came of %d" % (len(body), head["size"]))
+        if content.of_bytes(body) != head["digest"]:
+            raise Refused("the content that came is not what its digest says", "it changed while it was read")
+        name, descriptor = self._placer.new_file(body, head["mode"])
+        self._finish(parts, head, name, descriptor)
+
+    def pack(self, head: Dict[str, Any], body: bytes, begins: Callable[[int], None]) -> List[Failure]:
+        """Put small files of one folder in place, and return what failed: id, path and why.
+
+        Args:
+            head: of the frame; `make` is id and mode of the folder, when that is to be made with them.
+            body: the files' contents, one after the other.
+            begins: called with the id of an operation for which something may have to be kept.
+        """
+        failed: List[Failure] = []
+        if "make" in head:
+            number, mode = head["make"]
+            if self._staging.put(head["folder"], mode, head["files"], body):
+                return failed
+            begins(number)
+            try:
+                self.mkdir({"path": head["folder"], "mode": mode})
+            except (OSError, Refused) as error:
+                failed.append((number, head["folder"], error))
+        return failed + self._packs.put(head, body, begins)
+
+    def begin(self, head: Dict[str, Any]) -> int:
+        """Begin a large file and return how many of its bytes are here already."""
+        try:
+            self._new(head["path"])
+            return self.transfers.begin(head)
+        except (OSError, Refused):
+            self.transfers.ignore(head["id"])
+            raise
+
+    def end(self, number: int) -> None:
+        """Put a large file in place."""
+        whole = self.transfers.end(number)
+        if whole is None:
+            return
+        try:
+            parts = self._new(whole.head["path"])
+            self._placer.dress(whole.descriptor, whole.head["mode"])
+        except BaseException:
+            os.close(whole.descriptor)
+            self._placer.drop(whole.name)
+            raise
+        self._finish(parts, whole.head, whole.name, whole.descriptor)
+
+    def _finish(self, parts: List[bytes], head: Dict[str, Any], name: bytes, descriptor: int) -> None:
+        entry = [head["path"], "f", head["mode"], head["size"], head["digest"], head["stamp"]]
+        try:
+            self._placer.place(parts, entry, Temporary(name, descriptor, head["mtime_ns"]))
+        except BaseException:
+            self._placer.drop(name)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def mkdir(self, head: Dict[str, Any]) -> None:
+        """Make a folder, or note one that is there."""
+        parts = self._new(head["path"])
+        folder = self._way.parent(parts)
+        try:
+            self._way.make_folder(folder, head["path"], parts[-1], head["mode"])
+        finally:
+            os.close(folder)
+
+    def link(self, head: Dict[str, Any]) -> None:
+        """Make a symlink that leads nowhere but into the root."""
+        parts = self._new(head["path"])
+        target = paths.check_target(head["path"], head["target"])
+        entry = [head["path"], "l", 0o777, len(target), content.of_bytes(target), head["stamp"]]
+        name = self._placer.temporary_name()
+        self._tree.make_link(self._state.temporary, name, target)
+        try:
+            self._placer.place(parts, entry, Temporary(name, None))
+        except BaseException:
+            self._placer.drop(name)
+            raise
+
+    def mode(self, head: Dict[str, Any]) -> None:
+        """Change the mode of what sync holds."""
+        path, mode = head["path"], head["mode"]
+        parts = paths.components(path)
+        entry = self._ledger.held.get(path)
+        if entry is None or entry[ledger.KIND] == "l":
+            raise Refused("sync has put no file or folder there")
+        folder = self._tree.open_folder(parts[:-1])
+        try:
+            old = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+            if tree.kind_of(old) != entry[ledger.KIND]:
+                raise Refused("something else is there now")
+            changed = [
+                path,
+                entry[ledger.KIND],
+                mode,
+                entry[ledger.SIZE],
+                entry[ledger.DIGEST],
+                head["stamp"],
+            ]
+            if entry[ledger.KIND] == "d":
+                set_folder_mode(folder, parts[-1], mode, old)
+                self._ledger.hold(changed, old)
+            else:
+                self._file_mode(folder, parts, entry, changed, old)
+        finally:
+            os.close(folder)
+
+    def _file_mode(
+        self, folder: int, parts: List[bytes], entry: Entry, changed: Entry, old: os.stat_result
+    ) -> None:
+        path = entry[ledger.PATH]
+        if not self._way.is_ours(folder, path, parts[-1], old):
+            raise Refused("the file was changed there since")
+        if old.st_nlink == 1:
+            descriptor = tree.open_file(folder, parts[-1])
+            try:
+                if os.fstat(descriptor).st_nlink == 1:
+                    os.fchmod(descriptor, changed[ledger.MODE])
+                    self._ledger.hold(changed, os.fstat(descriptor))
+                    return
+            except PermissionError:
+                pass
+            finally:
+                os.close(descriptor)
+        self._placer.replace_by_copy(folder, parts, changed, old)
+
+    def adopt(self, head: Dict[str, Any]) -> None:
+        """Note what both sides have. What is really there is looked at: the ledger holds nothing else."""
+        path, kind = head["path"], head["kind"]
+        parts = self._new(path)
+        folder = self._tree.open_folder(parts[:-1])
+        try:
+            info = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+            if tree.kind_of(info) != kind:
+                raise Refused("something else is there")
+            if kind != "d" and not self._is_there(folder, parts[-1], info, head):
+                raise Refused("its content there has changed")
+        finally:
+            os.close(folder)
+        mode, size = head["mode"], 0 if kind == "d" else info.st_size
+        real = info.st_mode & 0o777
+        if kind != "l" and real != (mode | tree.OWNER_RIGHTS if kind == "d" else mode):
+            mode = real
+        self._ledger.hold([path, kind, mode, size, head["digest"], head["stamp"]], info)
+
+    def _is_there(self, folder: int, name: bytes, info: os.stat_result, head: Dict[str, Any]) -> bool:
+        digest = head["digest"]
+        held = self._ledger.held.get(head["path"])
+        if held is not None and held[ledger.DIGEST] == digest and ledger.is_same(held, info):
+            return True
+        if self.seen.pop(head["path"], None) == (tree.signature(info), digest):
+            return True
+        return bool(content.digest_at(folder, name, head["kind"]) == digest)
+
+    def delete(self, head: Dict[str, Any]) -> Optional[str]:
+        """Remove what sync put there. Returns what is left in a folder that stays, in words, else None."""
+        path = head["path"]
+        parts = paths.components(path)
+        entry = self._ledger.held.get(path)
+        info = self._tree.look(parts)
+        if info is None:
+            if entry is not None:
+                self._ledger.forget(path)
+            return None
+        if entry is None:
+            raise Refused("it was not put there by sync", "remove it on the target if it should go")
+        folder = self._tree.open_folder(parts[:-1])
+        try:
+            return self._remove(folder, path, parts[-1], entry, info)
+        finally:
+            os.close(folder)
+
+    def _remove(
+        self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
+    ) -> Optional[str]:
+        if entry[ledger.KIND] == "d" or tree.kind_of(info) not in ("f", "l"):
+            return self._remove_folder(folder, path, name, entry, info)
+        if self._way.is_ours(folder, path, name, info):
+            os.unlink(name, dir_fd=folder)
+            self._ledger.forget(path)
+            if entry[ledger.KIND] == "f":
+                self._placer.remember_gone(path, info)
+        else:
+            self._way.keep(folder, path, name, info)
+            self._ledger.forget(path)
+        return None
+
+    def _remove_folder(
+        self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
+    ) -> Optional[str]:
+        """Remove a folder in which nothing is left. Anything else that took its place is not ours, and stays.
+
+        Raises:
+            Refused: what is left in it is sync's. The ledger keeps the folder: it goes when they have gone.
+        """
+        stays = tree.kind_of(info) != "d" or entry[ledger.KIND] != "d"
+        if not stays:
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+                    raise
+                if self._ledger.holds_below(path):
+                    raise Refused("something that sync put into the folder is still there") from None
+                stays = True
+        self._ledger.forget(path)
+        return path if stays else None
+
+    def _new(self, path: str) -> List[bytes]:
+        """Return the components of a path that is about to be noted.
+
+        Raises:
+            Refused: it is no path below the root, or the file system takes it for a name that sync holds.
+        """
+        parts = paths.components(path)
+        self._admit(path)
+        return parts
+
+    def _admit(self, path: str) -> None:
+        """Raise Refused when the file system takes a path for a name that sync holds."""
+        if not self._state.case_sensitive:
+            if self._names is None:
+                self._names = {_fold(name): name for name in self._ledger.held}
+            other = self._names.setdefault(_fold(path), path)
+            if other != path and other in self._ledger.held:
+                raise Refused(
+                    "%s is there, and the target's file system takes both names for one"
+                    % paths.printable(other),
+                    "rename one of them",
+                )
+            self._names[_fold(path)] = path
+
+
+def _fold(path: str) -> str:
+    """Return a path as a file system that does not tell case (nor composition, as APFS) sees it."""
+    import unicodedata
+
+    return unicodedata.normalize("NFC", path).casefold()

@@ -1,0 +1,102 @@
+"""Paths of the stream: text from a stranger in, safe components out. Pure.
+
+Paths on the wire and in the ledger are text (surrogateescape); towards the file system they are bytes in UTF-8,
+whatever the target's locale says.
+"""
+
+from __future__ import annotations
+
+from dkdbg.sync.receiver.problems import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+#: The receiver's own folder in the root; `.dkdbg-sync.` begins its temporary names elsewhere.
+OWN = ".dkdbg-sync"
+_OWN = OWN.encode()
+#: Begins temporary names outside of it: on file systems that are mounted below the root.
+STRAY = _OWN + b"."
+
+MAX_NAME = 255
+MAX_PATH = 4095
+
+
+def components(path: str) -> List[bytes]:
+    """Return the components of a path below the root.
+
+    Raises:
+        Refused: it is not a plain relative path below the root, or leads into what is sync's own.
+    """
+    parts = _split(path)
+    for part in parts:
+        if part in (b"", b".", b".."):
+            raise Refused("not a path below the root: an absolute path, or an empty, . or .. component")
+        if part.startswith(_OWN):
+            raise Refused("names that begin with %s are sync's own" % OWN, "rename it, or leave it out")
+    return parts
+
+
+def is_plain(path: str) -> bool:
+    """Say whether a path leads nowhere but below the root: for a ledger that somebody may have written in."""
+    walled = "/%s/" % path
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return not ("//" in walled or "/./" in walled or "/../" in walled or "\0" in path)
+
+
+def check_target(path: str, target: str) -> bytes:
+    """Return the target of a symlink at `path` as bytes.
+
+    Allowed are leading `..`, no more than the link is deep, and names: a `..` after a name could lead anywhere, as
+    the name may be a symlink.
+
+    Raises:
+        Refused: the target may lead out of the root.
+    """
+    depth = path.count("/")
+    named = False
+    for part in _split(target):
+        if part == b"..":
+            depth -= 1
+            if named or depth < 0:
+                raise Refused("the symlink's target leads out of the root: %.200s" % printable(target))
+        elif part == b"":
+            raise Refused("the symlink's target is absolute or empty: %.200s" % printable(target))
+        elif part != b".":
+            named = True
+    return encode(target)
+
+
+def encode(path: str) -> bytes:
+    """Return a path as the file system wants it. Raises Refused: it holds what no bytes stand for."""
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Refused("the path holds a surrogate that stands for no byte") from None
+
+
+def decode(name: bytes) -> str:
+    """Return a name of the file system as it goes on the wire."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def printable(path: str) -> str:
+    """Return a path for a message: what cannot be printed is escaped."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _split(path: str) -> List[bytes]:
+    data = encode(path)
+    if b"\0" in data:
+        raise Refused("the path holds a NUL byte")
+    if len(data) > MAX_PATH:
+        raise Refused("the path is too long: %d bytes, %d are allowed" % (len(data), MAX_PATH))
+    parts = data.split(b"/")
+    if len(data) > MAX_NAME:
+        for part in parts:
+            if len(part) > MAX_NAME:
+                raise Refused("the name is too long: %d bytes, %d are allowed" % (len(part), MAX_NAME))
+    return parts

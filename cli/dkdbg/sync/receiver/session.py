@@ -1,0 +1,237 @@
+"""One sync from HELLO on: what each frame does, and what is answered."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from dkdbg.sync.receiver import listing, paths, wire
+from dkdbg.sync.receiver.ledger import Ledger
+from dkdbg.sync.receiver.problems import CutError, Fatal, Refused, explain, login_name, user_name
+from dkdbg.sync.receiver.root import check_root, open_root
+from dkdbg.sync.receiver.state import State
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Union
+
+    from dkdbg.sync.receiver.outlet import Outlet
+
+    Head = Dict[str, Any]
+
+_STARTING = (wire.PUT, wire.PACK, wire.BEGIN, wire.MKDIR, wire.LINK, wire.MODE, wire.ADOPT, wire.DELETE)
+_WRITING = (*_STARTING, wire.DATA, wire.END)
+
+
+class Session:
+    """The receiver's answers. Frames have been checked by `heads`; HELLO is the first.
+
+    Attributes:
+        silence: seconds without a frame after which the host counts as gone; 0: never.
+    """
+
+    def __init__(self, hello: Head, outlet: Outlet) -> None:
+        """Open the root and answer with READY and LISTING. Raises Fatal and OSError."""
+        self._outlet = outlet
+        self.silence: int = hello.get("silence_s", 0)
+        self._write: bool = hello.get("write", True)
+        self._last = 0  # the greatest id so far
+        self._number = 0  # of the operation that is being done
+        self._told = 0  # the last DONE
+        self._touched = False
+        self._begun: Dict[int, str] = {}
+        create = hello.get("create", False) and self._write
+        self._tree, name = open_root(hello["root"], create=create)
+        self._names = (hello["root"], name)
+        self._state = State(self._tree, name, write=self._write)
+        self._ledger = Ledger(self._state.folder, write=self._write)
+        if hello.get("probe", False) and self._write:
+            self._state.make_probe()
+        self._greet(name, short=hello.get("summary", False))
+        from dkdbg.sync.receiver.operations import Operations  # the host has something to do by now
+
+        self._operations = Operations(self._state, self._ledger, self._kept)
+        self._handlers = {
+            wire.PUT: self._operations.put, wire.PACK: self._pack, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
+            wire.MKDIR: self._mkdir, wire.LINK: self._link, wire.MODE: self._mode, wire.ADOPT: self._adopt,
+            wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
+            wire.GET: self._get, wire.SHOW: self._show, wire.PING: self._ping,
+        }  # fmt: skip
+
+    def _greet(self, root: str, *, short: bool) -> None:
+        own = paths.OWN
+        ready = {
+            "version": wire.VERSION,
+            "python": "%d.%d.%d" % sys.version_info[:3],
+            "pid": os.getpid(),
+            "user": login_name(os.geteuid()) or user_name(os.geteuid()),
+            "root": root,
+            "probe": self._state.probe,
+            "empty": not any(name != own for name in os.listdir(self._tree.root)),
+            "case_sensitive": self._state.case_sensitive,
+        }
+        self._outlet.send(wire.READY, ready)
+        self._outlet.flush()
+        listing.settle_intents(self._tree, self._ledger, clean=self._write)
+        entries = listing.survey(self._tree, self._ledger)
+        if short:
+            from dkdbg.sync.receiver import summary
+
+            frames = wire.encode_entries(wire.SUMMARY, summary.folders(entries), end=True)
+        else:
+            frames = wire.encode_entries(wire.LISTING, entries, end=True)
+        for frame in frames:
+            self._outlet.send_encoded(frame)
+        self._outlet.flush()
+        self._save()
+        self._ledger.compact()
+
+    def handle(self, kind: int, head: Head, body: bytes) -> None:
+        """Do what a frame asks for. Raises Fatal: the stream is over."""
+        if self._state.probe:
+            self._state.remove_probe()
+        number = head.get("id", 0)
+        if kind in _WRITING:
+            self._admit(kind, _numbers(head) if kind == wire.PACK else [number])
+        self._number = number
+        try:
+            self._handlers[kind](head, body)
+        except (OSError, Refused) as error:
+            if isinstance(error, ConnectionError) or kind == wire.PACK:
+                raise
+            self._fail(number, head.get("path") or self._begun.pop(number, ""), error)
+
+    def _admit(self, kind: int, numbers: List[int]) -> None:
+        if not self._write:
+            raise Fatal("%s, but HELLO said that nothing will be written" % wire.NAMES[kind])
+        for number in numbers if kind in _STARTING else ():
+            if number <= self._last:
+                raise Fatal("operation %d after %d: ids must grow" % (number, self._last))
+            self._last = number
+        self._touched = True
+
+    def settle(self) -> None:
+        """Say how far we are: everything that came has been done. Raises Fatal and CutError: and nobody would find it."""
+        if self._write:
+            check_root(self._tree, *self._names)
+        first = self._operations.transfers.first_open()
+        upto = self._last if first is None else first - 1
+        if upto > self._told:
+            self._save()
+            self._ledger.check()
+            self._outlet.send(wire.DONE, {"upto": upto})
+            self._told = upto
+        self._outlet.flush()
+
+    def close(self) -> None:
+        """End: note what is noted, leave pieces of large files for the next receiver, take away what is unused."""
+        self._state.remove_probe()
+        if not self._write:
+            return
+        self._operations.transfers.close()
+        self._save()
+        self._ledger.compact()
+        if self._state.made and not self._touched:
+            self._state.take_away()
+
+    def _save(self) -> None:
+        with contextlib.suppress(OSError):
+            self._ledger.flush()  # a full disk: it stays in memory; the intents in the file find it again
+
+    def _fail(self, number: int, path: str, error: Union[OSError, Refused]) -> None:
+        if self._write:
+            check_root(self._tree, *self._names)
+            self._ledger.check()
+            if os.fstat(self._state.temporary).st_nlink == 0:
+                raise CutError("%s/tmp was removed from the target while sync ran" % paths.OWN)
+        if isinstance(error, Refused):
+            reason, hint = error.reason, error.hint
+        else:
+            reason, hint = explain(error)
+        self._outlet.send(wire.FAILED, {"id": number, "path": path, "reason": reason, "hint": hint})
+
+    def _kept(self, path: str, where: str) -> None:
+        self._outlet.send(wire.KEPT, {"id": self._number, "path": path, "where": where})
+
+    def _pack(self, head: Head, body: bytes) -> None:
+        for number, path, error in self._operations.pack(head, body, self._begins):
+            self._fail(number, path, error)
+
+    def _begins(self, number: int) -> None:
+        self._number = number
+
+    def _begin(self, head: Head, _: bytes) -> None:
+        offset = self._operations.begin(head)
+        self._begun[head["id"]] = head["path"]
+        self._outlet.send(wire.RESUME, {"id": head["id"], "offset": offset})
+        self._outlet.flush()
+
+    def _data(self, head: Head, body: bytes) -> None:
+        self._operations.transfers.data(head["id"], body)
+
+    def _end(self, head: Head, _: bytes) -> None:
+        self._operations.end(head["id"])
+        self._begun.pop(head["id"], None)
+
+    def _mkdir(self, head: Head, _: bytes) -> None:
+        self._operations.mkdir(head)
+
+    def _link(self, head: Head, _: bytes) -> None:
+        self._operations.link(head)
+
+    def _mode(self, head: Head, _: bytes) -> None:
+        self._operations.mode(head)
+
+    def _adopt(self, head: Head, _: bytes) -> None:
+        self._operations.adopt(head)
+
+    def _delete(self, head: Head, _: bytes) -> None:
+        left = self._operations.delete(head)
+        if left is not None:
+            self._kept(left, left)
+
+    def _stat(self, head: Head, _: bytes) -> None:
+        asked = head["paths"]
+        if not all(type(path) is str for path in asked):
+            raise Fatal("STAT needs paths as text")
+        found, wrong = listing.stat_paths(self._tree, asked, self._operations.seen)
+        for path, error in wrong:
+            self._fail(0, path, error)
+        for frame in wire.encode_entries(wire.STATS, found, end=True):
+            self._outlet.send_encoded(frame)
+
+    def _verify(self, _head: Head, _body: bytes) -> None:
+        entries = listing.survey(self._tree, self._ledger, fresh=True)
+        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
+            self._outlet.send_encoded(frame)
+        remote = listing.others(self._tree, self._ledger)
+        for frame in wire.encode_entries(wire.REMOTE, remote, end=True):
+            self._outlet.send_encoded(frame)
+
+    def _show(self, head: Head, _: bytes) -> None:
+        asked = head["folders"]
+        if not all(type(path) is str for path in asked):
+            raise Fatal("SHOW needs folders as text")
+        entries = listing.survey(self._tree, self._ledger, folders=frozenset(asked))
+        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
+            self._outlet.send_encoded(frame)
+
+    def _list(self, head: Head, _: bytes) -> None:
+        entries = listing.list_below(self._tree, head["path"])
+        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
+            self._outlet.send_encoded(frame)
+
+    def _get(self, head: Head, _: bytes) -> None:
+        try:
+            listing.send_file(self._tree, head["path"], self._outlet.send_encoded, most=head.get("size"))
+        except FileNotFoundError:
+            raise Refused("there is no such file on the target") from None
+
+    def _ping(self, head: Head, _: bytes) -> None:
+        self._outlet.send(wire.PONG, {"n": head["n"]})
+
+
+def _numbers(head: Head) -> List[int]:
+    """The ids in a PACK: of its folder, where that is to be made, and of its files."""
+    return [*head.get("make", [])[:1], *(one[0] for one in head["files"])]

@@ -1,0 +1,203 @@
+"""Sync's own folder in the root, `.dkdbg-sync/`: private, one receiver at a time, left as clean as it was found."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import time
+
+from dkdbg.sync.receiver import paths, tree
+from dkdbg.sync.receiver.problems import Fatal, unwritable, user_name
+
+_OWN = paths.OWN.encode()
+TEMPORARY = b"tmp"
+KEPT = b"kept"
+#: Pieces of large files wait here for the rest of them.
+PART = b"part-"
+_LOCK = b"lock"
+_LOCK_SECONDS = 5.0
+_PART_SECONDS = 24 * 3600
+
+
+class State:
+    """The open folder.
+
+    Attributes:
+        folder: descriptor of `.dkdbg-sync`; -1 when there is none and none is made.
+        temporary: descriptor of `.dkdbg-sync/tmp`; -1 when nothing will be written.
+        made: this receiver made it.
+        probe: path of the probe relative to the root, or empty.
+        case_sensitive: `a` and `A` are two files in the root.
+    """
+
+    def __init__(self, root: tree.Tree, name: str, *, write: bool) -> None:
+        """Open or make it.
+
+        Args:
+            root: the tree.
+            name: the root as the user knows it, for messages.
+            write: False: look only; nothing is made, nothing is locked.
+
+        Raises:
+            Fatal: it cannot be made, is not ours, or another receiver has it.
+        """
+        self.tree = root
+        self.made = False
+        self.probe = ""
+        self.case_sensitive = True
+        self.temporary = self.folder = self._lock = -1
+        try:
+            self._open_own(name, write)
+            if write:
+                self._take_lock()
+                self.temporary = self._subfolder(TEMPORARY)
+                self._write_once(b".gitignore", b"*\n")
+                self._clean()
+                self.case_sensitive = self._probe_case()
+        except OSError as error:
+            raise unwritable(name, os.fstat(root.root), error) from error
+
+    def _open_own(self, name: str, write: bool) -> None:
+        if write:
+            try:
+                self.tree.make_folder(self.tree.root, _OWN, 0o700)
+                self.made = True
+            except FileExistsError:
+                pass
+        try:
+            self.folder = tree.open_below(self.tree.root, _OWN)
+        except OSError as error:
+            if error.errno == errno.ENOENT and not write:
+                return
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise Fatal(
+                    "%s in %s is a symlink or a file; sync keeps its ledger there" % (paths.OWN, name),
+                    "remove it",
+                ) from None
+            if error.errno == errno.EACCES:
+                info = os.stat(_OWN, dir_fd=self.tree.root, follow_symlinks=False)
+                raise _not_ours(name, info) from None
+            raise
+        info = os.fstat(self.folder)
+        if info.st_uid not in (os.geteuid(), os.fstat(self.tree.root).st_uid):
+            raise _not_ours(name, info)
+        if write and info.st_mode & 0o777 != 0o700:
+            os.fchmod(self.folder, 0o700 | (info.st_mode & stat.S_ISGID))
+
+    def _subfolder(self, name: bytes) -> int:
+        with contextlib.suppress(FileExistsError):
+            self.tree.make_folder(self.folder, name, 0o700)
+        return tree.open_below(self.folder, name)
+
+    def _write_once(self, name: bytes, data: bytes) -> None:
+        try:
+            descriptor = tree.create_file(self.folder, name)
+        except FileExistsError:
+            return
+        self.tree.own(descriptor)
+        os.write(descriptor, data)
+        os.close(descriptor)
+
+    def _take_lock(self) -> None:
+        """Lock the folder for as long as we live. A file system without locks has to do without."""
+        import fcntl
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._lock = os.open(_LOCK, flags, 0o600, dir_fd=self.folder)
+        info = os.fstat(self._lock)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
+            raise Fatal("%s/lock is not a plain file of its own" % paths.OWN, "remove it")
+        end = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise Fatal(
+                        "another sync writes there: %s" % _holder(os.pread(self._lock, 4096, 0)),
+                        "stop that one, or wait for it; a dead connection is given up after a while",
+                    ) from None
+                time.sleep(0.02)
+            except OSError:
+                return
+        if os.fstat(self._lock).st_nlink == 0:
+            raise Fatal("another sync has just removed its folder there", "start sync again")
+        self.tree.own(self._lock)
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, json.dumps(_myself()).encode("ascii"), 0)
+
+    def _clean(self) -> None:
+        """Remove what an earlier receiver left in tmp/, but not pieces of large files that may be continued."""
+        now = time.time()
+        for name in os.listdir(self.temporary):
+            encoded = os.fsencode(name)
+            info = tree.look_at(self.temporary, encoded)
+            if info is None:
+                continue
+            young = encoded.startswith(PART) and now - info.st_mtime < _PART_SECONDS
+            if stat.S_ISDIR(info.st_mode):
+                tree.discard(self.temporary, encoded)
+            elif not (young and stat.S_ISREG(info.st_mode)):
+                with contextlib.suppress(OSError):
+                    os.unlink(encoded, dir_fd=self.temporary)
+
+    def _probe_case(self) -> bool:
+        name = b"case-%s" % os.urandom(6).hex().encode()
+        os.close(tree.create_file(self.temporary, name))
+        try:
+            return tree.look_at(self.temporary, name.upper()) is None
+        finally:
+            tree.remove(self.temporary, name)
+
+    def make_probe(self) -> None:
+        """Make a file with a random name, by which the host sees whether this folder is its own."""
+        name = "probe-" + os.urandom(16).hex()
+        os.close(tree.create_file(self.folder, name.encode()))
+        self.probe = "%s/%s" % (paths.OWN, name)
+
+    def remove_probe(self) -> None:
+        """Remove the probe, if there is one."""
+        if self.probe:
+            tree.remove(self.folder, self.probe.rpartition("/")[2].encode())
+            self.probe = ""
+
+    def take_away(self) -> None:
+        """Remove the folder that this receiver made and put nothing into."""
+        tree.remove(self.folder, b"ledger")
+        tree.remove(self.folder, b".gitignore")
+        try:
+            os.rmdir(TEMPORARY, dir_fd=self.folder)
+            tree.remove(self.folder, _LOCK)
+            os.rmdir(_OWN, dir_fd=self.tree.root)
+        except OSError:
+            pass
+
+
+def _myself() -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "user": user_name(os.geteuid()),
+        "host": os.uname().nodename,
+        "since": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
+
+
+def _holder(data: bytes) -> str:
+    """Return who wrote the lock, as far as can be told."""
+    try:
+        who = json.loads(data)
+        return "pid %d of %.60s on %.60s, since %.40s" % (who["pid"], who["user"], who["host"], who["since"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "it does not say who it is"
+
+
+def _not_ours(name: str, info: os.stat_result) -> Fatal:
+    return Fatal(
+        "%s in %s belongs to %s, and sync runs as %s there"
+        % (paths.OWN, name, user_name(info.st_uid), user_name(os.geteuid())),
+        "run sync as that user, or remove the folder",
+    )

@@ -1,0 +1,145 @@
+"""Large files, which come in pieces: BEGIN, DATA, END. What has come is kept by its digest, and continued."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from dkdbg.sync.receiver import content, tree
+from dkdbg.sync.receiver.problems import Fatal, Refused, explain
+from dkdbg.sync.receiver.state import PART
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Set
+
+    from dkdbg.sync.receiver.placing import Placer
+    from dkdbg.sync.receiver.state import State
+
+#: Files that may be under way at the same time: each has a descriptor.
+_MAX_OPEN = 64
+
+
+class Transfer:
+    """One file under way.
+
+    Attributes:
+        head: that of BEGIN.
+        name: of the temporary file.
+        descriptor: of the temporary file.
+        hasher: of what has come.
+        size: bytes that have come.
+    """
+
+    def __init__(self, head: Dict[str, Any], name: bytes, descriptor: int) -> None:
+        self.head = head
+        self.name = name
+        self.descriptor = descriptor
+        self.hasher = hashlib.sha256()
+        self.size = 0
+
+
+class Transfers:
+    """All files under way."""
+
+    def __init__(self, state: State, placer: Placer) -> None:
+        self._folder = state.temporary
+        self._placer = placer
+        self._open: Dict[int, Transfer] = {}
+        self._ended: Set[int] = set()  # failed in the middle; what else comes of them is ignored
+
+    def first_open(self) -> Optional[int]:
+        """Return the smallest id under way."""
+        return min(self._open, default=None)
+
+    def begin(self, head: Dict[str, Any]) -> int:
+        """Begin or continue a file and return how many of its bytes are here. Raises OSError or Refused."""
+        if len(self._open) >= _MAX_OPEN:
+            raise Refused("more than %d large files at the same time" % _MAX_OPEN)
+        name = PART + head["digest"].encode("ascii")
+        if any(other.name == name for other in self._open.values()):
+            name = self._placer.temporary_name()
+        transfer = self._continued(head, name)
+        if transfer is None:
+            transfer = Transfer(head, name, tree.create_file(self._folder, name))
+        self._open[head["id"]] = transfer
+        return transfer.size
+
+    def _continued(self, head: Dict[str, Any], name: bytes) -> Optional[Transfer]:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, dir_fd=self._folder)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            tree.remove(self._folder, name)
+            return None
+        info = os.fstat(descriptor)
+        if tree.kind_of(info) == "f" and info.st_nlink == 1 and info.st_size <= head["size"]:
+            transfer = Transfer(head, name, descriptor)
+            transfer.size = content.feed(transfer.hasher, descriptor)
+            return transfer
+        os.close(descriptor)
+        tree.remove(self._folder, name)
+        return None
+
+    def ignore(self, number: int) -> None:
+        """Expect pieces of a file that was refused: they were under way before the host knew."""
+        self._ended.add(number)
+
+    def data(self, number: int, body: bytes) -> None:
+        """Append a piece.
+
+        Raises:
+            Refused: it does not fit; the file is given up.
+            Fatal: no such file is under way.
+        """
+        transfer = self._open.get(number)
+        if transfer is None:
+            if number in self._ended:
+                return
+            raise Fatal("DATA for %d, which was not begun" % number)
+        transfer.size += len(body)
+        try:
+            if transfer.size > transfer.head["size"]:
+                raise Refused("more bytes came than the %d that were announced" % transfer.head["size"])
+            content.write_all(transfer.descriptor, body)
+        except (OSError, Refused) as error:
+            self._ended.add(number)
+            self._give_up(self._open.pop(number))
+            if isinstance(error, OSError):
+                raise Refused(*explain(error)) from None
+            raise
+        transfer.hasher.update(body)
+
+    def end(self, number: int) -> Optional[Transfer]:
+        """Return the whole file, checked, for the placer; None when it has failed before.
+
+        Raises:
+            Refused: it is not whole, or not what was announced; it is given up.
+            Fatal: no such file is under way.
+        """
+        transfer = self._open.pop(number, None)
+        if transfer is None:
+            if number in self._ended:
+                self._ended.discard(number)
+                return None
+            raise Fatal("END of %d, which was not begun" % number)
+        wanted = transfer.head["size"]
+        if transfer.size != wanted:
+            self._give_up(transfer)
+            raise Refused("%d bytes came of %d" % (transfer.size, wanted))
+        if transfer.hasher.hexdigest() != transfer.head["digest"]:
+            self._give_up(transfer)
+            raise Refused("the content that came is not what its digest says", "it changed while it was read")
+        return transfer
+
+    def close(self) -> None:
+        """Close what is under way; what has come of it waits for the next receiver."""
+        for transfer in self._open.values():
+            os.close(transfer.descriptor)
+        self._open.clear()
+
+    def _give_up(self, transfer: Transfer) -> None:
+        os.close(transfer.descriptor)
+        self._placer.drop(transfer.name)

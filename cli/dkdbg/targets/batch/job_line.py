@@ -1,0 +1,190 @@
+"""The way to one node of a job: looked for anew at each reconnect, as the job may run elsewhere by then."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.core.brought import relay_words
+from dkdbg.errors import DkdbgError, GoneError
+from dkdbg.printable import printable
+from dkdbg.relay.relay import Relay
+from dkdbg.targets.batch.job import choose_node
+from dkdbg.targets.batch.job_node import JobNode, looked, looking
+from dkdbg.targets.ssh.connection import CONNECT_LIMIT
+
+if TYPE_CHECKING:
+    from dkdbg.core.jobs import Job
+    from dkdbg.core.target import Reach
+    from dkdbg.targets.batch.job import BatchSystem, JobAddress
+    from dkdbg.targets.batch.job_node import Looked, Way
+    from dkdbg.targets.ssh.login import Login
+
+#: Seconds for an answer of the batch system, which may be busy, and of a node.
+_SYSTEM_LIMIT, _NODE_LIMIT = 45.0, 45.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node that was found.
+
+    Attributes:
+        user: ours there.
+        agents: files of agents there that are ours.
+    """
+
+    job: Job
+    reach: JobNode
+    user: str
+    agents: tuple[str, ...]
+
+
+class JobLine:
+    """One node of a job, for any number of places on it; from any thread. `enter` and `leave` count those.
+
+    Args:
+        address: names the node, or none for the job's first.
+        shown: the address, for people.
+    """
+
+    def __init__(self, system: BatchSystem, login: Login, address: JobAddress, shown: str) -> None:
+        self._system = system
+        self.login = login.enter()
+        self._address = address
+        self._shown = shown
+        self._lock = threading.RLock()
+        self._node: Node | None = None
+        self._way: tuple[str, Way] | None = None
+        self._relay: Relay | None = None
+        self._ports: dict[str, int] = {}
+        self._users = 0
+
+    def enter(self) -> JobLine:
+        """One more needs it."""
+        self._users += 1
+        return self
+
+    def leave(self) -> None:
+        """One less; the last one ends all of it."""
+        self._users -= 1
+        if self._users <= 0:
+            if self._relay is not None:
+                self._relay.close()
+            self.login.close()
+
+    def ask(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Job:
+        """What the batch system says of the job now.
+
+        Raises:
+            DkdbgError: it cannot be asked, or there is no such job.
+        """
+        asking = ("sh", "-c", self._system.show(self._address.job))
+        login = self.login.reach(asks=asks, limit=limit)
+        said = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
+        return self._system.read(self._address.job, said.code, said.stdout, said.stderr)
+
+    def look(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Node:
+        """The node that is meant now.
+
+        Raises:
+            DkdbgError: there is none, or nothing can be run on it.
+        """
+        with self._lock:
+            job = self.ask(asks=asks, limit=limit)
+            name = choose_node(job, self._address, self._shown)
+            self._node = self._enter(self.login.reach(asks=asks, limit=limit), job, name)
+            return self._node
+
+    def found(self) -> Node:
+        """The node that was found last, which is looked for when none was."""
+        return self._node or self.look(asks=True)
+
+    def again(self, *, silent: bool, limit: float) -> Node:
+        """The same after a cut; nobody is asked for a password."""
+        if silent:
+            self.login.drop()
+            self._way = None
+        return self.look(limit=limit)
+
+    def lost(self) -> str:
+        """Why a command that ended with 255 did not end by itself; empty when it did."""
+        if not self.login.is_there():
+            return f"the connection to {self._address.name} was lost"
+        try:
+            choose_node(self.ask(), self._address, self._shown)
+        except DkdbgError as error:
+            return error.message
+        return ""
+
+    @property
+    def why(self) -> str:
+        """What is wrong while the relay leads nowhere; empty where it does, or was not needed yet."""
+        return "" if self._relay is None else self._relay.why
+
+    def lead(self, key: str, port: int) -> int:
+        """The local port that leads to `port` of the node's loopback, the same one for one `key`."""
+        with self._lock:
+            if self._relay is None:
+                self._relay = Relay(self._relayed)
+            if key not in self._ports:
+                self._ports[key] = self._relay.listen(port)
+            self._relay.aim(self._ports[key], port)
+            return self._ports[key]
+
+    def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
+        """The relay's command line; on its thread."""
+        node = self.again(silent=silent, limit=limit)
+        if not node.agents:
+            raise GoneError(f"no session runs on {node.reach.label}")
+        return node.reach.wrap(relay_words(("sh", node.agents[0]), word))
+
+    def _enter(self, login: Reach, job: Job, name: str) -> Node:
+        """By ssh from the login node; as a step of the job where that is closed, which is tried once."""
+        ways: tuple[Way, ...] = ("ssh", "step")
+        if self._way is not None and self._way[0] == name:
+            ways = (self._way[1],)
+        elif not self._system.step(job.id, name, tty=False):
+            ways = ("ssh",)
+        said = []
+        for way in ways:
+            reach = JobNode(
+                login=login, node=name, way=way, step=lambda tty: self._system.step(job.id, name, tty=tty),
+                folder=job.folder, label=f"{self._system.scheme} job {job.id}, {name}",
+                explains=lambda text: self._system.explain(text, job=job.id, node=name),
+            )  # fmt: skip
+            seen, complained = self._seen(reach)
+            if seen is not None:
+                if job.user != seen.user:
+                    raise DkdbgError(
+                        f"job {job.id} is not yours ({printable(seen.user)}) but {job.user}'s",
+                        hint="name one of your own jobs",
+                    )
+                self._way = (name, way)
+                shown = f"{reach.label} ({printable(seen.user)}@{printable(seen.host)})"
+                return Node(
+                    job=job, reach=dataclasses.replace(reach, label=shown), user=seen.user, agents=seen.agents
+                )
+            said.append(complained)
+        self._way = None
+        raise self._closed(job, name, said)
+
+    def _seen(self, reach: JobNode) -> tuple[Looked | None, str]:
+        mark = f"dkdbg-{secrets.token_hex(8)}"
+        bare = dataclasses.replace(reach, folder="")
+        done = self.login.read(bare.script(looking(mark)), limit=_NODE_LIMIT)
+        return looked(mark, done.stdout), done.stderr
+
+    def _closed(self, job: Job, name: str, said: list[str]) -> DkdbgError:
+        """Nothing can be run on the node."""
+        last = said[-1] if said else ""
+        known = self._system.explain(last, job=job.id, node=name)
+        if known is not None:
+            return known
+        lines = [printable(text.strip().splitlines()[-1])[:300] for text in said if text.strip()]
+        return DkdbgError(
+            f"no command can be run on {name}, a node of job {job.id}: {'; '.join(lines) or 'nothing is said'}",
+            hint=f"try on {self._address.name}: ssh {name} true",
+        )

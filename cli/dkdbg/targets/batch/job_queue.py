@@ -1,0 +1,213 @@
+"""Submits jobs to a batch system, from its login node: never two for one, and nothing is left that nobody knows of."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core.address import Address
+from dkdbg.delivery import single_file
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable, printable_lines
+from dkdbg.repository.artefacts import render
+from dkdbg.targets.batch.job import job_address
+from dkdbg.targets.batch.job_script import Script, filling, prepared, preparing, tags_of
+from dkdbg.targets.ssh.command import FAILED, enter, quoted
+from dkdbg.targets.ssh.login import Login
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.jobs import Job, Submission
+    from dkdbg.core.target import Reach
+    from dkdbg.targets.batch.job import BatchSystem
+
+#: Seconds for an answer of the batch system, and for the agent's way there.
+_LIMIT, _SEND_LIMIT = 60.0, 120.0
+#: sbatch ends with 255 too, as ssh does when its connection is lost; but then this line has come after it.
+_ENDED = "dkdbg-submit-ended"
+#: Lines of a job's output that are shown.
+_LAST = 8
+_PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
+
+
+class JobQueue:
+    """See `Queue` in `core/target.py`."""
+
+    def __init__(self, system: BatchSystem, address: Address) -> None:
+        said = job_address(address, system.job_form, new=True)
+        if said.job:
+            raise DkdbgError(
+                f"{address} is a job that there is already",
+                hint=f"a new one: dkdbg submit --on {system.scheme}://{address.parts[0]}; in this one: dkdbg run --on {address}",
+                exit_code=EXIT_USAGE,
+            )
+        self._system = system
+        self._rest = address.parts[0]
+        self._hosts = said.login
+        self._login = Login(said.login).enter()
+
+    def submit(self, wanted: Submission) -> str:
+        """Bring the agent and the script, and have the script submitted."""
+        login = self._login.reach()
+        self._check_folder(login, wanted.folder)
+        tag = f"{'job' if wanted.command else 'held'}-{secrets.token_hex(4)}"
+        folder = self._prepare(login, tag)
+        script = render(
+            self._system.template, folder=folder, wait=wanted.wait, command=shlex.join(wanted.command)
+        )
+        try:
+            self._fill(login, folder, script)
+        except BaseException:
+            self._remove(folder)
+            raise
+        found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
+        words = shlex.join(self._system.submit(found))
+        text = f"{enter(wanted.folder)}{words}; code=$?; echo {_ENDED}; exit $code"
+        return self._hand_over(login, text, tag, folder)
+
+    def held(self) -> str:
+        """By the folder of its script."""
+        return next((job for tag, job in self._tags().items() if tag.startswith("held-")), "")
+
+    def look(self, job: str) -> Job:
+        """See `BatchSystem.read`."""
+        said = self._run(("sh", "-c", self._system.show(job)))
+        return self._system.read(job, said.code, said.stdout, said.stderr)
+
+    def last_words(self, job: Job) -> str:
+        """Of the file that its output goes to, as the login node sees it."""
+        if not job.output:
+            return ""
+        with contextlib.suppress(DkdbgError):
+            said = self._run(("tail", "-n", str(_LAST), "--", job.output))
+            return printable_lines(said.stdout).rstrip()
+        return ""
+
+    def cancel(self, job: str) -> None:
+        """By the system's own program."""
+        done = self._run(self._system.cancel(job))
+        if done.code:
+            raise self._system.explain(done.stderr, job=job, node="") or DkdbgError(
+                f"job {job} was not cancelled: {printable(done.stderr.strip()[-300:])}",
+                hint=f"on the login node: {shlex.join(self._system.cancel(job))}",
+            )
+
+    def address(self, job: str) -> str:
+        """Through the same login node."""
+        return str(Address(scheme=self._system.scheme, rest=f"{self._rest}/{job}"))
+
+    def close(self) -> None:
+        """End the connection."""
+        self._login.close()
+
+    def _run(self, argv: Sequence[str]) -> process.Result:
+        return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_LIMIT)
+
+    def _tags(self) -> dict[str, str]:
+        """By tag, our jobs that wait or run. Raises DkdbgError."""
+        said = self._login.read(self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_LIMIT)
+        if said.code:
+            raise self._system.explain(said.stderr, job="", node="") or DkdbgError(
+                f"{self._system.scheme} does not list your jobs: {printable(said.stderr.strip()[-300:])}",
+                hint=f"does it answer on {self._rest or 'this machine'}?",
+            )
+        return tags_of(said.stdout)
+
+    def _check_folder(self, login: Reach, folder: str) -> None:
+        """Raise DkdbgError where there is no such folder, absolute or below the home there; empty is the home."""
+        if not folder:
+            return
+        said = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_LIMIT)
+        if said.code > 0 and said.code != FAILED:
+            below = folder if folder.startswith(("/", "~")) else f"~/{folder}"
+            raise DkdbgError(
+                f"there is no folder {folder} on {login.label} that you may enter",
+                hint=f"dkdbg sync ssh://{self._rest}/{below.lstrip('/')} --once makes it and copies your files there"
+                if self._rest
+                else "make it, or name another: --in FOLDER",
+                exit_code=EXIT_USAGE,
+            )
+
+    def _prepare(self, login: Reach, tag: str) -> str:
+        """The folder for the script and the agent, which only its user may enter."""
+        mark = f"dkdbg-{secrets.token_hex(8)}"
+        said = self._login.read(
+            login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_LIMIT
+        )
+        folder = prepared(mark, tag, said.stdout)
+        if not folder:
+            last = (said.stderr.strip() or "its path holds odd characters").splitlines()[-1]
+            raise DkdbgError(
+                f"cannot make a folder for the job's script on {login.label}: {printable(last[-300:])}",
+                hint="XDG_CACHE_HOME there can name another folder that the nodes see too",
+            )
+        return folder
+
+    def _fill(self, login: Reach, folder: str, script: str) -> None:
+        agent = single_file.build(self._python(login))
+        running = process.converse(login.wrap(("sh", "-c", filling(folder, len(agent)))))
+        try:
+            out, complained = running.communicate(agent + script.encode(), timeout=_SEND_LIMIT)
+        except process.TimeoutExpired as error:
+            raise DkdbgError(f"{login.label} did not take the agent in time", hint="try again") from error
+        finally:
+            process.end(running)
+        if running.returncode or b"filled" not in out:
+            last = (complained.decode("utf-8", "replace").strip() or "it says nothing").splitlines()[-1]
+            raise DkdbgError(
+                f"the job's script cannot be written on {login.label}: {printable(last[-300:])}",
+                hint="is your home there full? df -h ~; quota",
+            )
+
+    def _python(self, login: Reach) -> tuple[int, int]:
+        """Of the login node, as the nodes are not known yet: it decides which debugpy is sent."""
+        words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON)
+        said = self._login.read(login.wrap(words), limit=_LIMIT).stdout.split()
+        with contextlib.suppress(ValueError, IndexError):
+            at = said.index("dkdbg-python")
+            return int(said[at + 1]), int(said[at + 2])
+        return (3, 10)
+
+    def _hand_over(self, login: Reach, text: str, tag: str, folder: str) -> str:
+        """Once: where the answer is lost, the system's list says whether there is a job."""
+        try:
+            done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
+            out, ended, _ = done.stdout.rpartition(_ENDED)
+            out = out if ended else done.stdout
+            job = self._system.submitted(out) if done.code == 0 else ""
+            is_cut = not ended and (done.code < 0 or done.code == FAILED)  # whatever it has said by then
+            if not job and not is_cut and self._login.is_there():
+                self._remove(folder)
+                said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm complain on both
+                raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
+                    f"{self._system.submitter} refused the job: {printable(said[-300:])}",
+                    hint=f"the options before -- are those of {self._system.submitter}",
+                )
+        except DkdbgError:
+            if self._login.is_there():
+                raise
+            job = ""
+        if job:
+            return job
+        try:
+            self._login.drop()
+            job = self._tags().get(tag, "")
+        except DkdbgError as error:
+            raise DkdbgError(
+                f"the connection was lost while the job was submitted, and nobody knows whether there is one: {error.message}",
+                hint=f"look at your jobs there before you submit again; its script is {folder}/job.sh",
+            ) from error
+        if not job:
+            self._remove(folder)
+            raise DkdbgError(
+                "the connection was lost before the job was submitted; there is none", hint="submit it again"
+            )
+        return job
+
+    def _remove(self, folder: str) -> None:
+        with contextlib.suppress(DkdbgError):
+            self._run(("rm", "-rf", "--", folder))

@@ -1,0 +1,232 @@
+"""A node of a batch system's job as a place: `slurm://LOGIN/JOB[/NODE][:SESSION]`, whatever the system is."""
+
+from __future__ import annotations
+
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dkdbg.core import sessions
+from dkdbg.core.address import Address
+from dkdbg.core.record import BadRecord, SeenRecord
+from dkdbg.core.target import Door, Workspace
+from dkdbg.delivery.bring import bring
+from dkdbg.errors import DkdbgError
+from dkdbg.relay import remote_sessions
+from dkdbg.targets.batch.job import job_address
+from dkdbg.targets.batch.job_errors import NoCommandsError
+from dkdbg.targets.batch.job_line import JobLine
+from dkdbg.targets.ssh.login import Login
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Changes, Place, Reach
+    from dkdbg.delivery.bring import Brought
+    from dkdbg.targets.batch.job import BatchSystem, JobAddress
+    from dkdbg.targets.batch.job_line import Node
+
+#: Seconds for an answer of an agent.
+_AGENT_LIMIT = 30.0
+#: Nodes that are asked at the same time: each one is a command on the login node, and sshd takes ten on a connection.
+_AT_ONCE = 6
+#: PBS brings it when the job ends.
+_NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
+
+
+class JobPlace:
+    """See `core/target.py`.
+
+    Args:
+        line: the way to the node, where others share it.
+    """
+
+    #: To look costs processes there, and questions to the batch system, which all users of the cluster share.
+    pause = 5.0
+    outlives_cuts = True
+
+    def __init__(self, system: BatchSystem, address: Address, line: JobLine | None = None) -> None:
+        self.address = address
+        self._system = system
+        self._said: JobAddress = job_address(address, system.job_form)
+        self._line = (line or JobLine(system, Login(self._said.login), self._said, str(address))).enter()
+        self._brought: Brought | None = None
+
+    @property
+    def label(self) -> str:
+        """The session and its node, else the job."""
+        node = self._said.node or f"{self._system.scheme} job {self._said.job}"
+        return f"{self._said.session} on {node}" if self._said.session else node
+
+    def find(self) -> Reach:
+        """Connect to the login node, ask for the job, and see who we are on its node."""
+        return self._line.look(asks=True).reach
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """ssh or a step of the job, from the login node."""
+        return self._line.found().reach.wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """The one that a session there runs from, else ours, which stays there until `close`."""
+        node = self._line.found()
+        if node.agents:
+            return ("sh", node.agents[0])
+        if self._brought is None:
+            self._brought = bring(node.reach)
+        return self._brought.argv
+
+    def workspace(self) -> Workspace:
+        """The job's working folder."""
+        job = self._line.found().job
+        if not job.folder:
+            raise DkdbgError(
+                f"job {job.id} does not say in which folder it runs", hint="name it: --to /home/me/code"
+            )
+        return Workspace(local=".", remote=job.folder, why=f"job {job.id} runs there")
+
+    def door(self) -> Door:
+        """That of the session, or the newest one on the node, by a relay: its connections outlive those of ssh and srun."""
+        if self._line.why:  # it asks anew by itself
+            return Door(endpoint=None, why=f"{self.label}: {self._line.why}")
+        try:
+            node = self._line.look()
+            found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
+        except DkdbgError as error:
+            return Door(endpoint=None, why=error.message.splitlines()[0])
+        wanted = self._said.session
+        mine = [each for each in found if wanted in {"", each.name, each.id}]
+        if not mine:
+            return Door(
+                endpoint=None, why=f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
+            )
+        port = self._line.lead(wanted, mine[-1].port)
+        return Door(endpoint=("127.0.0.1", port), why="its session does not answer")
+
+    def changes(self) -> Changes | None:
+        """Nobody tells."""
+        return None
+
+    def sessions(self) -> list[SeenSession]:
+        """What the agents on the node say, or on all nodes of the job where none is named; none is brought for that."""
+        asked = [self] if self._said.node else self._per_node(self._line.ask(asks=True).nodes)
+        try:
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                return [
+                    session for found in pool.map(lambda each: each._sessions_there(), asked) for session in found  # noqa: SLF001 - of this class
+                ]  # fmt: skip
+        finally:
+            for each in asked:
+                if each is not self:
+                    each.close()
+
+    def each(self) -> Sequence[Place]:
+        """A place for each session of the job that runs now; this one itself while there is none, or one is named."""
+        if self._said.session:
+            return [self]
+        try:
+            live = [
+                each for each in self.sessions() if not each.is_ended and each.state != sessions.UNREADABLE
+            ]
+        except NoCommandsError:
+            self.close()
+            raise
+        except DkdbgError:  # it may come: its door says what it waits for
+            return [self]
+        names = [(each.address.rpartition("/")[2], each.name) for each in live]
+        lines: dict[str, JobLine] = {}
+        places: list[Place] = []
+        for (node, name), session in zip(names, live, strict=True):
+            chosen = session.id if names.count((node, name)) > 1 else name
+            address = self._at(node)
+            line = lines[node] = lines.get(node) or self._line_to(node)
+            try:
+                places.append(JobPlace(self._system, replace(address, rest=f"{address.rest}:{chosen}"), line))
+            except DkdbgError:  # a session that an address has no room for
+                places.append(JobPlace(self._system, address, line))
+        if places:
+            self.close()
+        return places or [self]
+
+    def lost(self) -> str:
+        """See `core/target.py`."""
+        return self._line.lost()
+
+    def again(self, *, silent: bool, limit: float) -> Reach:
+        """The job's node as it is now."""
+        return self._line.again(silent=silent, limit=limit).reach
+
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """The job's output file, as the login node sees it."""
+        job = self._line.ask(asks=True)
+        if not job.output:
+            raise DkdbgError(
+                f"job {job.id} does not say which file its output goes to",
+                hint="look in the folder that it was submitted from",
+            )
+        file = shlex.quote(job.output)
+        tail = f"tail -n {'+1' if lines is None else lines} {'-f ' if follow else ''}-- {file}"
+        missing = f"echo {shlex.quote(_NO_FILE.format(job.output))} >&2; exit 1"
+        return self._line.login.reach(asks=False).wrap(
+            ("sh", "-c", f"[ -e {file} ] || {{ {missing}; }}; exec {tail}")
+        )
+
+    def over(self) -> Sequence[str]:
+        """Asked on the node: this machine may sleep when the job ends."""
+        return ("sh", "-c", self._system.over(self._line.found().job.id))
+
+    def close(self) -> None:
+        """End the relay and the connection, and let go of the agent."""
+        if self._brought is not None:
+            self._brought.close()
+            self._brought = None
+        self._line.leave()
+
+    def _per_node(self, nodes: Sequence[str]) -> list[JobPlace]:
+        return [JobPlace(self._system, self._at(node), self._line_to(node)) for node in nodes if node] or [
+            self
+        ]
+
+    def _line_to(self, node: str) -> JobLine:
+        """A node of the job by our connection to the login node."""
+        return JobLine(self._system, self._line.login, replace(self._said, node=node), str(self._at(node)))
+
+    def _at(self, node: str) -> Address:
+        """The address of a node of the job."""
+        login, job = self.address.parts[:2]
+        return Address(scheme=self.address.scheme, rest=f"{login}/{job.partition(':')[0]}/{node}")
+
+    def _sessions_there(self) -> list[SeenSession]:
+        node = self._line.look(asks=True)
+        target = f"{self._system.scheme} {self._said.job}/{node.reach.node}"
+        address = str(self._at(node.reach.node))
+        found = []
+        for record in self._records(node):
+            if not isinstance(record, SeenRecord):
+                found.append(
+                    sessions.unreadable(target=target, address=address, id=self.label, name=self.label, why=record)
+                )  # fmt: skip
+            elif self._said.session in {"", record.name, record.id}:
+                found.append(
+                    sessions.of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
+                )  # fmt: skip
+        return found
+
+    def _records(self, node: Node) -> list[SeenRecord | str]:
+        """The records of the job's sessions there, or why one cannot be read, oldest first.
+
+        Another job of the same user may run on the node; of a session that was started by ssh nobody knows the job.
+        """
+        if not node.agents:
+            return []
+        try:
+            found = remote_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_LIMIT)
+        except BadRecord as error:
+            return [str(error)]
+        asked = {each for job in (self._said.job, node.job.id) for each in (job, job.partition(".")[0])}
+        return [
+            each
+            for each in found
+            if not isinstance(each, SeenRecord) or not each.jobs or not asked.isdisjoint(each.jobs)
+        ]

@@ -1,0 +1,125 @@
+"""The command lines of PBS (OpenPBS, PBS Pro, Torque), and what qstat -f and qsub answer. Pure.
+
+Run on Torque's commands over Slurm (slurm-wlm-torque); OpenPBS 23.06 by what was once recorded from it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg.core.jobs import Job
+from dkdbg.printable import printable
+from dkdbg.targets.batch import pbs_errors
+from dkdbg.targets.batch.hostlist import is_node
+
+if TYPE_CHECKING:
+    from dkdbg.core.jobs import Phase
+    from dkdbg.errors import DkdbgError
+    from dkdbg.targets.batch.job_script import Script
+
+_ATTRIBUTE = re.compile(r"\s+([A-Za-z_]+(?:\.[A-Za-z_]+)?) = (.*)")
+#: job_state (qstat(1B)); all others are ends: C, E, F, X.
+_PHASES: dict[str, Phase] = {
+    "Q": "waiting", "H": "waiting", "W": "waiting", "T": "waiting", "M": "waiting", "R": "running", "B": "running",
+    "S": "held", "U": "held",
+}  # fmt: skip
+_WORDS = {
+    "Q": "queued", "H": "held in the queue", "W": "waiting for its time", "T": "being moved", "R": "running",
+    "S": "suspended", "E": "exiting", "C": "completed", "F": "finished", "X": "finished",
+}  # fmt: skip
+_PATH = "command -v qstat >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+#: Numbers and names of this user's jobs that have not ended.
+_JOBS = (
+    """qstat -f | awk -v me="$(id -un)" '/^Job Id:/ {id = $NF} / Job_Name = |\\tJob_Name = / {name = $NF} """
+    """/Job_Owner = / {split($NF, who, "@")} /job_state = / {if (who[1] == me && $NF !~ /^[CEFX]$/) print id, name}'"""
+)
+
+
+class Pbs:
+    """See `targets/batch/job.py`."""
+
+    scheme, template, submitter = "pbs", "templates/jobs/pbs.sh.j2", "qsub"
+    #: `12`, `12.server`, `12[3].server` of an array.
+    job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?")
+
+    def show(self, job: str) -> str:
+        """By qstat; what has ended OpenPBS shows with -x alone, which Torque does not know."""
+        quoted = shlex.quote(job)
+        return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
+
+    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+        """The attributes of the first job in the answer."""
+        known = attributes(said)
+        state = known.get("job_state", "")
+        if not state:
+            raise self.explain(complained, job=job, node="") or pbs_errors.no_job(job, complained, code)
+        nodes = [each.partition("/")[0] for each in known.get("exec_host", "").split("+")]
+        variables = dict(each.partition("=")[::2] for each in known.get("Variable_List", "").split(","))
+        folder = known.get("init_work_dir") or variables.get("PBS_O_WORKDIR", "")
+        output = known.get("Output_Path", "").rpartition(":")[2]
+        return Job(
+            id=job, phase=_PHASES.get(state, "ended"), state=printable(_WORDS.get(state, state)),
+            user=printable(known.get("Job_Owner", "").partition("@")[0]),
+            nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
+            folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=1,
+            output=output if output.startswith("/") and output.isprintable() else "",
+        )  # fmt: skip
+
+    def over(self, job: str) -> str:
+        """By qstat; where that is not there, or does not answer, nothing is known.
+
+        It ends with 153 for a job that it does not know (PBSE_UNKJOBID, 15001); Torque's command over Slurm says no word then.
+        """
+        return (
+            f"{_PATH}said=$(qstat -f {shlex.quote(job)} 2>&1); [ $? = 153 ] && exit 0\n"
+            'case $said in *"job_state = "[QHWTRBSU]*) exit 1;; '
+            '*"job_state = "*|*"Unknown Job I"*|*"Job has finished"*) exit 0;; esac; exit 1'
+        )
+
+    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
+        """None: PBS runs nothing in a running job from outside; its sites let ssh in."""
+        return ()
+
+    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+        """See `targets/batch/pbs_errors.py`."""
+        return pbs_errors.explain(said, job=job, node=node)
+
+    def submit(self, script: Script) -> tuple[str, ...]:
+        """qsub. Its jobs are listed without their scripts, so the name is the script's tag: old ones take 15 characters."""
+        return ("qsub", "-N", script.tag, *script.options, script.path)
+
+    def submitted(self, said: str) -> str:
+        """`12.server`."""
+        last = said.strip().rpartition("\n")[2]
+        return last if self.job_form.fullmatch(last) else ""
+
+    def jobs(self) -> str:
+        """Each with its name."""
+        return _PATH + _JOBS
+
+    def cancel(self, job: str) -> tuple[str, ...]:
+        """qdel."""
+        return ("qdel", job)
+
+
+def attributes(text: str) -> dict[str, str]:
+    """What `qstat -f` says of the first job; long values go on in the next line, after a tab."""
+    found: dict[str, str] = {}
+    key = ""
+    for line in text.splitlines():
+        if line.startswith("Job Id:"):
+            if found:
+                break
+            continue
+        match = _ATTRIBUTE.fullmatch(line)
+        if match:
+            key = match[1]
+            found[key] = match[2]
+        elif key and line.startswith("\t"):
+            found[key] += line[1:]
+    return found
+
+
+PBS = Pbs()

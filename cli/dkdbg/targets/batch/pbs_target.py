@@ -1,0 +1,26 @@
+"""A node of a job of OpenPBS, PBS Pro or Torque: `pbs://LOGIN/JOB[/NODE]`, and `pbs:///JOB` on the login node itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.core.target import Kind
+from dkdbg.targets.batch.job_queue import JobQueue
+from dkdbg.targets.batch.job_target import JobPlace
+from dkdbg.targets.batch.pbs import PBS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.address import Address
+
+
+def _place(address: Address, _root: Path) -> JobPlace:
+    return JobPlace(PBS, address)
+
+
+def _queue(address: Address) -> JobQueue:
+    return JobQueue(PBS, address)
+
+
+KIND = Kind(place=_place, queue=_queue)

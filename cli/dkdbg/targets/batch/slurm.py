@@ -1,0 +1,138 @@
+"""Slurm's command lines, and what squeue and sbatch answer. Pure; read with Slurm 20.11 to 24.11 in mind, run on 22.05."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.core.jobs import Job
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.batch import slurm_errors
+from dkdbg.targets.batch.hostlist import expand
+from dkdbg.targets.batch.job import in_words
+
+if TYPE_CHECKING:
+    from dkdbg.core.jobs import Phase
+    from dkdbg.targets.batch.job_script import Script
+
+#: Fields of squeue: what may hold anything comes last.
+_FIELDS = "%i|%T|%u|%B|%N|%r|%Z"
+_TASKS, _OUTPUT = "tasks ", "output "
+#: squeue's words (squeue(1), JOB STATE CODES); all others are ends.
+_WAITING = {
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "SPECIAL_EXIT",
+    "RESV_DEL_HOLD",
+}
+_RUNNING = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
+_HELD = {"SUSPENDED", "STOPPED"}
+#: Where they are not on the PATH of a shell that nobody logs in with.
+_PATH = "command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+
+
+class Slurm:
+    """See `targets/batch/job.py`."""
+
+    scheme, template, submitter = "slurm", "templates/jobs/slurm.sh.j2", "sbatch"
+    #: `7`, `7_3` of an array, `7+1` of a heterogeneous job.
+    job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
+
+    def show(self, job: str) -> str:
+        """By squeue, which knows a job for some minutes after its end (MinJobAge)."""
+        one = f"squeue --noheader --states=all --jobs={job}"
+        more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
+        return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
+
+    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+        """Its lines, one a job of an array."""
+        rows = [line for line in said.splitlines() if line.count("|") >= 6]
+        if code:
+            raise self.explain(complained, job=job, node="") or slurm_errors.unexplained(complained, job)
+        if not rows:
+            raise slurm_errors.no_job(job)
+        found = [each for each in rows if each.partition("|")[0] == job] or rows
+        if len(found) > 1:
+            names = in_words([printable(each.partition("|")[0]) for each in found])
+            raise DkdbgError(
+                f"job {job} is an array, and several are meant: {names}",
+                hint=f"name one: {printable(found[0].partition('|')[0])}",
+                exit_code=EXIT_USAGE,
+            )
+        id_, state, user, batch_host, nodes, reason, folder = found[0].split("|", 6)
+        tasks = re.search(rf"^{_TASKS}\s*(\d+)", said, re.MULTILINE)
+        output = re.search(rf"^{_OUTPUT}(/\S+)", said, re.MULTILINE)
+        return Job(
+            id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
+            nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
+            folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
+            output=output[1] if output else "",
+        )  # fmt: skip
+
+    def over(self, job: str) -> str:
+        """By squeue; where that is not there, or does not answer, nothing is known."""
+        still = "|".join(f"*{each}*" for each in sorted(_RUNNING | _HELD))
+        return (
+            f"{_PATH}said=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "
+            f'case $said in ""|{still}) exit 1;; *) exit 0;; esac\n'
+            'case $said in *"Invalid job id"*) exit 0;; esac; exit 1'
+        )
+
+    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
+        """`srun --overlap`: beside what runs there, with all that the job has on the node.
+
+        Without --unbuffered it hands out whole lines, and a protocol waits for ever.
+        """
+        streams = ("--pty",) if tty else ("--unbuffered",)
+        return (
+            "srun", "--quiet", "--overlap", f"--jobid={job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1",
+            "--mpi=none", "--job-name=dkdbg", *streams,
+        )  # fmt: skip
+
+    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+        """See `targets/batch/slurm_errors.py`."""
+        return slurm_errors.explain(said, job=job, node=node)
+
+    def submit(self, script: Script) -> tuple[str, ...]:
+        """sbatch; the person's own options have the last word."""
+        return ("sbatch", "--parsable", f"--job-name={script.name}", *script.options, script.path)
+
+    def submitted(self, said: str) -> str:
+        """`7` or `7;cluster`."""
+        last = said.strip().rpartition("\n")[2].partition(";")[0]
+        return last if self.job_form.fullmatch(last) else ""
+
+    def jobs(self) -> str:
+        """Those that wait or run, each with its script's path."""
+        return _PATH + "squeue --noheader --me --format='%i %o'"
+
+    def cancel(self, job: str) -> tuple[str, ...]:
+        """scancel."""
+        return ("scancel", job)
+
+
+def _phase(state: str) -> Phase:
+    if state in _WAITING:
+        return "waiting"
+    if state in _RUNNING:
+        return "running"
+    return "held" if state in _HELD else "ended"
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return expand(text)
+    except ValueError:
+        return ()
+
+
+def _first(batch_host: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """The nodes, that on which the job's script runs first."""
+    return tuple(sorted(nodes, key=lambda each: each != batch_host))
+
+
+SLURM = Slurm()

@@ -1,0 +1,195 @@
+"""A compose service: its command lines, and where its ports will be open."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.contract import ENV_STANDS_FOR, ENV_TOKEN_FILE
+from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
+from dkdbg.launchers.lines.command_lines import launchers_in
+from dkdbg.launchers.lines.idling import idles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposeService:
+    """One debug service; the command lines are to be run in the repository's root, where compose finds its files.
+
+    Attributes:
+        model: what `up`, `create` and `build` take from their standard input in the place of the files; empty for the files.
+        folder: with a model: the repository's root, absolute.
+    """
+
+    service: str
+    model: str = ""
+    folder: str = ""
+
+    def _compose(self, *words: str) -> tuple[str, ...]:
+        return ("docker", "compose", "--profile", PROFILE, *words)
+
+    def _start(self, *words: str) -> tuple[str, ...]:
+        given = ("--file", "-", "--project-directory", self.folder) if self.model else ()
+        return ("docker", "compose", *given, "--progress", "plain", "--profile", PROFILE, *words)
+
+    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The local command line that runs `argv` in the running service."""
+        return self._compose("exec", "-T", self.service, *argv)
+
+    def up(self, *, build: bool, wait_timeout: int) -> tuple[str, ...]:
+        """Start, and end when the service is healthy; `wait_timeout` in seconds."""
+        flags = ("--build",) if build else ()
+        return self._start(
+            "up", *flags, "--detach", "--wait", "--wait-timeout", str(wait_timeout), self.service
+        )
+
+    def up_unseen(self) -> tuple[str, ...]:
+        """Start with the images that are there; what health there is, nobody looks at."""
+        return self._start("up", "--no-build", "--detach", self.service)
+
+    def once(
+        self,
+        command: Sequence[str],
+        *,
+        entrypoint: str,
+        publish: str,
+        all_ports: bool,
+        variables: Mapping[str, str],
+        tty: bool,
+        name: str,
+        stays: bool,
+    ) -> tuple[str, ...]:
+        """Run another command in a container of its own, which is removed at its end unless it `stays`.
+
+        Args:
+            entrypoint: as a shell has it, in the place of the service's; empty for that.
+            publish: the debug port alone, `HOST:PORT:PORT`; with `all_ports` the service's own list has it.
+            variables: of the container, besides the service's.
+            name: of the container.
+            stays: Podman forgets the exit code of one that it removes.
+        """
+        kept = ("--name", name, *(() if stays else ("--rm",)))
+        ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
+        flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+        words = ("--entrypoint", entrypoint) if entrypoint else ()
+        return self._compose(
+            "run", *kept, *(() if tty else ("--no-TTY",)), *ports, *flags, *words, self.service, *command
+        )
+
+    def create(self) -> tuple[str, ...]:
+        """Make the service's container without starting it; one that runs as it should runs on."""
+        return self._start("up", "--no-start", self.service)
+
+    def build(self) -> tuple[str, ...]:
+        """Make the service's image."""
+        return self._start("build", self.service)
+
+    def down(self) -> tuple[str, ...]:
+        """Stop and remove the service alone: what else runs in the project is not ours."""
+        return self._compose("rm", "--stop", "--force", self.service)
+
+    def down_project(self) -> tuple[str, ...]:
+        """Stop and remove the whole project, profiled services included, which a plain `down` leaves running."""
+        profiles = ("--profile", PROFILE, "--profile", DEVCONTAINER_PROFILE)
+        return ("docker", "compose", *profiles, "down", "--timeout", "5")
+
+    def restart(self) -> tuple[str, ...]:
+        """Start the service's container again, as it is."""
+        return self._compose("restart", "--timeout", "5", self.service)
+
+    def stop(self) -> tuple[str, ...]:
+        """Stop the service's containers, which stay."""
+        return self._compose("stop", self.service)
+
+    def running(self) -> tuple[str, ...]:
+        """The ids of the service's containers that run."""
+        return self._compose("ps", "--quiet", "--status", "running", self.service)
+
+    def ps(self) -> tuple[str, ...]:
+        """State of the service as JSON, stopped ones included."""
+        return self._compose("ps", "--all", "--format", "json", self.service)
+
+    def logs(self, lines: int) -> tuple[str, ...]:
+        """The last `lines` lines of the program's output."""
+        return self._compose("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), self.service)
+
+    def config(self) -> tuple[str, ...]:
+        """The merged model as JSON."""
+        return self._compose("config", "--format", "json")
+
+
+def started(model: Mapping[str, Any], service: str) -> Iterator[str]:
+    """The service and all that a start of it starts."""
+    services = model.get("services", {})
+    seen: set[str] = set()
+    todo = [service]
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in services:
+            continue
+        seen.add(name)
+        todo += services[name].get("depends_on") or ()
+        yield name
+
+
+def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[str, ...]:
+    """Addresses of the host other than loopback on which `port` of a service's container can be reached.
+
+    Args:
+        model: the project as `docker compose config --format json` merges it.
+    """
+    found = model.get("services", {}).get(service, {})
+    if found.get("network_mode") == "host":
+        hosts = [(found.get("environment") or {}).get("DKDBG_HOST", LOOPBACK)]
+    else:
+        ports = [each for each in found.get("ports", ()) if each.get("target") == port]
+        hosts = [each.get("host_ip") or "0.0.0.0" for each in ports]  # noqa: S104 - what compose means by none
+    return tuple(dict.fromkeys(host for host in hosts if not _is_loopback(host)))
+
+
+def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
+    """Whether the agent in a service's container will find a token to ask for.
+
+    Args:
+        model: the project as `docker compose config --format json` merges it, with a token in the environment.
+    """
+    found = model.get("services", {}).get(service, {})
+    named = str((found.get("environment") or {}).get(ENV_TOKEN_FILE) or "")
+    targets = {str(each.get("target") or each.get("source")) for each in found.get("secrets") or ()}
+    return any(named in {target, f"/run/secrets/{target}"} for target in targets)
+
+
+def stands_for(model: Mapping[str, Any], service: str) -> str:
+    """Return the service of the user's whose place a debug service takes; empty for none.
+
+    Args:
+        model: the project as compose merges it.
+    """
+    given = model.get("services", {}).get(service, {}).get("environment") or {}
+    return str(given.get(ENV_STANDS_FOR) or "")
+
+
+def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
+    """Return whether a debug service idles: it is there for Reopen in Container and `dkdbg run`."""
+    body = model.get("services", {}).get(service, {})
+    words = [str(word) for word in (*(body.get("entrypoint") or ()), *(body.get("command") or ()))]
+    argv = words[words.index("--") + 1 :] if "--" in words else []
+    return idles(tuple(argv)) and not launchers_in(argv)
+
+
+def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
+    """Return the services that compose starts `service` for."""
+    found = model.get("services", {})
+    return tuple(sorted(name for name, body in found.items() if service in (body.get("depends_on") or {})))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,160 @@
+"""A compose service started, looked at and taken away, by `docker compose` itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.targets.docker.engine_errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dkdbg.core.plan import GpuKind
+    from dkdbg.targets.docker.compose import ComposeService
+
+    #: Takes one line of progress.
+    Report = Callable[[str], None]
+
+
+def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
+    """Our environment with what this machine decides about the compose files' variables.
+
+    A build runs git in its context to say in the image's provenance where it comes from, with the configuration that it
+    finds there: a repository's own could run programs here (buildx reads BUILDX_GIT_INFO).
+    """
+    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu, "BUILDX_GIT_INFO": "false"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """One container of the debug service.
+
+    Attributes:
+        code: exit code, where it has ended.
+        port: the published one on 127.0.0.1, None when nothing is published.
+        others: (port inside, `host:port` outside) of the program's own ports that are published.
+    """
+
+    id: str
+    name: str
+    state: str
+    health: str
+    code: int
+    port: int | None
+    others: tuple[tuple[int, str], ...] = ()
+
+
+def running(target: ComposeService, root: Path, container_port: int) -> Running | None:
+    """The service's container, None when there is none or compose cannot say."""
+    result = process.run(target.ps(), cwd=root)
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    if result.code or not rows:
+        return None
+    row = rows[0]
+    published = [
+        p["PublishedPort"] for p in row.get("Publishers") or () if p.get("TargetPort") == container_port
+    ]
+    others = {
+        p["TargetPort"]: f"{_shown(p.get('URL', ''))}:{p['PublishedPort']}"
+        for p in row.get("Publishers") or ()
+        if p.get("PublishedPort")
+        and p.get("TargetPort") != container_port
+        and p.get("Protocol", "tcp") == "tcp"
+    }
+    return Running(
+        id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
+        code=int(row.get("ExitCode") or 0),
+        port=next((port for port in published if port), None), others=tuple(sorted(others.items())),
+    )  # fmt: skip
+
+
+def _shown(host: str) -> str:
+    """An address that a browser here can go to."""
+    return "127.0.0.1" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
+
+
+def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:
+    """Remove the service when it runs with another token than `token`: compose does not look into a secret's value.
+
+    Raises:
+        DkdbgError: it runs and cannot be removed.
+    """
+    held = process.run(target.wrap(("sh", "-c", 'cat "${DKDBG_TOKEN_FILE:-/dev/null}"')), cwd=root)
+    if held.code or held.stdout.strip() == token:
+        return False
+    removed = process.run(target.down(), cwd=root, timeout=120.0)
+    if removed.code:
+        raise explain(removed.code, removed.stderr)
+    return True
+
+
+def check_project(
+    target: ComposeService, root: Path, *, env: dict[str, str] | None = None
+) -> dict[str, object]:
+    """Return the project as compose merges it (`docker compose config`).
+
+    Raises:
+        DkdbgError: with compose's reason, when compose does not accept the project's files.
+    """
+    result = process.run(target.config(), cwd=root, env=env)
+    if result.code:
+        raise explain(result.code, result.stderr)
+    model: dict[str, object] = json.loads(result.stdout)
+    return model
+
+
+def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
+    """Make the service's image.
+
+    Raises:
+        DkdbgError: whatever hindered it.
+    """
+    result = process.stream(target.build(), cwd=root, env=env, report=report, said=target.model)
+    if result.code:
+        raise explain(result.code, result.stdout)
+
+
+def create(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
+    """Make the service's container without starting it; one that runs as it should runs on.
+
+    Raises:
+        DkdbgError: whatever hindered it.
+    """
+    result = process.stream(target.create(), cwd=root, env=env, report=report, said=target.model)
+    if result.code:
+        raise explain(result.code, result.stdout)
+
+
+def up(
+    target: ComposeService,
+    root: Path,
+    *,
+    build: bool,
+    env: dict[str, str],
+    report: Report,
+    wait_timeout: int = 300,
+) -> None:
+    """Build, if asked for or without an image, and start the service; return when an attach will work.
+
+    Raises:
+        DkdbgError: whatever hindered it, with the program's last lines reported before.
+    """
+    result = process.stream(
+        target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report, said=target.model
+    )
+    if result.code:
+        report_last_lines(target, root, env=env, report=report)
+        raise explain(result.code, result.stdout)
+
+
+def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
+    """Report what the program has said last."""
+    # Some versions of compose clear the terminal's line before each.
+    tail = process.run(target.logs(15), cwd=root, env=env).stdout.replace("\x1b[2K", "").strip()
+    if tail:
+        report("last lines of the program:\n" + "\n".join(f"  | {line}" for line in tail.splitlines()))

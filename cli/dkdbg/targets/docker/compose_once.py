@@ -1,0 +1,129 @@
+"""Another command in the image, mounts and environment of a debug service, in a container that goes when it ends."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.agent.contract import ENV_STANDS_FOR
+from dkdbg.core.target import Prepared
+from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from dkdbg.launchers.lines.command_lines import launchers_in
+from dkdbg.targets.docker import compose_cli, podman_engine
+from dkdbg.targets.docker.compose import LOOPBACK, ComposeService, runs_nothing
+from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, environment
+from dkdbg.targets.docker.host import host_facts
+from dkdbg.targets.docker.image_build import ImageBuild
+from dkdbg.targets.docker.ports import free_port, is_free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from dkdbg.core.target import Once
+
+#: Seconds for an engine to pass a signal on.
+_ANSWER_LIMIT = 10.0
+#: How the entrypoint of a debug service begins (compose/service.yaml.j2).
+_AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
+
+
+def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
+    """As `OneOff.once`, for a service of the compose project in `root`; no file is changed.
+
+    A service that runs meanwhile is left alone: then nothing but the debug port is published, on a free one. One in which
+    nothing runs is stopped.
+    """
+    service = wanted.service
+    host = host_facts()
+    if host.is_podman and host.has_selinux:
+        raise DkdbgError(
+            "compose cannot run another command in the debug service where Podman's containers have labels of SELinux,"
+            " which keep them from your files",
+            hint=f"dkdbg init --command {shlex.quote(shlex.join(wanted.command))}, then dkdbg up",
+            exit_code=EXIT_ENGINE,
+        )
+    gpu, _ = choose_gpu(root, service, host)
+    token = wanted.token()
+    target = ComposeService(service=service.name)
+    env = environment(port=wanted.port, gpu=gpu, token=token)
+    model = compose_cli.check_project(target, root, env=env)
+    check_published(model, service, token)
+    check_name(str(model.get("name", "")), root)
+    running = compose_cli.running(target, root, service.port)
+    runs = running is not None and running.state == "running"
+    if running is not None and runs and runs_nothing(model, service.name) and not _is_entered(running.id):
+        report(f"{service.name}, in which nothing runs, is stopped: its port is for this program")
+        process.run(target.stop(), cwd=root)
+    port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
+    env = environment(port=port, gpu=gpu, token=token)
+    image = ImageBuild(root, service, target)
+    if image.is_needed:
+        if host.is_podman:
+            podman_engine.build(model, service.name, root, env=env, report=report)
+        else:
+            compose_cli.build(target, root, env=env, report=report)
+    image.copy_files(str(model.get("name", "")), report)
+    described: Mapping[str, Any] = _described(model, service.name)
+    name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
+    argv = target.once(
+        wanted.command,
+        entrypoint=_entrypoint(described.get("entrypoint") or ()),
+        publish="" if service.host_network else f"{LOOPBACK}:{port}:{service.port}",
+        all_ports=not service.host_network and all(map(is_free, _published(described))),
+        variables={
+            "DKDBG_WAIT": str(wanted.wait),
+            "DKDBG_LINGER": "0",
+            ENV_STANDS_FOR: "",  # it has a name of its own alone
+            **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
+        },
+        tty=wanted.tty,
+        name=name,
+        stays=host.is_podman,
+    )
+    return Prepared(
+        argv=argv, environment={**os.environ, **env}, port=port, is_met=not host.is_podman,
+        tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name),
+    )  # fmt: skip
+
+
+def _is_entered(container: str) -> bool:
+    """Whether somebody has started something in a container by `docker exec`."""
+    asked = process.run(("docker", "top", container, "-o", "pid,ppid,args"), timeout=None)
+    lines = asked.stdout.splitlines()[1:]
+    rows = [line.split(None, 2) for line in lines]
+    inside = {row[0] for row in rows}
+    # The parents of the first process, and of what was started by exec, are outside of the container.
+    begun = [row for row in rows if row[1] not in inside and "agent.pyz health" not in row[-1]]
+    return len(begun) > 1
+
+
+def _tell(name: str, number: int) -> bool:
+    """Compose would only say "canceled" of a signal, and leave the container with its port behind."""
+    return not process.run(["docker", "kill", "--signal", str(number), name], timeout=_ANSWER_LIMIT).code
+
+
+def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:
+    services = model.get("services")
+    return (services.get(name) or {}) if isinstance(services, dict) else {}
+
+
+def _published(described: Mapping[str, Any]) -> list[int]:
+    """The ports of this machine that the service publishes."""
+    return [
+        int(each["published"])
+        for each in described.get("ports") or ()
+        if str(each.get("published", "")).isdigit()
+    ]
+
+
+def _entrypoint(words: Sequence[str]) -> str:
+    """The service's own, without a program at its end that another command takes the place of; empty to leave it.
+
+    `["python", "train.py"]` goes, a script that ends in `exec "$@"` stays.
+    """
+    own = list(words)[words.index("--") + 1 :] if "--" in words else []
+    return shlex.join([*_AGENT, "--"]) if launchers_in(own) else ""

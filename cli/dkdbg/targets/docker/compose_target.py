@@ -1,0 +1,200 @@
+"""A service of this repository's compose project: `compose://trainer` stands for its debug service, where it has one."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core.address import Address
+from dkdbg.core.target import Kind
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.docker import client, containers, image_build
+from dkdbg.targets.docker.compose import ComposeService
+from dkdbg.targets.docker.container import choose, not_running, only_debug_service
+from dkdbg.targets.docker.container_target import ContainerPlace
+from dkdbg.targets.docker.engine_errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.core.plan import DebugService
+    from dkdbg.core.target import Once, Prepared, Reach, Start, Started
+    from dkdbg.sync.report import Event
+    from dkdbg.targets.docker.container import Container
+    from dkdbg.targets.docker.container_target import RelayedDoor
+    from dkdbg.targets.docker.remote_project import Filled
+
+SCHEME = "compose"
+#: Bytes of a file that is compared with the one there.
+_MOST_COMPARED = 16 << 20
+
+
+class ComposePlace(ContainerPlace):
+    """See `core/target.py`; an empty name is the only debug service that runs.
+
+    Args:
+        root: the compose project's folder, resolved.
+        seen: as ContainerPlace.
+    """
+
+    def __init__(self, address: Address, root: Path, seen: Container | None = None) -> None:
+        super().__init__(address, seen)
+        self._root = root
+        self._project: tuple[Container, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The service's name."""
+        return self.address.rest or "debug"
+
+    def look(self) -> Container | None:
+        """The container of the service, or of its twin."""
+        self._project = containers.of_project(self._root)
+        return choose(self._project, self.address.rest or only_debug_service(self._project))
+
+    def absent(self) -> DkdbgError:
+        """With the services that do run."""
+        return not_running(self._project, self.address.rest)
+
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
+        """By `docker exec`."""
+        from dkdbg.relay import remote_sessions  # 20 ms, which the other verbs save
+
+        return remote_sessions.RelayedDoor(command)
+
+    def called(self, found: Container) -> str:
+        """By service and container."""
+        return f"{SCHEME}://{found.service} ({found.name})"
+
+    def up(self, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]) -> Started:
+        """`docker compose up`, with the GPU and the port that this machine has; where it is another's, with our files."""
+        if client.endpoint().is_local:
+            from dkdbg.targets.docker.compose_up import start  # 20 ms, which the other verbs save
+
+            return start(self._root, wanted, report=report, moved=moved)
+        from dkdbg.targets.docker import remote_up
+
+        def fill(reach: Reach, folder: Filled) -> None:
+            _fill(self._root, reach, folder, report)
+
+        return remote_up.start(self._root, wanted, report=report, fill=fill)
+
+    def once(self, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
+        """`docker compose run`."""
+        if not client.endpoint().is_local:
+            raise DkdbgError(
+                "the engine is on another machine, which has your files only where dkdbg up has copied them: into the debug service",
+                hint=f"dkdbg up, then run it in there: dkdbg run --on {SCHEME}://{wanted.service.name} -- {shlex.join(wanted.command)}",
+                exit_code=EXIT_USAGE,
+            )
+        from dkdbg.targets.docker.compose_once import prepare
+
+        return prepare(self._root, wanted, report=report)
+
+    def replaced(self) -> tuple[str, ...]:
+        """By their inodes and contents, there and here; of an engine of this machine."""
+        found = self.look() if client.endpoint().is_local else None
+        stale = []
+        for there, here in found.binds.items() if found is not None and found.running else ():
+            with suppress(OSError, DkdbgError):
+                if Path(here).is_file() and self._is_stale(there, Path(here)):
+                    stale.append(there)
+        return tuple(stale)
+
+    def _is_stale(self, there: str, here: Path) -> bool:
+        info = here.stat()
+        seen = process.run(self.wrap(["stat", "-c", "%i %s", there]), cwd=self._root).stdout.split()
+        if len(seen) != 2 or seen[0] == str(info.st_ino):
+            return False
+        if seen[1] != str(info.st_size) or info.st_size > _MOST_COMPARED:
+            return True
+        # A virtual machine between them numbers files in its own way.
+        digest = process.run(self.wrap(["sha256sum", there]), cwd=self._root).stdout.split()[:1]
+        return bool(digest) and digest != [hashlib.sha256(here.read_bytes()).hexdigest()]
+
+    def start_again(self) -> None:
+        """`docker compose restart`: each mount is made anew from its path."""
+        result = process.run(
+            ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None
+        )
+        if result.code:
+            raise explain(result.code, result.stderr)
+
+    def down(self, service: DebugService, *, everything: bool) -> str:
+        """`docker compose rm` or `down`."""
+        target = ComposeService(service=self.address.rest)
+        kept: tuple[str, ...] = ()
+        if client.endpoint().is_local:
+            from dkdbg.targets.docker import compose_cli, compose_up
+
+            compose_up.check_name(
+                str(compose_cli.check_project(target, self._root).get("name", "")), self._root
+            )
+        else:
+            from dkdbg.targets.docker import remote_up
+
+            remote_up.check_service(target, self._root)
+            kept = remote_up.volumes_left(target, self._root)
+        result = image_build.remove_with_volumes(self._root, target, service.image_volumes)
+        if everything and not result.code:
+            result = image_build.remove_project(self._root, target, service)
+        if result.code:
+            raise explain(result.code, result.stderr)
+        down = "the project is down" if everything else f"{self.address.rest} is down"
+        there = [] if everything else containers.of_project(self._root)
+        if left := sorted(
+            {each.service for each in there if each.running and each.service and not each.one_off}
+        ):
+            down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
+        if kept:  # what the program wrote lies there, and nowhere else
+            down += f"; its files are still there (docker volume rm {' '.join(kept)})"
+        return down
+
+
+def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None]) -> None:
+    """Make a folder there what it is here.
+
+    Raises:
+        DkdbgError: it cannot be, or a file of it cannot.
+    """
+    from dkdbg.sync.beneath import local_root
+    from dkdbg.sync.report import as_line
+    from dkdbg.sync.roots import Roots
+    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.session import Session
+
+    def said(happened: Event) -> None:
+        if happened.name != "connected" and (line := as_line(happened)):
+            report(printable(line))
+
+    local = local_root(root, folder.local)
+    report(f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of that engine")
+    session = Session(
+        Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)), lambda: reach, report=said
+    )
+    session.once()
+    if session.failed:
+        raise DkdbgError(
+            f"{len(session.failed)} of its files could not be copied there, such as {printable(min(session.failed))}",
+            hint="dkdbg sync --explain PATH says whether a file takes part; ignore under [sync] in dkdbg.toml leaves it out",
+        )
+
+
+def _place(address: Address, root: Path) -> ComposePlace:
+    if len(address.parts) > 1:
+        raise DkdbgError(f"{address} names no service", hint="compose://SERVICE", exit_code=EXIT_USAGE)
+    return ComposePlace(address, root)
+
+
+def _named(name: str, root: Path) -> ComposePlace | None:
+    """A service of the project that runs, or has run."""
+    found = choose(containers.of_project(root), name)
+    return ComposePlace(Address(scheme=SCHEME, rest=name), root, found) if found else None
+
+
+KIND = Kind(place=_place, named=_named)

@@ -1,0 +1,262 @@
+"""The start of a debug service: which GPU, which port, whether others reach it, and what was really granted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.agent.contract import ENV_TOKEN
+from dkdbg.core.plan import GPU_KINDS
+from dkdbg.core.target import Started
+from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.repository import dotenv
+from dkdbg.repository.transaction import read
+from dkdbg.targets.docker import compose_cli, containers, podman_engine
+from dkdbg.targets.docker.compose import (
+    ComposeService,
+    asks_for_token,
+    callers,
+    open_addresses,
+    runs_nothing,
+    stands_for,
+)
+from dkdbg.targets.docker.container import has_network
+from dkdbg.targets.docker.engine_errors import explain, with_port
+from dkdbg.targets.docker.host import host_facts
+from dkdbg.targets.docker.image_build import ImageBuild
+from dkdbg.targets.docker.podman import unlabelled
+from dkdbg.targets.docker.ports import on_free_port
+from dkdbg.targets.docker.processes import choose_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from dkdbg.core.plan import DebugService, GpuKind
+    from dkdbg.core.target import Start
+    from dkdbg.targets.docker.host import HostFacts
+
+
+def start(
+    root: Path, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]
+) -> Started:
+    """As `Startable.up`, for a service of the compose project in `root`."""
+    service = wanted.service
+    host, gpu = _machine(root, service, report)
+    processes = choose_processes(root, service, gpu, host, report=report)
+    token = wanted.token()
+    target = ComposeService(service=service.name)
+    model = compose_cli.check_project(
+        target, root, env={**environment(port=service.port, gpu=gpu, token=token), **processes}
+    )
+    check_published(model, service, token)
+    check_name(str(model.get("name", "")), root)
+    running = None if service.host_network else compose_cli.running(target, root, service.port)
+    if token and compose_cli.take_away_other_token(target, root, token):
+        report(f"{service.name} ran with another token; it is being restarted")
+
+    image = ImageBuild(root, service, target)
+    build = image.is_needed
+
+    def up(port: int) -> None:
+        if port != wanted.port:
+            moved(port)
+        env = {**environment(port=port, gpu=gpu, token=token), **processes}
+        if host.is_podman:
+            up_podman(env)
+            return
+        if build and (service.masks or service.image_files):
+            compose_cli.build(target, root, env=env, report=report)
+        _before_start(image, model, service, root, report)
+        try:
+            compose_cli.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
+        except DkdbgError as error:
+            # Of a program that has ended, compose may see no more than that it is not healthy.
+            started = (
+                compose_cli.running(target, root, service.port) if "is unhealthy" in str(error) else None
+            )
+            raise (
+                ended() if started and has_failed(started) else with_port(error, model, service.name)
+            ) from None
+        if build:
+            image.done()
+
+    def up_podman(env: dict[str, str]) -> None:
+        now = compose_cli.check_project(target, root, env=env)
+        if host.has_selinux:
+            now = unlabelled(now, service.name)
+        if build:
+            podman_engine.build(now, service.name, root, env=env, report=report)
+        _before_start(image, model, service, root, report)
+        given = podman_engine.given(now, target, root)
+        podman_engine.up(given, root, service.port, env=env, report=report, wait_timeout=wanted.wait)
+        if build:
+            image.done()
+
+    port = wanted.port
+    if service.host_network:
+        up(port)
+    else:
+        port = on_free_port(port, ours=running.port if running else None, start=up)
+    running = compose_cli.running(target, root, service.port)
+    check_started(running, target, root, env=environment(port=port, gpu=gpu, token=token), report=report)
+    reached = _is_reached(running)
+    return Started(
+        port=(running.port if running and running.port else port) if reached else None, gpu=gpu, token=bool(token),
+        name=running.name if running else None, ports=running.others if running else (),
+        idle=runs_nothing(model, service.name),
+    )  # fmt: skip
+
+
+def _before_start(
+    image: ImageBuild,
+    model: Mapping[str, object],
+    service: DebugService,
+    root: Path,
+    report: Callable[[str], None],
+) -> None:
+    """Do what the start of a service needs, once its image is there."""
+    image.take_away_stale()
+    image.copy_files(str(model.get("name", "")), report)
+    take_place(model, service, root, report=report)
+
+
+def _is_reached(running: compose_cli.Running | None) -> bool:
+    """Whether this machine reaches ports of the service: not with `network_mode: none`."""
+    found = containers.of_name(running.id) if running else None
+    return found is None or has_network(found)
+
+
+def take_place(
+    model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
+) -> None:
+    """Stop the service whose name the debug service answers to, and say how those start that would start it again.
+
+    Raises:
+        DkdbgError: it cannot be stopped.
+    """
+    name = stands_for(model, service.name)
+    original = ComposeService(service=name)
+    if not name:
+        return
+    running = process.run(original.running(), cwd=root)
+    if not running.code and running.stdout.strip():
+        stopped = process.run(original.stop(), cwd=root, timeout=None)
+        if stopped.code:
+            raise explain(stopped.code, stopped.stderr)
+        report(
+            f"{name} is stopped while {service.name} answers in its place; later: docker compose start {name}"
+        )
+    others = [each for each in callers(model, name) if each != service.name]
+    if others:
+        shown = " ".join(map(shlex.quote, others))
+        report(
+            f"compose starts {name} beside {service.name} for {', '.join(others)}; without it: "
+            f"docker compose up --no-deps {shown}"
+        )
+
+
+def check_started(
+    running: compose_cli.Running | None,
+    target: ComposeService,
+    root: Path,
+    *,
+    env: dict[str, str],
+    report: Callable[[str], None],
+) -> None:
+    """Raise DkdbgError when the service got no GPU although it asked for one, or its program has failed already."""
+    if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not has_devices(running.id):
+        raise DkdbgError(
+            f"{target.service} runs, but this compose dropped its GPU request",
+            hint="docker compose version must be 2.24.4 or newer; dkdbg down takes the service away",
+        )
+    if running and has_failed(running):
+        compose_cli.report_last_lines(target, root, env=env, report=report)
+        raise ended()
+
+
+def ended() -> DkdbgError:
+    """The error for a program that is over."""
+    return DkdbgError("the program ended before an editor could attach", hint="its last lines are above")
+
+
+def has_failed(running: compose_cli.Running) -> bool:
+    """Whether the program has ended with a failure since compose saw it healthy, which it does not look at again.
+
+    The agent keeps such an end for a while, for an editor that comes all the same.
+    """
+    found = containers.of_name(running.id)
+    if found is None or not found.running:
+        return running.code != 0
+    seen = containers.sessions_in(found)
+    return bool(seen) and all(each.is_ended for each in seen)
+
+
+def has_devices(container: str) -> bool:
+    """Whether the engine was asked for a GPU."""
+    found = containers.of_name(container)
+    return found is not None and found.devices
+
+
+def environment(*, port: int, gpu: GpuKind, token: str) -> dict[str, str]:
+    """What compose's files are interpolated with; the token is in no file and on no command line."""
+    return {**compose_cli.compose_environment(port=port, gpu=gpu), ENV_TOKEN: token}
+
+
+def check_name(project: str, root: Path) -> None:
+    """Raise DkdbgError when another folder has a compose project of this name, whose containers a start would replace."""
+    other = containers.other_folder(project, root)
+    if other:
+        raise DkdbgError(
+            f"{other} has a compose project called {project} too; compose would take its containers for this one's",
+            hint=f"give this one another name: printf '\\nCOMPOSE_PROJECT_NAME={project}-2\\n' >> .env",
+            exit_code=EXIT_CONFLICT,
+        )
+
+
+def check_published(model: Mapping[str, object], service: DebugService, token: str) -> None:
+    """Raise DkdbgError when the port will be reachable from other machines and asks for no token, or for none though it should."""
+    if token and not asks_for_token(model, service.name):
+        raise DkdbgError(
+            f"{service.name} would start without the token that it is to ask for: {service.compose_file} has no line for it",
+            hint=f"dkdbg init writes it; where init keeps the file because you changed it: rm {shlex.quote(service.compose_file)}, then dkdbg init again",
+            exit_code=EXIT_CONFLICT,
+        )
+    found = open_addresses(model, service.name, service.port)
+    if found and not token:
+        raise DkdbgError(
+            f"{service.name} publishes its debug port on {', '.join(found)}, where other machines reach it, and asks for no token:"
+            " whoever connects would run code as you",
+            hint=f'publish it on 127.0.0.1 in {service.compose_file}, or set token = "env" under [debug] in dkdbg.toml, '
+            "then dkdbg init and dkdbg up",
+            exit_code=EXIT_CONFLICT,
+        )
+
+
+def _machine(root: Path, service: DebugService, report: Callable[[str], None]) -> tuple[HostFacts, GpuKind]:
+    host = host_facts()
+    gpu, why = choose_gpu(root, service, host)
+    report(f"{host.called}; GPU: {gpu} ({why})")
+    return host, gpu
+
+
+def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuKind, str]:
+    """How the service gets a GPU: what DKDBG_GPU says in the environment or in .env, else what this machine has.
+
+    Raises:
+        DkdbgError: DKDBG_GPU names no variant.
+    """
+    if not service.gpu:
+        return "none", "nothing in the repository asks for one"
+    env = read(root, PurePosixPath(".env"))
+    written = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_GPU") if env else None
+    said = os.environ.get("DKDBG_GPU") or written
+    for kind in GPU_KINDS:
+        if said == kind:
+            return kind, "DKDBG_GPU says so"
+    if said:
+        raise DkdbgError(f"DKDBG_GPU is {said!r}", hint="use none, nvidia, cdi or amd", exit_code=EXIT_USAGE)
+    return host.gpu, host.gpu_source

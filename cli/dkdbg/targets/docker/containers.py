@@ -1,0 +1,325 @@
+"""The containers that the chosen engine knows: one listing for all who ask, and what tells of changes.
+
+Listed with the docker command, which answers in a tenth of the time that the SDK takes to load; `dkdbg attach`, which
+stays, listens to the engine's events with the SDK.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.core.record import SESSIONS, BadRecord, decode, parse_each
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.docker import client
+from dkdbg.targets.docker.container import (
+    LABEL,
+    PROJECT_DIR,
+    PROJECT_NAME,
+    Container,
+    ContainerReach,
+    sessions_of,
+    unreadable,
+)
+from dkdbg.targets.docker.engine_errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from dkdbg.core.record import SeenRecord
+    from dkdbg.core.sessions import SeenSession
+
+#: Seconds within which an engine says what it has.
+_ANSWER_LIMIT = 60.0
+#: Seconds within which an agent does, and bytes of its answer.
+_AGENT_LIMIT = 20.0
+_MAX_ANSWER = 8 << 20
+
+
+def of_debug_services() -> tuple[Container, ...]:
+    """The containers of debug services, of all projects, ended ones included, and those that `dkdbg run` uses now.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    labelled = [id_ for id_, _ in _listed(LABEL)]
+    running = process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_LIMIT).stdout.split()
+    others = [id_ for id_ in running if id_ not in labelled]
+    return (*_inspected(labelled), *(each for each in _inspected(others) if each.label))
+
+
+def of_project(root: Path) -> tuple[Container, ...]:
+    """The containers of the compose project whose folder is `root`, ended ones included.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    here = os.path.realpath(root)  # compose keeps the links in a path
+    return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == here])
+
+
+def other_folder(project: str, root: Path) -> str:
+    """Another folder that has containers in a compose project of this name; empty for none.
+
+    Compose tells projects apart by name, and by default that is the folder's: a start would replace those containers.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    here = os.path.realpath(root)
+    called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
+    folders = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
+    return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
+
+
+def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:
+    """Who else has containers in a compose project of this name, as `label` says; None for nobody, empty for who knows.
+
+    Args:
+        project: compose's name for it.
+        root: our folder; what plain compose has started there is ours.
+        label: that says whose a container is.
+        ours: its value for what is ours.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    here = os.path.realpath(root)
+    said, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
+    called = [id_ for id_, name in _listed(PROJECT_NAME) if name == project]
+    for id_ in called:
+        if id_ in said and said[id_] != ours:
+            return said[id_]
+        if id_ not in said and os.path.realpath(folders.get(id_, "")) != here:
+            return ""
+    return None
+
+
+def of_name(name: str, *, runs: bool = True) -> Container | None:
+    """The container with this name or id, None when there is none.
+
+    Args:
+        runs: see whether `dkdbg run` has started a session in it. Where anything at all was started, such as a shell, that
+            loads the SDK, which takes longer than a sync of 10,000 files that have not changed.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    asked = process.run(["docker", "container", "inspect", "--", name], timeout=_ANSWER_LIMIT)
+    if asked.code and "no such container" in asked.stderr.lower():
+        return None
+    if asked.code:
+        raise explain(asked.code, asked.stderr)
+    inspected = json.loads(asked.stdout)[0]
+    return _container(inspected) if runs else Container.of(inspected)
+
+
+def inspected(id_: str) -> dict[str, Any]:
+    """All that the engine says of a container; its environment may have secrets.
+
+    Raises:
+        DkdbgError: there is no such container, or no engine.
+    """
+    asked = process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT)
+    if asked.code:
+        raise explain(asked.code, asked.stderr)
+    return dict(json.loads(asked.stdout)[0])
+
+
+def image_of(inspected: dict[str, Any]) -> str:
+    """What a container was made of: the name that was given, or the id where another image has that name by now."""
+    name, id_ = str(inspected["Config"].get("Image") or ""), str(inspected["Image"])
+    asked = process.run(
+        ["docker", "image", "inspect", "--format", "{{.Id}}", "--", name or id_], timeout=_ANSWER_LIMIT
+    )
+    return name if name and asked.stdout.strip() == id_ else id_
+
+
+def names() -> list[str]:
+    """The names of all containers that run.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    result = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_LIMIT)
+    if result.code:
+        raise explain(result.code, result.stderr)
+    return sorted(result.stdout.split())
+
+
+def _listed(label: str) -> list[tuple[str, str]]:
+    """Ids of the containers with a label, and its values for them."""
+    shown = f'{{{{.ID}}}}\t{{{{.Label "{label}"}}}}'
+    argv = ["docker", "ps", "--all", "--no-trunc", "--filter", f"label={label}", "--format", shown]
+    result = process.run(argv, timeout=_ANSWER_LIMIT)
+    if result.code:
+        raise explain(result.code, result.stderr)
+    lines = (line.partition("\t") for line in result.stdout.splitlines())
+    return [(id_, value) for id_, _, value in lines]
+
+
+def _inspected(ids: Sequence[str]) -> tuple[Container, ...]:
+    if not ids:
+        return ()
+    asked = process.run(["docker", "container", "inspect", *ids], timeout=_ANSWER_LIMIT)
+    try:  # a container that went away meanwhile makes inspect fail, and the others are still shown
+        return tuple(_container(each) for each in json.loads(asked.stdout))
+    except ValueError:
+        raise explain(asked.code or 1, asked.stderr) from None
+
+
+def _container(inspected: dict[str, Any]) -> Container:
+    """A container, with the session that `dkdbg run` has started in it: the engine knows what it was asked to run.
+
+    Not the container is asked, which could name any port of this machine.
+    """
+    found = Container.of(inspected)
+    running = inspected.get("ExecIDs") or ()
+    if found.label or not found.running or not running:
+        return found
+    for seen in _execs(running):
+        if seen.get("Running"):
+            asked = seen.get("ProcessConfig") or {}
+            words = [str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())]
+            found = found.with_run(words, str(asked.get("user") or ""))
+    return found
+
+
+def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
+    """What the engine was asked to run in a container, without what has ended meanwhile."""
+    where = client.endpoint()
+    if where.is_ssh:
+        from dkdbg.targets.docker import (
+            remote_api,  # HTTP, which nobody else needs, is a third of what a sync loads before it starts
+        )
+
+        return remote_api.execs(ids)
+    found: list[dict[str, Any]] = []
+    engine = client.connect_to(where)
+    try:
+        for each in ids:
+            try:
+                found.append(engine.exec_inspect(each))
+            except (OSError, ValueError) as error:  # noqa: PERF203 - it has ended meanwhile, the others count
+                if getattr(error, "response", None) is None:  # nobody has answered
+                    break
+    finally:
+        engine.close()
+    return found
+
+
+def sessions_in(container: Container) -> list[SeenSession]:
+    """What the agent in a container with dkdbg's label says; nothing of one without."""
+    if not container.label:
+        return []
+    try:
+        return sessions_of(container, _records(container) if container.running else [])
+    except (DkdbgError, BadRecord) as error:
+        return [unreadable(container, str(error))]
+
+
+def records_in(container: Container) -> list[SeenRecord | str]:
+    """What the agent in a running container with dkdbg's label says, or why one record cannot be read, oldest first.
+
+    Raises:
+        DkdbgError, BadRecord: see `_records`.
+    """
+    return parse_each(_records(container))
+
+
+def _records(container: Container) -> list[object]:
+    """What it says, whatever that is.
+
+    Raises:
+        DkdbgError: it says too much, or takes too long.
+        BadRecord: it is not JSON.
+    """
+    reach = ContainerReach(name=container.id, label=container.name, user=container.user)
+    argv = reach.wrap([*container.agent, "sessions", "--json"])
+    result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
+    found = [] if result.code else decode(result.stdout)  # it has ended in this moment, or starts
+    return found[:SESSIONS] if isinstance(found, list) else [found]
+
+
+class ContainerChanges:
+    """Starts and ends of the containers of debug services. All are equal: one listener tells all places."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._end: Callable[[], None] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ContainerChanges)
+
+    def __hash__(self) -> int:
+        return hash(ContainerChanges)
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever one has started or ended; return when the engine is gone, or after `close`.
+
+        Raises:
+            DkdbgError: no docker command, no engine, no permission.
+        """
+        where = client.endpoint()
+        events, end = _events_by_command() if where.is_ssh else _events(where)
+        try:
+            with self._lock:
+                if self._closed:
+                    return
+                self._end = end
+            changed()  # what happened until now
+            for _ in events:
+                changed()
+        except (OSError, ValueError) as error:  # what urllib3 raises for a socket that `close` took away
+            if not self._closed:
+                raise DkdbgError(f"the engine's events cannot be read: {error}") from error
+        finally:
+            end()
+
+    def close(self) -> None:
+        """Let `listen` return; from any thread."""
+        with self._lock:
+            self._closed = True
+            if self._end is not None:
+                self._end()
+
+
+_ACTIONS = ("start", "die", "destroy")
+
+
+def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None]]:
+    """The engine's events, and what ends them."""
+    engine = client.connect_to(where)
+    try:
+        stream = engine.events(filters={"type": "container", "label": LABEL, "event": list(_ACTIONS)})
+    except OSError as error:
+        engine.close()
+        raise explain(1, f"Cannot connect to the Docker daemon at {where.host}: {error}") from error
+
+    def end() -> None:
+        with contextlib.suppress(OSError, AttributeError):  # it may have ended in this moment
+            stream.close()
+        engine.close()
+
+    return stream, end
+
+
+def _events_by_command() -> tuple[Iterable[object], Callable[[], None]]:
+    """The same through ssh, for which the SDK would need paramiko, and would read other settings than ssh does."""
+    filters = [word for action in _ACTIONS for word in ("--filter", f"event={action}")]
+    argv = ["docker", "events", "--filter", "type=container", "--filter", f"label={LABEL}", *filters]
+    command = process.start(
+        [*argv, "--format", "{{.Action}}"], stdout=process.PIPE, stderr=process.DISCARD, new_session=True
+    )
+
+    def end() -> None:
+        command.kill()
+        command.wait()
+
+    return command.stdout or (), end

@@ -1,0 +1,87 @@
+"""One container, by its name or id: `docker://shop-web-1`."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from dkdbg import hints
+from dkdbg.core.address import Address
+from dkdbg.core.target import Kind
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.docker import containers
+from dkdbg.targets.docker.container_target import ContainerPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.targets.docker.container import Container
+    from dkdbg.targets.docker.container_target import RelayedDoor
+
+SCHEME = "docker"
+
+
+class DockerPlace(ContainerPlace):
+    """See `core/target.py`."""
+
+    is_meant = True
+
+    def look(self) -> Container | None:
+        """As `docker` reads a name or the beginning of an id."""
+        return containers.of_name(self.address.rest)
+
+    def here(self) -> Container | None:
+        """Without what `dkdbg run` has started in it."""
+        return containers.of_name(self.address.rest, runs=False)
+
+    def absent(self) -> DkdbgError:
+        """No such container, or one that has ended."""
+        return DkdbgError(f"there is no running container {self.address.rest}", hint=hints.CONTAINERS())
+
+    def others(self) -> Sequence[str]:
+        """The containers that run, the one that may be meant first."""
+        names = containers.names()
+        near = get_close_matches(self.address.rest, names, n=1)
+        lines = [
+            f"there is no container {self.address.rest} yet"
+            + (f"; did you mean docker://{near[0]}?" if near else "")
+        ]
+        rest = [each for each in names if each not in near][:8]
+        return [*lines, f"others that run: {', '.join(rest)}"] if rest else lines
+
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
+        """By `docker exec`."""
+        from dkdbg.relay import remote_sessions  # 20 ms, which the other verbs save
+
+        return remote_sessions.RelayedDoor(command)
+
+    def called(self, found: Container) -> str:
+        """By its name."""
+        return f"{SCHEME}://{found.name}"
+
+
+def _place(address: Address, _root: Path) -> DockerPlace:
+    if len(address.parts) > 1:
+        raise DkdbgError(f"{address} names no container", hint="docker://CONTAINER", exit_code=EXIT_USAGE)
+    return DockerPlace(address)
+
+
+def _named(name: str, _root: Path) -> DockerPlace | None:
+    """A container of this name or id, else the only running one of a debug service of this name."""
+    exact = containers.of_name(name)
+    if exact is not None and not exact.is_called(name):
+        exact = None  # a letter or two fit the id of some container
+    found = [exact] if exact else [
+        each for each in containers.of_debug_services() if each.running and each.label == name
+    ]  # fmt: skip
+    return DockerPlace(Address(scheme=SCHEME, rest=found[0].name), found[0]) if len(found) == 1 else None
+
+
+def _sessions() -> list[SeenSession]:
+    """Of the debug services of all projects."""
+    return [session for each in containers.of_debug_services() for session in containers.sessions_in(each)]
+
+
+KIND = Kind(place=_place, named=_named, sessions=_sessions)

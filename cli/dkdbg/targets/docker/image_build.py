@@ -1,0 +1,174 @@
+"""Whether a start has to build the image, what the last build replaced, and volumes that show a former image's folders.
+
+`.dkdbg/up.sh` does the same where dkdbg is not installed, and both share one note of what was built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.core import debug_names
+from dkdbg.repository.artefacts import artefact
+from dkdbg.targets.docker import containers
+from dkdbg.targets.docker.container import PROJECT_NAME, SERVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dkdbg.core.plan import DebugService
+    from dkdbg.targets.docker.compose import ComposeService
+    from dkdbg.targets.docker.container import Container
+
+#: What the engine calls a volume that was given no name, and the one that templates/image_files.sh makes.
+_OURS = re.compile(r"[0-9a-f]{64}|.+_dkdbg-image")
+
+
+class ImageBuild:
+    """The image of one start.
+
+    Args:
+        root: the compose project's folder.
+        service: that is started.
+        target: its command lines.
+    """
+
+    def __init__(self, root: Path, service: DebugService, target: ComposeService) -> None:
+        self._root, self._service, self._target = root, service, target
+        self._inputs, self._stamp = self._look()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything has changed that the image is made of, or the image is another one."""
+        if not self._inputs or self._stamp is None:
+            return True
+        try:
+            inputs, image, id_ = self._stamp.read_text("utf-8").split()
+        except (OSError, ValueError):
+            return True
+        return inputs != self._inputs or self._id_of(image) != id_
+
+    def done(self) -> None:
+        """Note of what was built, and remove the images that it replaced: those without a name of this very service."""
+        found = self._container()
+        if found is None:
+            return
+        if self._inputs and self._stamp:
+            note = f"{self._inputs} {found['Config']['Image']} {found['Image']}\n"
+            with contextlib.suppress(OSError):  # the next start builds: slower, and no fault
+                self._stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._stamp.write_text(note, "utf-8")
+        project = found["Config"]["Labels"].get(PROJECT_NAME)
+        if project:
+            filters = (f"label={PROJECT_NAME}={project}", f"label={SERVICE}={self._service.name}")
+            words = (word for each in filters for word in ("--filter", each))
+            process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
+
+    def take_away_stale(self) -> None:
+        """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
+        found = self._container() if self._service.masks else None
+        if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
+            remove_with_volumes(self._root, self._target, self._service.masks)
+
+    def copy_files(self, project: str, report: Callable[[str], None]) -> None:
+        """Copy what the image alone has below the mount into the volume `dkdbg-image`, once for each image.
+
+        Args:
+            project: compose's name of it.
+        """
+        service = self._service
+        if service.image_files:
+            script = artefact("templates", "image_files.sh").read_text("utf-8") + '\nimage_files "$@"'
+            words = (project, service.name, service.image_files, "1" if service.as_owner else "0")
+            done = process.run(
+                ("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=None
+            )
+            if said := (done.stdout + done.stderr).strip():
+                report(f"files that only the image has: {said.splitlines()[-1]}")
+
+    def _look(self) -> tuple[str, Path | None]:
+        if self._service.inputs is None:
+            return "", None
+        script = artefact("templates", "image_inputs.sh").read_text("utf-8")
+        script += '\nimage_stamp "$1"\nshift\nimage_inputs "$@"'
+        argv = ("sh", "-c", script, "sh", self._service.name, *self._service.inputs)
+        lines = process.run(argv, cwd=self._root).stdout.splitlines()
+        return (lines[1], Path(lines[0])) if len(lines) == 2 else ("", None)
+
+    def _id_of(self, image: str) -> str:
+        argv = ("docker", "image", "inspect", "--format", "{{.Id}}", image)
+        return process.run(argv, cwd=self._root).stdout.strip()
+
+    def _container(self) -> dict[str, Any] | None:
+        return inspected(self._root, self._target)
+
+
+def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
+    """Return what the engine says of the service's container; None when there is none."""
+    listed = process.run(target.ps(), cwd=root).stdout.splitlines()
+    ids = [json.loads(line)["ID"] for line in listed if line.startswith("{")]
+    asked = process.run(("docker", "container", "inspect", ids[0]), cwd=root) if ids else None
+    found = json.loads(asked.stdout or "[]") if asked else []
+    return dict(found[0]) if found else None
+
+
+def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a container's volumes that show the image's own folders `masks`, and that no person has named."""
+    mounts = [each for each in found.get("Mounts") or () if _OURS.fullmatch(str(each.get("Name")))]
+    return tuple(each["Name"] for each in mounts if each.get("Destination") in masks)
+
+
+def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]) -> process.Result:
+    """Stop and remove the service's container, and those volumes of it that hold nothing but the image's folders."""
+    found = inspected(root, target) if masks else None
+    result = process.run(target.down(), cwd=root, timeout=120.0)
+    volumes = masked_volumes(found, masks) if found else ()
+    if volumes and not result.code:
+        process.run(("docker", "volume", "rm", *volumes), cwd=root)
+    return result
+
+
+def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
+    """Remove the whole project, and those volumes of our own services in it that hold nothing but the image's folders."""
+    there = containers.of_project(root)
+    volumes = [name for each in _ours(there, service) for name in _masked(each, service)]
+    # A debug service of an earlier name is in no file any more; other containers that compose does not know are not ours.
+    former = [each.id for each in there if each.label and not each.one_off]
+    result = process.run(target.down_project(), cwd=root, timeout=120.0)
+    if former and not result.code:
+        process.run(("docker", "rm", "--force", *former), cwd=root, timeout=120.0)
+    if volumes and not result.code:
+        process.run(("docker", "volume", "rm", *volumes), cwd=root)
+    return result
+
+
+def _ours(there: Sequence[Container], service: DebugService) -> list[Container]:
+    """Those of the debug service, and of the one that Reopen in Container starts."""
+    names = {service.name, debug_names.devcontainer(service.name)}
+    return [each for each in there if each.label in names]
+
+
+def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
+    return (
+        masked_volumes(containers.inspected(container.id), service.image_volumes)
+        if service.image_volumes
+        else ()
+    )
+
+
+def lines_to_remove(root: Path, service: DebugService) -> list[str]:
+    """What a person types, without compose and its files, to do the same: a line for each container of the service.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    lines = []
+    for each in _ours(containers.of_project(root), service):
+        volumes = _masked(each, service)
+        removed = f" && docker volume rm {' '.join(volumes)}" if volumes else ""
+        lines.append(f"docker rm --force {each.name}{removed}")
+    return lines

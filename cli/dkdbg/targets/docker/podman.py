@@ -1,0 +1,121 @@
+"""Podman behind its Docker API: what it is built with, and what its containers need. Pure."""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.docker.compose import started
+from dkdbg.targets.docker.container import PROJECT_NAME, SERVICE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: What compose can say of a build that `podman build` is told here, and what changes nothing for it.
+_KNOWN = {
+    "context", "dockerfile", "args", "secrets", "target", "labels", "network", "additional_contexts", "extra_hosts",
+    "shm_size", "no_cache", "pull",
+}  # fmt: skip
+_IDLE = {"cache_from", "cache_to", "provenance", "sbom", "tags"}
+
+
+def is_podman(components: object) -> bool:
+    """Whether an engine that has these components is Podman.
+
+    Args:
+        components: `.Server.Components` of `docker version`.
+    """
+    found = components if isinstance(components, list) else ()
+    return any(isinstance(each, dict) and each.get("Name") == "Podman Engine" for each in found)
+
+
+def has_selinux(info: Mapping[str, object]) -> bool:
+    """Whether SELinux separates this engine's containers from the files of the machine, as `docker info` says."""
+    said = info.get("SecurityOptions")
+    return any("selinux" in str(each) for each in (said if isinstance(said, list) else ()))
+
+
+def unlabelled(model: Mapping[str, Any], service: str) -> dict[str, Any]:
+    """The project with the debug service outside of SELinux's labels.
+
+    A mount would be denied otherwise, or the person's files be labelled anew (`:z`), all of them.
+    """
+    made = copy.deepcopy(dict(model))
+    debug = made["services"][service]
+    debug["security_opt"] = [*(debug.get("security_opt") or ()), "label=disable"]
+    return made
+
+
+def builds(model: Mapping[str, Any], service: str, host: str) -> list[tuple[str, ...]]:
+    """The command lines that build the images of a service and of what is started with it, under compose's names.
+
+    BuildKit runs in an image of its own, which Podman would have to pull; the older builder knows no secrets.
+
+    Args:
+        model: the project as `docker compose config --format json` merges it.
+        service: the debug service.
+        host: of the engine, as DOCKER_HOST has it.
+
+    Raises:
+        DkdbgError: the project asks for what `podman build` cannot do.
+    """
+    return [
+        _build(model, name, host) for name in started(model, service) if model["services"][name].get("build")
+    ]
+
+
+def _build(model: Mapping[str, Any], name: str, host: str) -> tuple[str, ...]:
+    service, project = model["services"][name], str(model.get("name", ""))
+    build: dict[str, Any] = service["build"]
+    unknown = sorted(set(build) - _KNOWN - _IDLE)
+    image = str(service.get("image") or f"{project}-{name}")
+    if unknown:
+        raise DkdbgError(
+            f"{name} is built with {printable(', '.join(unknown))}, which podman build does not know",
+            hint=f"build it as you always do, under the name {printable(image)}, and take build out of the service",
+            exit_code=EXIT_ENGINE,
+        )
+    context = _plain(build["context"])
+    words = ["podman", "--url", host, "build", "--format", "docker", "--tag", image]
+    words += ["--file", posixpath.join(context, _plain(build.get("dockerfile") or "Dockerfile"))]
+    words += [
+        word for key, value in _pairs(build.get("args")) for word in ("--build-arg", _assigned(key, value))
+    ]
+    labels = {**(build.get("labels") or {}), PROJECT_NAME: project, SERVICE: name}
+    words += [word for key, value in _pairs(labels) for word in ("--label", _assigned(key, value))]
+    for each in build.get("secrets") or ():
+        words += ["--secret", _secret(model, each)]
+    for key, flag in (("target", "--target"), ("network", "--network"), ("shm_size", "--shm-size")):
+        words += [flag, _plain(build[key])] if build.get(key) else []
+    for key, value in _pairs(build.get("additional_contexts")):
+        words += ["--build-context", _assigned(key, value)]
+    for host_entry in build.get("extra_hosts") or ():
+        words += ["--add-host", _plain(host_entry).replace("=", ":", 1)]
+    words += ["--no-cache"] if build.get("no_cache") else []
+    return (*words, "--pull-always" if build.get("pull") else "--pull=missing", context)
+
+
+def _secret(model: Mapping[str, Any], used: Mapping[str, Any]) -> str:
+    source = str(used["source"])
+    of = (model.get("secrets") or {}).get(source, {})
+    name = used.get("target") or source
+    if of.get("environment"):
+        return f"id={name},env={of['environment']}"
+    return f"id={name},src={_plain(of.get('file', ''))}"
+
+
+def _pairs(found: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
+    return (found or {}).items()
+
+
+def _assigned(key: str, value: object) -> str:
+    """Without a value it is taken from the environment."""
+    return key if value is None else f"{key}={_plain(value)}"
+
+
+def _plain(value: object) -> str:
+    """As it is meant: `docker compose config` writes `$` twice."""
+    return str(value).replace("$$", "$")

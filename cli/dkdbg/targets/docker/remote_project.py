@@ -1,0 +1,136 @@
+"""A compose project for an engine on another machine, which sees no file of this one: volumes in the place of mounts. Pure."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.core import pairs
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.docker.compose import started
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Label of what is started there: who has started it, on which machine, from which folder.
+FROM = "dev.dkdbg.from"
+#: Where the agent lies, in the container's own layer (compose/service.yaml.j2 mounts it there).
+AGENT_FOLDER = "/opt/dkdbg"
+#: Stands in the place of a token where there is none, and nobody reads it.
+_NO_TOKEN = "dkdbg-token"  # noqa: S105
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """A folder that is copied there in the place of a mount.
+
+    Attributes:
+        local: relative to the repository's root, `.` for the root itself.
+        remote: absolute, in the container.
+        volume: the volume's name on the engine.
+    """
+
+    local: str
+    remote: str
+    volume: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FarProject:
+    """What compose is to be given in the place of the files here.
+
+    Attributes:
+        model: as `docker compose config` writes one.
+        filled: the folders that have to be there before the program starts.
+    """
+
+    model: dict[str, Any]
+    filled: tuple[Filled, ...]
+
+
+def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str, owner: str) -> FarProject:
+    """The project with the debug service's folders in volumes, its agent in its own layer, its debug port unpublished.
+
+    The port is reached through `docker exec`: on the engine's machine, its loopback is everybody's.
+
+    Args:
+        model: the project as `docker compose config --format json` merges it.
+        service: the debug service.
+        port: its debug port.
+        root: the repository's root here, absolute and resolved.
+        owner: who starts it where, for the label FROM.
+
+    Raises:
+        DkdbgError: something else of this machine is mounted, which that engine would take for an empty folder.
+    """
+    made = copy.deepcopy(dict(model))
+    services = made.get("services", {})
+    debug = services[service]
+    here = PurePosixPath(root)
+    mappings = str((debug.get("environment") or {}).get(ENV_MAPPINGS, "")).replace("$$", "$")
+    planned = [PurePosixPath(remote) for _, remote in pairs.pairs_of(mappings)]
+    filled: list[Filled] = []
+    absent: list[str] = []
+    for name in started(made, service):
+        kept = []
+        for mount in services[name].get("volumes") or ():
+            source = PurePosixPath(str(mount.get("source", "")))
+            if mount.get("type") != "bind":
+                kept.append(mount)
+            elif name == service and (mount.get("target") == AGENT_FOLDER or source == here / ".dkdbg"):
+                continue  # the copy of the workspace holds one that no host runs
+            elif source != here and here not in source.parents:
+                # Of that machine, by an absolute path; one that is not there is an error, and no new folder.
+                bind = {**(mount.get("bind") or {}), "create_host_path": False}
+                kept.append({**mount, "bind": bind})
+            elif name == service and any(
+                PurePosixPath(mount["target"]) in (remote, *remote.parents) for remote in planned
+            ):
+                key = f"dkdbg-workspace{f'-{len(filled) + 1}' if filled else ''}"
+                volume = f"{made.get('name', '')}_{key}-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
+                made.setdefault("volumes", {})[key] = {"name": volume}
+                kept.append(
+                    {"type": "volume", "source": key, "target": mount["target"], "volume": {"nocopy": True}}
+                )
+                filled.append(
+                    Filled(local=source.relative_to(here).as_posix(), remote=mount["target"], volume=volume)
+                )
+            else:
+                absent.append(f"{name} mounts ./{source.relative_to(here)} at {mount['target']}")
+        services[name]["volumes"] = kept
+        absent += _files_of(made, name)
+    if absent:
+        raise DkdbgError(
+            "the Docker engine is on another machine, which does not have what is mounted from this one: "
+            + printable("; ".join(absent)),
+            hint="copy it into the image, or put it on that machine and mount it by its absolute path there, "
+            "in an override file",
+            exit_code=EXIT_CONFLICT,
+        )
+    debug["ports"] = [each for each in debug.get("ports") or () if each.get("target") != port]
+    for name in started(made, service):
+        services[name]["labels"] = {**(services[name].get("labels") or {}), FROM: owner.replace("$", "$$")}
+    return FarProject(model=made, filled=tuple(filled))
+
+
+def _files_of(model: dict[str, Any], name: str) -> list[str]:
+    """The files here that a service gets as configs and secrets; compose mounts those, too."""
+    absent = []
+    service = model["services"][name]
+    for kind in ("secrets", "configs"):
+        kept = []
+        for each in service.get(kind) or ():
+            file = str(model.get(kind, {}).get(each.get("source"), {}).get("file", ""))
+            if file and each.get("source") == _NO_TOKEN:
+                continue
+            if file:
+                absent.append(f"{name} gets {file} as one of its {kind}")
+            kept.append(each)
+        if kept or kind in service:
+            service[kind] = kept
+    return absent

@@ -1,0 +1,174 @@
+"""The start of a debug service on an engine of another machine, which sees no file of this one.
+
+The image is built from here, as ever. The agent is copied into the container, the workspace into a volume, both before
+the program starts; the debug port is not published, and `dkdbg attach` reaches it through `docker exec`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core.target import Started
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.docker import client, compose_cli, containers
+from dkdbg.targets.docker.compose import ComposeService
+from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, environment, has_failed
+from dkdbg.targets.docker.container import PROJECT_NAME, ContainerReach
+from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.host import host_facts
+from dkdbg.targets.docker.image_build import ImageBuild, inspected
+from dkdbg.targets.docker.processes import choose_processes
+from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, far_project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from dkdbg.core.target import Reach, Start
+    from dkdbg.targets.docker.remote_project import Filled
+
+#: Seconds for a copy of the agent, 0.9 MB.
+_COPY_LIMIT = 300.0
+
+
+def start(
+    root: Path,
+    wanted: Start,
+    *,
+    report: Callable[[str], None],
+    fill: Callable[[Reach, Filled], None],
+) -> Started:
+    """As `Startable.up`, for a service of the compose project in `root`.
+
+    Args:
+        root: the compose project's folder, resolved.
+        wanted: the service.
+        report: takes one line of progress.
+        fill: makes a folder there what it is here, in a container that is given. Raises DkdbgError.
+    """
+    service, engine = wanted.service, client.endpoint().host
+    host = host_facts()
+    if host.is_podman:
+        raise DkdbgError(
+            f"the Podman at {printable(engine)} is on another machine, which dkdbg cannot build for",
+            hint="run dkdbg there, or take the code there: dkdbg run --sync --on ssh://HOST -- CMD",
+        )
+    gpu, why = choose_gpu(root, service, host)
+    report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
+    processes = choose_processes(root, service, gpu, host, report=report)
+    token = wanted.token()
+    env = {**environment(port=wanted.port, gpu=gpu, token=token), **processes}
+    plain = ComposeService(service=service.name)
+    model = compose_cli.check_project(plain, root, env=env)
+    check_ours(str(model.get("name", "")), root)
+    far = far_project(model, service.name, service.port, root=str(root), owner=owner(root))
+    target = ComposeService(service=service.name, model=json.dumps(far.model), folder=str(root))
+    if token and compose_cli.take_away_other_token(plain, root, token):
+        report(f"{service.name} ran with another token; it is being restarted")
+    image = ImageBuild(root, service, plain)
+    build = image.is_needed
+    if build:
+        compose_cli.build(target, root, env=env, report=report)
+        image.take_away_stale()
+    compose_cli.create(target, root, env=env, report=report)
+    found = inspected(root, plain)
+    if found is None:
+        raise DkdbgError(
+            f"compose has made no container of {service.name}",
+            hint="docker compose ps --all shows which there are; a scale or replicas of 0 makes none",
+        )
+    with _open(found, root) as reach:
+        for each in far.filled:
+            fill(reach, each)
+    try:
+        compose_cli.up(target, root, build=False, env=env, report=report, wait_timeout=wanted.wait)
+    except DkdbgError as error:
+        running = compose_cli.running(plain, root, service.port) if "is unhealthy" in str(error) else None
+        raise (ended() if running and has_failed(running) else error) from None
+    if build:
+        image.done()
+    running = compose_cli.running(plain, root, service.port)
+    check_started(running, plain, root, env=env, report=report)
+    name = running.name if running else None
+    return Started(port=None, gpu=gpu, token=bool(token), name=name, engine=engine)
+
+
+def owner(root: Path) -> str:
+    """Who starts services of which folder where: compose tells projects apart by name alone, and an engine has many users."""
+    return f"{getpass.getuser()}@{socket.gethostname()}:{root}"
+
+
+def check_ours(project: str, root: Path) -> None:
+    """Raise DkdbgError when the engine has a compose project of this name that was started elsewhere.
+
+    Raises:
+        DkdbgError: there is one; or no docker command, no engine, no permission.
+    """
+    other = containers.other_origin(project, root, label=FROM, ours=owner(root))
+    if other is not None:
+        whose = f"that {printable(other)} has started" if other else "that was not started by dkdbg up"
+        raise DkdbgError(
+            f"the engine has a compose project called {project} already, {whose}; compose would take its containers for ours",
+            hint=f"give this one another name: printf '\\nCOMPOSE_PROJECT_NAME={project}-2\\n' >> .env",
+            exit_code=EXIT_CONFLICT,
+        )
+
+
+def check_service(target: ComposeService, root: Path) -> None:
+    """Raise DkdbgError when the service's container was started elsewhere: a project of this name is not only ours."""
+    found = inspected(root, target)
+    if found is not None:
+        check_ours(str(found["Config"]["Labels"].get(PROJECT_NAME, "")), root)
+
+
+def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:
+    """The volumes of the service's container that hold copies of this folder's files."""
+    mounts = (inspected(root, target) or {}).get("Mounts") or ()
+    return tuple(each["Name"] for each in mounts if "_dkdbg-workspace" in str(each.get("Name")))
+
+
+@contextlib.contextmanager
+def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
+    """Something that runs and has the container's volumes: itself, else one that goes with us, while it gets its agent."""
+    id_, state = str(found["Id"]), found["State"]
+    if isinstance(state, dict) and state.get("Running"):
+        yield ContainerReach(name=id_, label="the running service")
+        return
+    copied = process.run(
+        ("docker", "cp", "--quiet", f"{root / '.dkdbg'}/.", f"{id_}:{AGENT_FOLDER}"), timeout=_COPY_LIMIT
+    )
+    if copied.code and "read-only" in copied.stderr:
+        raise DkdbgError(
+            "the service's file system is read-only, so the agent cannot be copied into its container",
+            hint="read_only: false for the debug service in an override file",
+            exit_code=EXIT_CONFLICT,
+        )
+    if copied.code:
+        raise explain(copied.code, copied.stderr)
+    name = f"dkdbg-fill-{secrets.token_hex(6)}"
+    # It ends with its standard input, whatever becomes of us.
+    running = process.converse(
+        (
+            "docker", "run", "--interactive", "--rm", "--init", "--name", name, "--network", "none", "--user", "0:0",
+            "--volumes-from", id_, "--entrypoint", "sh", str(found["Image"]), "-c", "echo ready; exec cat >/dev/null",
+        )
+    )  # fmt: skip
+    try:
+        if running.stdout is None or running.stdout.readline().strip() != b"ready":
+            said = running.stderr.read() if running.stderr is not None else b""
+            raise explain(running.wait(), said.decode("utf-8", "replace"))
+        yield ContainerReach(name=name, label="a container with the volume of the service")
+    finally:
+        if running.stdin is not None:
+            with contextlib.suppress(OSError):
+                running.stdin.close()
+        with contextlib.suppress(process.TimeoutExpired):
+            running.wait(20)
+        process.end(running)

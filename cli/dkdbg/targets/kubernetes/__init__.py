@@ -1,0 +1,1 @@
+"""Pods, workloads and debug copies of them."""

@@ -1,0 +1,304 @@
+"""Makes and removes the debug copy of an object that has pods (`targets/kubernetes/pod_copy.py`, docs/adr/0020 and 0021).
+
+Two objects are made: the copy, and a ConfigMap with the agent that the copy owns, so that the cluster removes it with the
+copy, whoever deletes that. Nothing else in the cluster is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shlex
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.core.record import BadRecord, decode
+from dkdbg.delivery import single_file
+from dkdbg.errors import EXIT_TIMEOUT, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.kubernetes import kubectl, overlays
+from dkdbg.targets.kubernetes.kubectl_errors import denied
+from dkdbg.targets.kubernetes.pod import BadPod, object_of
+from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE, AGENT_FOLDER, PodCopy, copy_of
+from dkdbg.targets.kubernetes.workload import (
+    COPY_OF,
+    DKDBG,
+    MADE_BY,
+    RESOURCE,
+    TITLE,
+    copy_label,
+    copy_name,
+    kind_of_copy,
+    pods_wanted,
+    templates,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.targets.kubernetes.pod import Pod, PodReach
+    from dkdbg.targets.kubernetes.pod_address import PodQuery
+
+#: Seconds within which something in a pod answers, and between two looks at pods that start.
+_ANSWER_LIMIT, _PAUSE = 20.0, 1.0
+#: Prints the interpreter's version, then the words of the first process, as the image or its entry point has made them.
+_ASK = (
+    "v=; for p in python3 python; do v=$($p -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) && break; done; "
+    'echo "$v"; cat /proc/1/cmdline'
+)
+#: What a pod that starts does not recover from by itself.
+_HOPELESS = ("its container has ended", "it has failed", "it was evicted", "CrashLoopBackOff", "InvalidImageName", "CreateContainerConfigError")  # fmt: skip
+
+
+def plan(
+    query: PodQuery, reach_of: Callable[[Pod], PodReach], *, command: Sequence[str], wait: int
+) -> tuple[PodCopy, bytes]:
+    """The copy that would be made now, and the single file for its pods.
+
+    Args:
+        reach_of: a container of a pod as something that commands are run in.
+        command: another program than the object's own; empty for that.
+        wait: seconds that the program waits for an editor.
+
+    Raises:
+        DkdbgError: there is no such object, or there is a copy already, or nothing says what its program is.
+    """
+    original = kubectl.owner(query)
+    words, said_by = list(command), "as you said"
+    python: tuple[int, ...] = (3, 11)
+    found = _asked(query, reach_of)
+    if found is not None:
+        python, first, pod = found
+        if not command and not _says_command(query, original):
+            words, said_by = first, f"its image has it: process 1 of the pod {pod}"
+    try:
+        copy = copy_of(
+            query.kind, original, container=query.container,
+            command=[each.replace("$(", "$$(") for each in words], command_from=said_by, wait=wait,
+        )  # fmt: skip
+    except BadPod as error:
+        raise DkdbgError(f"{query.label} makes no sense: {error}") from error
+    return copy, single_file.build(python)
+
+
+def check_free(query: PodQuery, *, replace: bool) -> None:
+    """Raise DkdbgError where there is a copy already, or, to `replace` it, something of its name that is none."""
+    found = _existing(query)
+    if found is not None and not replace:
+        raise DkdbgError(
+            f"there is a debug copy of {query.label} already: {copy_name(query.name)}",
+            hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down --on "
+            f"k8s://{query.namespace}/{query.label} takes it away",
+            exit_code=EXIT_USAGE,
+        )
+    if found is not None:
+        _check_ours(query, found)
+
+
+def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
+    """The copy that an overlay of `dkdbg init --k8s` describes, and the single file that it carries.
+
+    Args:
+        folder: absolute, on this machine.
+
+    Raises:
+        DkdbgError: it is none, or it is one of another object.
+    """
+    shown = os.path.relpath(folder)
+    written = f"dkdbg init --k8s {query.label} writes it again"
+    try:
+        documents = overlays.render(folder, shown)
+    except DkdbgError:
+        overlays.agent_of(folder, hint=written)  # without it kustomize fails too, and says less
+        raise
+    for document in documents:
+        about = object_of(document.get("metadata"))
+        labels = object_of(about.get("labels"))
+        if any(labels.get(key) != value for key, value in _labels(query).items()):
+            continue
+        if about.get("namespace", query.namespace) != query.namespace:
+            other = printable(str(about["namespace"]))
+            raise DkdbgError(
+                f"{shown} is for the namespace {other}, not {query.namespace}",
+                hint=f"dkdbg up --on {shlex.quote(f'k8s://{other}/{query.label}')} --overlay {shlex.quote(shown)}",
+                exit_code=EXIT_USAGE,
+            )
+        before = {"kind": document.get("kind"), "metadata": {"name": query.name}}
+        copy = PodCopy(
+            original=query.label, name=copy_name(query.name), document=document, before=before,
+            decisions=((f"{TITLE[kind_of_copy(query.kind)]} {copy_name(query.name)}", f"as {shown} has it"),), notes=(),
+        )  # fmt: skip
+        if about.get("name") == copy.name and document.get("kind") == TITLE[kind_of_copy(query.kind)]:
+            return copy, overlays.agent_of(folder, hint=written)
+    raise DkdbgError(f"{shown} has no debug copy of {query.label}", hint=written, exit_code=EXIT_USAGE)
+
+
+def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
+    """Make the copy in the cluster.
+
+    Args:
+        agent: the single file.
+
+    Raises:
+        DkdbgError: the cluster refuses it; nothing is left of it then.
+    """
+    made = object_of(_created(query, copy.document))
+    about = object_of(made.get("metadata"))
+    carrier = {
+        "apiVersion": "v1", "kind": "ConfigMap", "immutable": True,
+        "metadata": {
+            "name": copy.agent_map, "namespace": query.namespace, "labels": _labels(query),
+            "ownerReferences": [
+                {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": copy.name, "uid": about["uid"]}
+            ],
+        },
+        "binaryData": {AGENT_FILE: base64.b64encode(agent).decode()},
+    }  # fmt: skip
+    try:
+        _created(query, carrier)
+    except DkdbgError:
+        remove(query)
+        raise
+
+
+def wait_for(
+    query: PodQuery, reach_of: Callable[[Pod], PodReach], *, report: Callable[[str], None], limit: float
+) -> list[Pod]:
+    """Return when an attach to each pod of the copy works: these pods.
+
+    Raises:
+        DkdbgError: one of them cannot start, or they take longer than `limit` seconds.
+    """
+    kind = kind_of_copy(query.kind)
+    wanted = pods_wanted(kind, kubectl.owner(query, copy_name(query.name), kind))
+    ready: dict[str, Pod] = {}
+    said, told, end = "", "", time.monotonic() + limit
+    while len(ready) < wanted:
+        found = kubectl.copied_pods(query)
+        said = _look(query, [each for each in found if each.name not in ready], reach_of, ready) or said
+        if said not in {"", told} and len(ready) < wanted:
+            report(said)
+            told = said
+        if time.monotonic() > end:
+            raise DkdbgError(
+                f"{len(ready)} of {wanted} pods of {copy_name(query.name)} are ready after {limit:g} s{': ' * bool(said)}{said}",
+                hint=f"kubectl describe pods --namespace={query.namespace} --selector={COPY_OF}="
+                f"{copy_label(query.kind, query.name)}; {_takes_away(query)}",
+                exit_code=EXIT_TIMEOUT,
+            )
+        if len(ready) < wanted:
+            time.sleep(_PAUSE)
+    return [ready[name] for name in sorted(ready)]
+
+
+def remove(query: PodQuery, *, wait: bool = False) -> str:
+    """Remove the copy, if there is one; what is down.
+
+    Args:
+        wait: return when it is gone.
+
+    Raises:
+        DkdbgError: there is something of its name that dkdbg has not made, or the cluster refuses.
+    """
+    found, name = _existing(query), copy_name(query.name)
+    if found is None:
+        return f"there is no debug copy of {query.label}"
+    _check_ours(query, found)
+    kubectl.tell(query, "delete", RESOURCE[kind_of_copy(query.kind)], name, f"--wait={str(wait).lower()}")
+    return f"{kind_of_copy(query.kind)}/{name} is down; {query.label} was not touched"
+
+
+def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
+    labels, name = object_of(object_of(found.get("metadata")).get("labels")), copy_name(query.name)
+    if any(labels.get(key) != value for key, value in _labels(query).items()):
+        raise DkdbgError(
+            f"{kind_of_copy(query.kind)}/{name} is not a copy of {query.label} that dkdbg has made; it was left alone",
+            hint=f"kubectl get {RESOURCE[kind_of_copy(query.kind)]} {name} --namespace={query.namespace} --show-labels",
+        )
+
+
+def _look(
+    query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
+) -> str:
+    """Add to `ready` the pods whose agent answers; what the others wait for.
+
+    Raises:
+        DkdbgError: one of them cannot start.
+    """
+    said = ""
+    for pod in pods:
+        container = pod.container(query.container)
+        trouble = pod.trouble.get(container, "")
+        if any(each in trouble for each in _HOPELESS):
+            raise DkdbgError(
+                f"the pod {pod.name} of the copy cannot start: {trouble}",
+                hint=f"kubectl logs {pod.name} --container={container} --namespace={query.namespace}; {_takes_away(query)}",
+            )
+        if trouble:
+            said = f"{pod.name}: {trouble}"
+            continue
+        health = reach_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
+        done = process.read(health, most=1 << 20, timeout=_ANSWER_LIMIT)
+        if done.code == 0:
+            ready[pod.name] = pod
+        elif (refused := denied(done.stderr, query.namespace)) is not None:
+            raise DkdbgError(
+                refused.message, hint=f"{refused.hint}; {_takes_away(query)}", exit_code=refused.exit_code
+            )
+    return said
+
+
+def _takes_away(query: PodQuery) -> str:
+    return f"dkdbg down --on k8s://{query.namespace}/{query.label} takes the copy away"
+
+
+def _labels(query: PodQuery) -> dict[str, str]:
+    return {MADE_BY: DKDBG, COPY_OF: copy_label(query.kind, query.name)}
+
+
+def _existing(query: PodQuery) -> dict[str, Any] | None:
+    """The object that has the copy's name; None when there is none."""
+    what = (RESOURCE[kind_of_copy(query.kind)], copy_name(query.name), "--ignore-not-found", "--output=json")
+    said = kubectl.tell(query, "get", *what)
+    try:
+        return object_of(decode(said)) if said.strip() else None
+    except (BadPod, BadRecord) as error:
+        raise DkdbgError(
+            f"what the cluster says about {copy_name(query.name)} makes no sense: {error}"
+        ) from error
+
+
+def _created(query: PodQuery, document: dict[str, Any]) -> object:
+    """Make one object: all of it is in a file of ours that nobody else may read, since it may hold secrets."""
+    with tempfile.NamedTemporaryFile("w", prefix="dkdbg-", suffix=".json", encoding="utf-8") as file:
+        json.dump(document, file)
+        file.flush()
+        return decode(kubectl.tell(query, "create", f"--filename={file.name}", "--output=json"))
+
+
+def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:
+    """Whether each container that could be meant has a command of its own."""
+    found = templates(query.kind, original).values()
+    return all(
+        each.get("command") for template in found for each in object_of(template.get("spec"))["containers"]
+        if not query.container or each.get("name") == query.container
+    )  # fmt: skip
+
+
+def _asked(
+    query: PodQuery, reach_of: Callable[[Pod], PodReach]
+) -> tuple[tuple[int, ...], list[str], str] | None:
+    """Python's version, the first process's words and the name of a running pod of the original; None without one."""
+    for pod in kubectl.own_pods(query):
+        if pod.container(query.container) in pod.trouble:
+            continue
+        done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_LIMIT)
+        version, _, words = done.stdout.partition("\n")
+        parts = version.split()
+        if done.code == 0 and len(parts) == 2 and all(each.isdigit() for each in parts):
+            return tuple(map(int, parts)), words.split("\0")[:-1], pod.name
+    return None

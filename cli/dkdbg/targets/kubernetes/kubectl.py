@@ -1,0 +1,134 @@
+"""Asks a cluster, with the kubeconfig and the context that kubectl uses."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.core.record import BadRecord, decode
+from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.kubernetes.kubectl_errors import explain, unexplained
+from dkdbg.targets.kubernetes.pod import BadPod, object_of, pods_of
+from dkdbg.targets.kubernetes.pod_address import CRONJOB, OWNERS, SELECTING
+from dkdbg.targets.kubernetes.workload import COPY_OF, RESOURCE, copy_label, selector_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.targets.kubernetes.pod import Pod
+    from dkdbg.targets.kubernetes.pod_address import PodQuery
+
+#: Seconds within which a cluster answers, kubectl's own limit and ours; bytes of what it answers.
+_ANSWER_LIMIT, _HARD_LIMIT = 20, 30.0
+#: Seconds for what changes something; kubectl may wait for it.
+_CHANGE_LIMIT = 120.0
+_MAX_ANSWER = 64 << 20
+
+
+def program() -> str:
+    """`kubectl`, else `oc`, which has the same verbs.
+
+    Raises:
+        DkdbgError: neither is installed.
+    """
+    for name in ("kubectl", "oc"):
+        if process.is_installed(name):
+            return name
+    raise DkdbgError(
+        "neither kubectl nor oc is installed here",
+        hint="install kubectl (Debian: apt install kubernetes-client, macOS: brew install kubectl) or oc",
+        exit_code=127,
+    )
+
+
+def pods(query: PodQuery) -> list[Pod]:
+    """The pods that a query asks for; of an object with a debug copy, those of the copy.
+
+    Raises:
+        DkdbgError: kubectl is not installed, or the cluster does not answer, or refuses; or there is no such pod.
+    """
+    return (copied_pods(query) if query.kind in OWNERS else []) or own_pods(query)
+
+
+def copied_pods(query: PodQuery) -> list[Pod]:
+    """The pods of the debug copy of an object; none without one.
+
+    Raises:
+        DkdbgError: as `pods`.
+    """
+    with _reading(query):
+        return pods_of(_get(query, "pods", f"--selector={COPY_OF}={copy_label(query.kind, query.name)}"))
+
+
+def own_pods(query: PodQuery) -> list[Pod]:
+    """The pods that a query asks for, and none of a copy.
+
+    Raises:
+        DkdbgError: as `pods`.
+    """
+    with _reading(query):
+        if query.kind == CRONJOB:  # its Jobs have other names, and come and go
+            return []
+        if query.kind in SELECTING:
+            return pods_of(_get(query, "pods", f"--selector={selector_of(owner(query))}"))
+        what = ("pods", f"--selector={query.selector}") if query.selector else ("pod", query.name)
+        return pods_of(_get(query, *what))
+
+
+def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
+    """The object that owns the pods, as the API shows it.
+
+    Args:
+        name, kind: of another one.
+
+    Raises:
+        DkdbgError: as `pods`; or there is no such object.
+    """
+    with _reading(query):
+        return object_of(_get(query, RESOURCE[kind or query.kind], name or query.name))
+
+
+def is_there(query: PodQuery, pod: str) -> bool:
+    """Whether there is a pod of this name, running or not.
+
+    Raises:
+        DkdbgError: as `pods`.
+    """
+    return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
+
+
+def tell(query: PodQuery, *words: str) -> str:
+    """What kubectl prints for words that change something, in the namespace of the query.
+
+    Raises:
+        DkdbgError: it is refused.
+    """
+    argv = (program(), *words, f"--namespace={query.namespace}")
+    done = process.read(argv, most=_MAX_ANSWER, timeout=_CHANGE_LIMIT)
+    if done.code:
+        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
+    return done.stdout
+
+
+def _get(query: PodQuery, *what: str) -> object:
+    limit = f"--request-timeout={_ANSWER_LIMIT}s"
+    argv = (program(), "get", *what, f"--namespace={query.namespace}", "--output=json", limit)
+    done = process.read(argv, most=_MAX_ANSWER, timeout=_HARD_LIMIT)
+    if done.code:
+        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
+    return decode(done.stdout)
+
+
+@contextlib.contextmanager
+def _reading(query: PodQuery) -> Iterator[None]:
+    """What makes no sense is one error."""
+    try:
+        yield
+    except (BadPod, BadRecord) as error:
+        raise DkdbgError(
+            f"what the cluster says about {query.label} makes no sense: {printable(error)}",
+            hint="kubectl config current-context says which cluster was asked",
+            exit_code=EXIT_ENGINE,
+        ) from error

@@ -1,0 +1,91 @@
+"""What kustomize, which is in kubectl, makes of manifests; no cluster is asked for that."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dkdbg import process
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.kubernetes import kubectl
+from dkdbg.targets.kubernetes.kubectl_errors import not_built
+from dkdbg.targets.kubernetes.kustomization import NAMES
+from dkdbg.targets.kubernetes.overlay import AGENT_FOLDER
+from dkdbg.targets.kubernetes.pod import BadPod, object_of
+from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE
+from dkdbg.targets.kubernetes.workload import TITLE
+
+#: Seconds for one build, and bytes of what is built.
+_LIMIT, _MOST = 60.0, 64 << 20
+#: Characters of one object's YAML that are read: it takes its parser a minute.
+_LARGEST = 500_000
+_BETWEEN = re.compile(r"^---$", re.MULTILINE)
+_KIND = re.compile(rf"^kind: (?:{'|'.join(TITLE.values())})$", re.MULTILINE)
+
+
+def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str, Any]]:
+    """The objects with pods that kustomize builds of a folder.
+
+    Args:
+        shown: the folder as people know it.
+        is_file: `shown` is a file, which is the only one of a folder that was made for it.
+
+    Raises:
+        DkdbgError: kubectl is not installed, or kustomize cannot build it.
+    """
+    done = process.read((kubectl.program(), "kustomize", str(folder)), most=_MOST, timeout=_LIMIT)
+    if done.code:
+        raise not_built(shown, done.stderr.replace(str(folder), shown), is_file=is_file)
+    texts = [each for each in _BETWEEN.split(done.stdout) if _KIND.search(each)]
+    try:
+        if any(len(each) > _LARGEST for each in texts):
+            raise BadPod(f"an object of more than {_LARGEST} characters")
+        return [object_of(YAML(typ="safe", pure=True).load(each)) for each in texts]
+    except (YAMLError, BadPod, RecursionError, ValueError) as error:
+        raise not_built(shown, str(error), is_file=is_file) from error
+
+
+def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
+    """The same of one manifest, as kustomize reads it.
+
+    Raises:
+        DkdbgError: as `render`.
+    """
+    with tempfile.TemporaryDirectory(prefix="dkdbg-") as made:  # nobody else may read it: it may hold secrets
+        folder = Path(made)
+        name = "manifest.json" if shown.endswith(".json") else "manifest.yaml"
+        (folder / name).write_bytes(content)
+        (folder / NAMES[0]).write_text(f"resources: [{name}]\n", "utf-8")
+        return render(folder, shown, is_file=True)
+
+
+def namespace() -> str:
+    """The namespace that kubectl uses when none is named."""
+    words = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
+    done = process.read((kubectl.program(), *words), most=1 << 16, timeout=_LIMIT)
+    return (done.stdout.strip() if done.code == 0 else "") or "default"
+
+
+def agent_of(folder: Path, *, hint: str) -> bytes:
+    """The single file that an overlay carries.
+
+    Args:
+        hint: what brings one that is not there.
+
+    Raises:
+        DkdbgError: it is not there.
+    """
+    agent = folder.parent / PurePosixPath(AGENT_FOLDER).name / AGENT_FILE
+    try:
+        return agent.read_bytes()
+    except OSError as error:
+        raise DkdbgError(
+            f"cannot read {agent}: {error.strerror}",
+            hint=hint,
+            exit_code=EXIT_USAGE,
+        ) from error

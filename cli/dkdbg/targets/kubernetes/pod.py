@@ -1,0 +1,324 @@
+"""Pods as `kubectl get -o json` shows them: which one a query means, why nothing can be run in one, how something is.
+
+An API server says this, and who may make a pod has written some of it: each value is checked, and no name that
+Kubernetes does not allow gets into a command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.kubernetes.kubectl_errors import explain
+from dkdbg.targets.kubernetes.pod_address import JOB, PYTORCHJOB, is_name, is_pod_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.targets.kubernetes.pod_address import PodQuery
+
+#: Which container of a pod is meant when none is named, for kubectl too.
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+#: Which pod of a Job, and of a PyTorchJob, it is. The first is an annotation before Kubernetes 1.28.
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_REPLICA, _ROLE = "training.kubeflow.org/replica-index", "training.kubeflow.org/replica-type"
+#: Characters of a message of a cluster that are shown, and pods that are named.
+_SHOWN, _NAMED = 300, 8
+
+
+class BadPod(ValueError):  # noqa: N818 - a value that is no pod
+    """What came is no pod; the message says in a few words what is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodReach:
+    """A container of a pod as something that commands are run in.
+
+    A command is started by the container's `sh`: kubectl passes on its exit code, 126 and 127 among them. Of a command
+    that a container runtime does not find, today's clusters tell kubectl no code. After a code that is not 0 kubectl
+    adds a line of its own to standard error.
+
+    Attributes:
+        program: `kubectl`, or `oc`.
+        label: as a person reads it.
+    """
+
+    program: str
+    namespace: str
+    pod: str
+    container: str
+    label: str
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """The local command line that runs `argv` in it, with our standard input and output."""
+        where = (f"--namespace={self.namespace}", f"--container={self.container}", self.pod)
+        return (
+            self.program,
+            "exec",
+            "-it" if tty else "-i",
+            *where,
+            "--",
+            "sh",
+            "-c",
+            'exec "$0" "$@"',
+            *argv,
+        )
+
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """The local command line that prints what the container has printed; see `Logged`."""
+        tail = () if lines is None else (f"--tail={lines}",)
+        words = (*(("--follow",) if follow else ()), *tail, self.pod)
+        return (
+            self.program,
+            "logs",
+            f"--namespace={self.namespace}",
+            f"--container={self.container}",
+            *words,
+        )
+
+    def explain(self, said: str) -> DkdbgError | None:
+        """What kubectl's own words mean; None for words that are not its own."""
+        return explain(said, self.namespace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """One pod, as the cluster shows it now.
+
+    Attributes:
+        node: that it runs on; empty when it has none yet.
+        created: as Kubernetes writes it, which sorts by time.
+        containers: their names; the first is the usual one.
+        default: the container that the pod itself names for this; empty for none.
+        rank: of the pod in the job that it belongs to; -1 when it has none.
+        phase: such as `Running`.
+        mappings: DKDBG_MAPPINGS of each container, as far as the pod itself says it.
+        workdirs: of each container, as far as the pod itself says it.
+        trouble: by container, why nothing can be run in it now; absent where something can.
+        running: the containers that run now, also where the pod is being deleted and they have not ended yet.
+    """
+
+    name: str
+    node: str
+    created: str
+    containers: tuple[str, ...]
+    default: str
+    rank: int
+    is_master: bool
+    phase: str
+    mappings: dict[str, str]
+    workdirs: dict[str, str]
+    trouble: dict[str, str]
+    running: frozenset[str]
+
+    @classmethod
+    def of(cls, value: object) -> Pod:
+        """The pod that a JSON object of the API is.
+
+        Raises:
+            BadPod: it is none.
+        """
+        pod = object_of(value)
+        about, spec, status = (object_of(pod.get(key)) for key in ("metadata", "spec", "status"))
+        name = _text(about.get("name"))
+        if not is_pod_name(name):
+            raise BadPod(f"a pod that is called {name[:60]!a}")
+        containers = objects_of(spec.get("containers"))
+        names = tuple(_text(each.get("name")) for each in containers)
+        if not names or not all(map(is_name, names)):
+            raise BadPod("a pod with containers that no pod can have")
+        labels, annotations = object_of(about.get("labels")), object_of(about.get("annotations"))
+        role = _text(labels.get(_ROLE)).lower()
+        rank = _text(labels.get(_REPLICA) if role else labels.get(_INDEX, annotations.get(_INDEX)))
+        default = _text(annotations.get(_DEFAULT_CONTAINER))
+        return cls(
+            name=name, node=_text(spec.get("nodeName")), created=_text(about.get("creationTimestamp")),
+            containers=names, default=default if default in names else "", phase=_text(status.get("phase")),
+            rank=int(rank) if rank.isascii() and rank.isdigit() and len(rank) < 7 else -1,
+            is_master=role in {"master", "chief", "launcher"},
+            mappings={name: _variable(each, ENV_MAPPINGS) for name, each in zip(names, containers, strict=True)},
+            workdirs={
+                name: _text(each.get("workingDir")) for name, each in zip(names, containers, strict=True)
+            },
+            trouble=_trouble(names, about, status),
+            running=frozenset(
+                _text(each.get("name"))
+                for each in objects_of(status.get("containerStatuses"))
+                if "running" in object_of(each.get("state"))
+            ),
+        )  # fmt: skip
+
+    def container(self, asked: str) -> str:
+        """The container that is meant, as kubectl would choose.
+
+        Raises:
+            DkdbgError: the pod has no container of this name.
+        """
+        if asked and asked not in self.containers:
+            raise DkdbgError(
+                f"the pod {self.name} has no container {asked}; there are: {', '.join(self.containers[:_NAMED])}",
+                hint="name one of them at the end of the address",
+                exit_code=EXIT_USAGE,
+            )
+        return asked or self.default or self.containers[0]
+
+
+def pods_of(value: object) -> list[Pod]:
+    """The pods of an object, or of a list, of the API.
+
+    Raises:
+        BadPod: one of them is none.
+    """
+    found = object_of(value)
+    return [Pod.of(each) for each in (_list(found["items"]) if "items" in found else [found])]
+
+
+def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
+    """The pod that a query means: the only one in which something can be run, or else the newest.
+
+    Raises:
+        DkdbgError: there is none, or several fit.
+    """
+    fitting = [each for each in pods if query.rank is None or _rank(each, pods, query.kind) == query.rank]
+    running = [each for each in fitting if each.container(query.container) not in each.trouble]
+    if len(running) > 1:
+        by_rank = (
+            query.rank is None and query.kind in {JOB, PYTORCHJOB} and all(each.rank >= 0 for each in running)
+        )
+        raise DkdbgError(
+            f"{len(running)} running pods fit {query.label}: {_names(running, pods, query.kind)}",
+            hint=f"name a rank: k8s://{query.namespace}/{query.label}:0" if by_rank
+            else f"name one: k8s://{query.namespace}/{min(each.name for each in running)}",
+            exit_code=EXIT_USAGE,
+        )  # fmt: skip
+    if running:
+        return running[0]
+    if fitting:
+        return max(fitting, key=lambda each: each.created)
+    there = f"; there are: {_names(pods, pods, query.kind)}" if pods else ""
+    raise DkdbgError(
+        f"there is no pod {query.label} in the namespace {query.namespace}{there}",
+        hint=f"kubectl get pods --namespace={query.namespace} --show-labels",
+    )
+
+
+def not_ready(pod: Pod, container: str, namespace: str) -> DkdbgError:
+    """The error for a container in which nothing can be run now."""
+    return DkdbgError(
+        f"nothing can be run in the pod {pod.name}: {pod.trouble[container]}",
+        hint=f"kubectl describe pod {pod.name} --namespace={namespace}",
+    )
+
+
+def _rank(pod: Pod, pods: Sequence[Pod], kind: str) -> int:
+    """The rank of a pod. In a PyTorchJob the master is 0 and the workers follow it; without a master they begin."""
+    if pod.rank < 0 or kind != PYTORCHJOB or pod.is_master:
+        return pod.rank
+    return pod.rank + sum(1 for name in {each.name for each in pods if each.is_master} if name)
+
+
+def _names(pods: Sequence[Pod], all_pods: Sequence[Pod], kind: str) -> str:
+    ranked = sorted((_rank(each, all_pods, kind), each.name) for each in pods)
+    shown = [name + (f" ({rank})" if kind and rank >= 0 else "") for rank, name in ranked[:_NAMED]]
+    return ", ".join(shown) + (f" and {len(ranked) - _NAMED} more" if ranked[_NAMED:] else "")
+
+
+def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
+    """By container, why nothing can be run in it."""
+    phase, said = _text(status.get("phase")), _said(status)
+    states = {_text(each.get("name")): each for each in objects_of(status.get("containerStatuses"))}
+    for_all = ""
+    if phase == "Failed":
+        for_all = f"it was evicted{said}" if status.get("reason") == "Evicted" else f"it has failed{said}"
+    elif phase == "Succeeded":
+        for_all = "it has completed"
+    elif about.get("deletionTimestamp"):
+        for_all = "it is being deleted"
+    found = {}
+    for name in names:
+        why = for_all or _why_not(object_of(states.get(name, {}).get("state")), states.get(name, {}))
+        if not why and name not in states:
+            why = f"it is {phase.lower() or 'not there yet'}{_pending(status)}"
+        if why:
+            found[name] = why
+        elif for_all:
+            found[name] = for_all
+    return found
+
+
+def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
+    """Why a container does not run; empty when it does."""
+    if "running" in state:
+        return ""
+    waiting, ended = object_of(state.get("waiting")), object_of(state.get("terminated"))
+    if waiting:
+        before = object_of(object_of(container.get("lastState")).get("terminated"))
+        code = before.get("exitCode")
+        crashed = f"; it ended with exit code {code} before" if isinstance(code, int) else ""
+        return f"it waits: {printable(_text(waiting.get('reason')))[:_SHOWN]}{_said(waiting, reason=False)}{crashed}"
+    if ended:
+        code = ended.get("exitCode")
+        return f"its container has ended with exit code {code if isinstance(code, int) else 'unknown'}{_said(ended)}"
+    return ""
+
+
+def _pending(status: dict[str, Any]) -> str:
+    """What a pod without containers waits for."""
+    for each in objects_of(status.get("conditions")):
+        if each.get("status") == "False" and each.get("message"):
+            return _said(each)
+    return ""
+
+
+def _said(value: dict[str, Any], *, reason: bool = True) -> str:
+    """`: reason: message`, as far as they are there, fit for a terminal."""
+    words = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
+    return "".join(f": {printable(each)[:_SHOWN]}" for each in words if each and each != "Evicted")
+
+
+def _variable(container: dict[str, Any], name: str) -> str:
+    for each in objects_of(container.get("env")):
+        if each.get("name") == name:
+            return _text(each.get("value"))
+    return ""
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """An object of the API; an empty one for what is not there.
+
+    Raises:
+        BadPod: it is another value.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadPod("an object that is none")
+    return value
+
+
+def objects_of(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; none for what is not there.
+
+    Raises:
+        BadPod: it is another value, or one of them is.
+    """
+    return [object_of(each) for each in _list(value)]
+
+
+def _list(value: object) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadPod("a list that is none")
+    return value
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadPod("a text that is none")
+    return value

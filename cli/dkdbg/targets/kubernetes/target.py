@@ -1,0 +1,345 @@
+"""A container of a pod: `k8s://NAMESPACE/POD[/CONTAINER]`; what POD may be, `targets/kubernetes/pod_address.py` says."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core import brought, mapping
+from dkdbg.core.address import Address
+from dkdbg.core.record import BadRecord, SeenRecord
+from dkdbg.core.sessions import SeenSession, how_to_begin, of_record, unreadable
+from dkdbg.core.target import CopyPlan, Door, Kind, Workspace
+from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
+from dkdbg.printable import printable
+from dkdbg.relay import remote_sessions
+from dkdbg.relay.remote_sessions import RelayedDoor
+from dkdbg.targets.kubernetes import copies, kubectl, local_runs
+from dkdbg.targets.kubernetes.changes import PodChanges
+from dkdbg.targets.kubernetes.kubectl_errors import last_line
+from dkdbg.targets.kubernetes.pod import PodReach, choose, not_ready
+from dkdbg.targets.kubernetes.pod_address import OWNERS, query_of
+from dkdbg.targets.kubernetes.workload import kind_of_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from dkdbg.core.target import Changes, Reach
+    from dkdbg.targets.kubernetes.pod import Pod
+    from dkdbg.targets.kubernetes.pod_copy import PodCopy
+
+SCHEME = "k8s"
+#: Seconds within which something in a pod answers, and bytes of its answer.
+_ANSWER_LIMIT = 20.0
+_MAX_ANSWER = 8 << 20
+#: Pods that are asked at the same time.
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    pod: Pod
+    container: str
+    reach: PodReach
+
+
+class PodPlace:
+    """See `core/target.py`."""
+
+    #: A cluster is asked by a process, and tells of changes.
+    pause = 3.0
+    is_container = True
+    outlives_cuts = True
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._query = query_of(address)
+        self._found: _Found | None = None
+        self._lock = threading.Lock()
+        self._door = RelayedDoor(self._relayed)
+        self._way: tuple[PodReach, str] | None = None
+        self._copy: tuple[PodCopy, bytes] | None = None
+        self._replaces = False
+
+    @property
+    def label(self) -> str:
+        """The pod, or what stands for it."""
+        return self._query.label
+
+    def find(self) -> Reach:
+        """The pod that runs now. Another one of this name that comes later answers in its place: kubectl knows names."""
+        found = self._look()
+        if found.container in found.pod.trouble:
+            raise self._not_ready(found)
+        self._found = found
+        return found.reach
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """`kubectl exec`."""
+        return self._running().reach.wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """The one that runs there, wherever it lies: the pod is asked, whose own it is."""
+        path = _agent_in(self._running().reach)
+        return None if path is None else ("sh", path)
+
+    def workspace(self) -> Workspace:
+        """What `init` planned, else the folder in which commands of this container run."""
+        found = self._running()
+        planned = mapping.workspace_of(found.pod.mappings.get(found.container, ""))
+        if planned is not None:
+            return planned
+        said = found.pod.workdirs.get(found.container, "")
+        if said:
+            why = "the workingDir of the pod"
+        else:
+            done = self._read(("pwd",))
+            said, why = done.stdout.removesuffix("\n"), "the working folder of the container"
+            if done.code:
+                raise found.reach.explain(done.stderr) or DkdbgError(
+                    f"{found.reach.label} does not say its working folder: {printable(last_line(done.stderr))}",
+                    hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
+                )
+        if not said.startswith("/") or not said.isprintable() or not said.strip("/"):
+            raise mapping.unknown("the pod: no mapping, no workingDir, no WORKDIR of its image")
+        return Workspace(local=".", remote=said, why=why)
+
+    def door(self) -> Door:
+        """That of the newest session in the pod, by a relay: its connections outlive those of kubectl."""
+        with self._lock:
+            if why := self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {why}")
+            try:
+                reach, agent = self._way = self._way_there()
+                found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
+            except (DkdbgError, BadRecord) as error:
+                return Door(endpoint=None, why=str(error).splitlines()[0])
+            return self._door.of(found, nobody=self._nobody(reach.pod))
+
+    def changes(self) -> Changes | None:
+        """A watch of the cluster's."""
+        return PodChanges(self._query)
+
+    def sessions(self) -> list[SeenSession]:
+        """What the agent in it says; nothing of a pod without one."""
+        found = self._running()
+        agent = self.agent()
+        if agent is None:
+            return []
+        try:
+            records = remote_sessions.records(found.reach, agent, limit=_ANSWER_LIMIT)
+        except (DkdbgError, BadRecord) as error:
+            return [self._unreadable(found.pod.name, str(error))]
+        return [self._seen(each, found) for each in records]
+
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """What the cluster has kept, of a pod that has ended too."""
+        return self._look().reach.logs(follow=follow, lines=lines)
+
+    def lost(self) -> str:
+        """Nothing: kubectl has no exit code of its own for that."""
+        return ""
+
+    def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has limits of its own
+        """The pod that was found; another one that runs now, where that led nowhere.
+
+        Raises:
+            GoneError: it was deleted, and no other one answers to this address.
+            DkdbgError: it cannot be reached now.
+        """
+        if silent:
+            former = self._running().pod.name
+            with self._gone_if_deleted(former):
+                self._found = self._look_again()
+        return self._running().reach
+
+    @contextlib.contextmanager
+    def _gone_if_deleted(self, pod: str) -> Iterator[None]:
+        """Look again for what answers to this address.
+
+        Args:
+            pod: the name of the one that was found before.
+
+        Raises:
+            GoneError: nothing does, and that one was deleted.
+        """
+        try:
+            yield
+        except DkdbgError:
+            if self._query.kind in OWNERS or kubectl.is_there(self._query, pod):
+                raise
+            raise GoneError(
+                f"the pod {pod} was deleted, and what ran in it has ended with it",
+                hint=f"kubectl get pods --namespace={self._query.namespace} shows what there is; "
+                f"kubectl get events --namespace={self._query.namespace} may say why",
+            ) from None
+
+    def close(self) -> None:
+        """End the relay."""
+        self._door.close()
+
+    def plan_copy(
+        self, command: Sequence[str], *, wait: int, overlay: Path | None = None, replace: bool = False
+    ) -> CopyPlan:
+        """Of the object with pods that the address names."""
+        if self._query.kind not in OWNERS:
+            raise self._no_owner()
+        copies.check_free(self._query, replace=replace)
+        if overlay is not None:
+            self._copy = copies.from_overlay(self._query, overlay)
+        else:
+            self._copy = copies.plan(self._query, self._reach_of, command=command, wait=wait)
+        copy, self._replaces = self._copy[0], replace
+        return CopyPlan(
+            original=copy.original, name=copy.name, before=copy.before, after=copy.document,
+            decisions=copy.decisions, notes=copy.notes,
+        )  # fmt: skip
+
+    def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
+        """In the same namespace."""
+        assert self._copy is not None, "nothing was planned"  # noqa: S101
+        if self._replaces:
+            copies.remove(self._query, wait=True)
+        copies.make(self._query, *self._copy)
+        report(
+            f"made {kind_of_copy(self._query.kind)}/{self._copy[0].name} in the namespace {self._query.namespace}"
+        )
+        ready = copies.wait_for(self._query, self._reach_of, report=report, limit=limit)
+        return (str(self.address),) if len(ready) == 1 else tuple(self._reach_of(pod).label for pod in ready)
+
+    def remove_copy(self) -> str:
+        """With its pods and its ConfigMap."""
+        if self._query.kind not in OWNERS:
+            raise self._no_owner()
+        return copies.remove(self._query)
+
+    def _no_owner(self) -> DkdbgError:
+        return DkdbgError(
+            f"{self.address} names no object that has pods",
+            hint=f"name it: k8s://{self._query.namespace}/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME",
+            exit_code=EXIT_USAGE,
+        )
+
+    def _way_there(self) -> tuple[PodReach, str]:
+        """The pod that runs now, and the file of the agent in it.
+
+        Raises:
+            GoneError: nothing runs in its container, as a restarted one.
+            DkdbgError: there is no pod, or it does not answer.
+        """
+        found = self._look()
+        if found.container not in found.pod.running and found.container in found.pod.trouble:
+            raise GoneError(self._not_ready(found).message)
+        done = _asked(found.reach)
+        path = None if done.code else brought.agent_in(done.stdout)
+        if path is None:
+            is_gone = not done.code and brought.has_looked(done.stdout)
+            raise (GoneError if is_gone else DkdbgError)(self._nobody(found.pod.name))
+        return found.reach, path
+
+    def _nobody(self, pod: str) -> str:
+        enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 enters a program that runs already"
+        return f"no session runs in the pod {pod}: {how_to_begin(str(self.address))}; {enters}"
+
+    def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
+        """The relay's command line; on its thread, while a door may be asked for on another one.
+
+        Args:
+            silent: the last one led nowhere: another pod may have taken the place of this one.
+        """
+        if self._way is None:
+            self._way = self._way_there()
+        elif silent:
+            with self._gone_if_deleted(self._way[0].pod):
+                self._way = self._way_there()
+        reach, agent = self._way
+        return reach.wrap(brought.relay_words(("sh", agent), word))
+
+    def _look(self) -> _Found:
+        """The pod that is meant now, running or not.
+
+        Raises:
+            DkdbgError: there is none, several fit, or the cluster cannot be asked.
+        """
+        query = self._query
+        pod = choose(kubectl.pods(query), query)
+        return _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
+
+    def _look_again(self) -> _Found:
+        """The same, for what runs there already: a pod that is being deleted gives it time to end.
+
+        Raises:
+            DkdbgError: nothing runs there.
+        """
+        found = self._look()
+        if found.container not in found.pod.running and found.container in found.pod.trouble:
+            raise self._not_ready(found)
+        return found
+
+    def _not_ready(self, found: _Found) -> DkdbgError:
+        return not_ready(found.pod, found.container, self._query.namespace)
+
+    def _reach_of(self, pod: Pod) -> PodReach:
+        namespace, container = self._query.namespace, pod.container(self._query.container)
+        label = f"{SCHEME}://{namespace}/{pod.name}" + (f"/{container}" if pod.containers[1:] else "")
+        return PodReach(
+            program=kubectl.program(), namespace=namespace, pod=pod.name, container=container, label=label
+        )  # fmt: skip
+
+    def _running(self) -> _Found:
+        if self._found is None:
+            self.find()
+        assert self._found is not None  # noqa: S101 - `find` has it, or raises
+        return self._found
+
+    def _read(self, argv: Sequence[str]) -> process.Result:
+        return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+
+    def _seen(self, record: SeenRecord | str, found: _Found) -> SeenSession:
+        if isinstance(record, str):
+            return self._unreadable(found.pod.name, record)
+        target = f"pod {self._query.namespace}/{found.pod.name}"
+        address = found.reach.label
+        return of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
+
+    def _unreadable(self, pod: str, why: str) -> SeenSession:
+        target = f"pod {self._query.namespace}/{pod}"
+        return unreadable(target=target, address=str(self.address), id=pod, name=pod, why=why)
+
+
+def _asked(reach: PodReach) -> process.Result:
+    """Ask which agents run there."""
+    return process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+
+
+def _agent_in(reach: PodReach) -> str | None:
+    """The file of an agent that runs there; None when none does, or the pod is gone."""
+    done = _asked(reach)
+    return None if done.code else brought.agent_in(done.stdout)
+
+
+def _place(address: Address, _root: Path) -> PodPlace:
+    return PodPlace(address)
+
+
+def _sessions() -> list[SeenSession]:
+    """Of the pods in which this user runs something from here: to ask every pod of a cluster is not for a listing."""
+    places = [PodPlace(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
+
+    def asked(place: PodPlace) -> list[SeenSession]:
+        try:
+            return place.sessions()
+        except DkdbgError as error:
+            return [place._unreadable(place.label, error.message.splitlines()[0])]  # noqa: SLF001 - this module's
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [session for found in pool.map(asked, places) for session in found]
+
+
+KIND = Kind(place=_place, sessions=_sessions)

@@ -1,0 +1,121 @@
+"""Objects that own pods, as the API shows them: where their pod templates lie, and which of their pods there are. No I/O.
+
+A copy for debugging (`targets/kubernetes/pod_copy.py`) is found by a label of ours, the object's own pods by what the object says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.targets.kubernetes.pod import BadPod, object_of, objects_of
+from dkdbg.targets.kubernetes.pod_address import CRONJOB, DEPLOYMENT, JOB, PYTORCHJOB, STATEFULSET, is_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: On a copy and its pods: what it is a copy of, and that dkdbg made it (the usual key for that).
+COPY_OF, MADE_BY, DKDBG = "dev.dkdbg/copy-of", "app.kubernetes.io/managed-by", "dkdbg"
+#: What kubectl calls each kind, and how people do.
+RESOURCE = {
+    DEPLOYMENT: "deployment.apps",
+    STATEFULSET: "statefulset.apps",
+    JOB: "job.batch",
+    CRONJOB: "cronjob.batch",
+    PYTORCHJOB: "pytorchjob.kubeflow.org",
+}
+TITLE = {
+    DEPLOYMENT: "Deployment",
+    STATEFULSET: "StatefulSet",
+    JOB: "Job",
+    CRONJOB: "CronJob",
+    PYTORCHJOB: "PyTorchJob",
+}
+#: A Job's name is a label of its pods, and begins theirs.
+_LONGEST = 52
+
+
+def kind_of_copy(kind: str) -> str:
+    """What the copy of such an object is: of what starts Jobs at certain times, one Job now."""
+    return JOB if kind == CRONJOB else kind
+
+
+def copy_name(name: str) -> str:
+    """What the copy of an object of this name is called."""
+    ending = "-dkdbg"
+    if len(name) + len(ending) <= _LONGEST:
+        return name + ending
+    mark = hashlib.sha256(name.encode()).hexdigest()[:6]
+    return name[: _LONGEST - len(ending) - 7].rstrip("-.") + f"-{mark}{ending}"
+
+
+def copy_label(kind: str, name: str) -> str:
+    """The value of COPY_OF; other names that begin alike have another one."""
+    value = f"{kind}.{name}"
+    return value if len(value) <= 63 else f"{value[:56]}{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+def selector_of(document: object) -> str:
+    """The labels by which a Deployment or a StatefulSet finds its pods, as `kubectl --selector` takes them.
+
+    Raises:
+        BadPod: it has none.
+    """
+    selector = object_of(object_of(object_of(document).get("spec")).get("selector"))
+    parts = [f"{key}={value}" for key, value in object_of(selector.get("matchLabels")).items()]
+    said = ",".join(parts)
+    if not parts or not is_labels(said):
+        raise BadPod("an object with labels that none can have")
+    for each in objects_of(selector.get("matchExpressions")):
+        key, operator, values = each.get("key"), each.get("operator"), each.get("values") or []
+        words = f"{key}" + "".join(f",{value}" for value in values)
+        if not re.fullmatch(r"[-A-Za-z0-9_./,]+", words):
+            raise BadPod("an object with labels that none can have")
+        joined = ",".join(values)
+        said += {
+            "In": f",{key} in ({joined})", "NotIn": f",{key} notin ({joined})",
+            "Exists": f",{key}", "DoesNotExist": f",!{key}",
+        }.get(str(operator), "")  # fmt: skip
+    return said
+
+
+def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Its pod templates by role; one without a name but for a PyTorchJob.
+
+    Raises:
+        BadPod: it has none.
+    """
+    spec = object_of(document.get("spec"))
+    if kind == PYTORCHJOB:
+        roles = object_of(spec.get("pytorchReplicaSpecs"))
+        found = {role: object_of(object_of(each).get("template")) for role, each in roles.items()}
+    else:
+        if kind == CRONJOB:
+            spec = object_of(object_of(spec.get("jobTemplate")).get("spec"))
+        found = {"": object_of(spec.get("template"))}
+    if not found or not all(
+        objects_of(object_of(each.get("spec")).get("containers")) for each in found.values()
+    ):
+        raise BadPod(f"a {TITLE[kind]} without containers")
+    return found
+
+
+def pods_wanted(kind: str, document: Mapping[str, Any]) -> int:
+    """How many pods it has at a time."""
+    spec = object_of(document.get("spec"))
+    if kind == PYTORCHJOB:
+        return sum(
+            _count(object_of(each).get("replicas"))
+            for each in object_of(spec.get("pytorchReplicaSpecs")).values()
+        )
+    if kind == JOB:
+        return min(
+            _count(spec.get("parallelism")),
+            _count(spec.get("completions")) if spec.get("completions") else 1 << 20,
+        )
+    return _count(spec.get("replicas"))
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 1

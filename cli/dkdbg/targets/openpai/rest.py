@@ -1,0 +1,175 @@
+"""What an OpenPAI job is called, and what its server says of it; see microsoft/pai, src/rest-server. No I/O.
+
+pai://HOST[:PORT]/USER/JOB             all tasks of a job that have asked for a port for debugging
+pai://HOST[:PORT]/USER/JOB/ROLE/INDEX  one of them
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.openpai.job import PORT
+
+if TYPE_CHECKING:
+    from dkdbg.core.address import Address
+
+#: States of a task (docs/swagger.yaml) that it never leaves.
+ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+_STATES = ENDED | {"WAITING", "RUNNING", "STOPPING", "UNKNOWN"}
+_HOST = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d{1,5}))?")
+_NAME = re.compile(r"[\w.@-]+")
+_MOST_TASKS = 10_000
+
+
+class BadAnswer(ValueError):  # noqa: N818 - a value that is no answer
+    """What the server said makes no sense; the message says what of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaiQuery:
+    """What an address asks for.
+
+    Attributes:
+        host, port: of the platform's web server; port 0 is that of the protocol.
+        role, index: of a task; None for all.
+    """
+
+    host: str
+    port: int
+    user: str
+    job: str
+    role: str | None
+    index: int | None
+
+    @property
+    def path(self) -> str:
+        """Of the request for the job."""
+        return f"/rest-server/api/v2/jobs/{quote(self.user, safe='')}~{quote(self.job, safe='')}"
+
+    @property
+    def whole(self) -> str:
+        """The address of the job."""
+        at = f"[{self.host}]" if ":" in self.host else self.host
+        at += f":{self.port}" if self.port else ""
+        return f"pai://{at}/{self.user}/{self.job}"
+
+    def task(self, task: Task) -> str:
+        """The address of one task."""
+        return f"{self.whole}/{task.role}/{task.index}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task.
+
+    Attributes:
+        state: one of the platform's.
+        ip: of its node; empty before it has one.
+        port: for debugging, 0 for none.
+    """
+
+    role: str
+    index: int
+    state: str
+    ip: str
+    port: int
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.role}/{self.index}"
+
+
+def query_of(address: Address) -> PaiQuery:
+    """What an address asks for.
+
+    Raises:
+        DkdbgError: it makes no sense.
+    """
+    parts = address.parts
+    host = _HOST.fullmatch(parts[0])
+    wrong = host is None or len(parts) not in {3, 5} or not all(_NAME.fullmatch(each) for each in parts[1:])
+    if (
+        host is None
+        or wrong
+        or (len(parts) == 5 and not parts[4].isdecimal())
+        or int(host["port"] or 0) > 65535
+    ):
+        raise DkdbgError(
+            f"{address} names no job of OpenPAI",
+            hint="pai://HOST/USER/JOB, or one task of it: pai://HOST/USER/JOB/worker/0", exit_code=EXIT_USAGE,
+        )  # fmt: skip
+    return PaiQuery(
+        host=host["host"].strip("[]"), port=int(host["port"] or 0), user=parts[1], job=parts[2],
+        role=parts[3] if len(parts) == 5 else None, index=int(parts[4]) if len(parts) == 5 else None,
+    )  # fmt: skip
+
+
+def tasks_of(body: bytes, label: str = PORT) -> list[Task]:
+    """The tasks of a job, in the server's order.
+
+    Args:
+        body: the answer to GET /api/v2/jobs/USER~JOB.
+        label: of the port for debugging.
+
+    Raises:
+        BadAnswer: it is none.
+    """
+    try:
+        roles = json.loads(body)["taskRoles"]
+        found = [
+            _task(str(name), each, label) for name, role in roles.items() for each in role["taskStatuses"]
+        ]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, BadAnswer):
+            raise
+        raise BadAnswer("it is not a job with task roles") from error
+    return found[:_MOST_TASKS]
+
+
+def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
+    """The tasks that a query asks for and that have a port for debugging.
+
+    Raises:
+        DkdbgError: there are none.
+    """
+    asked = [
+        each for each in tasks if query.role is None or (each.role, each.index) == (query.role, query.index)
+    ]
+    job = f"the job {query.job} of {query.user}"
+    if not asked:
+        listed = ", ".join(each.label for each in tasks[:12])
+        raise DkdbgError(
+            f"{job} has no task {query.role}/{query.index}, it has: {listed or 'none yet'}",
+            hint=f"dkdbg ps --on {query.whole}", exit_code=EXIT_USAGE,
+        )  # fmt: skip
+    found = [each for each in asked if each.port]
+    if found or not any(each.ip for each in asked):  # it gets its ports with its node
+        return found or asked
+    raise DkdbgError(
+        f"{job} has no task with a port called {PORT}",
+        hint="dkdbg init --pai job.yaml asks for one in the job's YAML; then submit that", exit_code=EXIT_USAGE,
+    )  # fmt: skip
+
+
+def _task(role: str, value: dict[str, Any], label: str) -> Task:
+    index, state, ip = value["taskIndex"], value["taskState"], value.get("containerIp") or ""
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0 or not _NAME.fullmatch(role):
+        raise BadAnswer("one of its tasks has no number")
+    if state not in _STATES:
+        raise BadAnswer(f"a task has an unknown state: {str(state)[:40]}")
+    if ip:
+        try:
+            ip = str(ipaddress.ip_address(ip))
+        except ValueError as error:
+            raise BadAnswer("the address of a task is not an address") from error
+    ports = value.get("containerPorts") or {}
+    said = str(ports.get(label, "")).partition(",")[0].strip()
+    port = int(said) if said.isdecimal() and 0 < int(said) < 65536 else 0
+    return Task(role=role, index=index, state=state, ip=ip, port=port)

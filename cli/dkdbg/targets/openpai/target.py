@@ -1,0 +1,271 @@
+"""Tasks of an OpenPAI job: `pai://HOST/USER/JOB[/ROLE/INDEX]`. Its server says where they listen; nothing can be run in them."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg.core.address import parse
+from dkdbg.core.attach_only import AttachOnly
+from dkdbg.core.record import BadRecord, decode
+from dkdbg.core.record import parse as record_of
+from dkdbg.core.sessions import SeenSession, of_record, unreadable
+from dkdbg.core.target import Door, Kind
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.openpai import errors
+from dkdbg.targets.openpai.rest import ENDED, BadAnswer, chosen, query_of, tasks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.core.address import Address
+    from dkdbg.core.record import SeenRecord
+    from dkdbg.targets.openpai.rest import Task
+
+#: Seconds for an answer of the server, and its size in bytes: of a job with thousands of tasks.
+_ANSWER_LIMIT = 20.0
+_MAX_ANSWER = 32 << 20
+#: Seconds until a port has said whether it is pdb's: that one speaks first.
+_GREETING = 0.5
+_CONNECT = 3.0
+#: Bytes of what an agent says of itself.
+_MAX_RECORD = 1 << 20
+#: What pdb, and a debugpy of somebody else's, say first.
+_OF_PDB, _OF_DEBUGPY = b"token: ", b"Content-Length: "
+
+
+@dataclass(frozen=True)
+class PaiPlace(AttachOnly):
+    """See `core/target.py`."""
+
+    address: Address
+    pause: float = 3.0
+
+    @property
+    def label(self) -> str:
+        """User, job and task."""
+        return "/".join(self.address.parts[1:])
+
+    def each(self) -> Sequence[PaiPlace]:
+        """The tasks that have a port for debugging."""
+        query = query_of(self.address)
+        try:
+            tasks = chosen(tasks_of(self._job()), query)
+        except BadAnswer as error:
+            raise self._bad(error) from error
+        return [self] if len(tasks) == 1 else [PaiPlace(parse(query.task(each))) for each in tasks]
+
+    def door(self) -> Door:
+        """The task's port, when an agent listens there."""
+        try:
+            tasks = chosen(tasks_of(self._job()), query_of(self.address))
+        except DkdbgError as error:
+            return Door(endpoint=None, why=f"{error.message}; {error.hint}")
+        except BadAnswer as error:
+            return Door(endpoint=None, why=self._bad(error).message)
+        task = tasks[0]
+        at = f"{task.ip}:{task.port}"
+        if task.state != "RUNNING" or not task.port:
+            return Door(endpoint=None, why=f"the task {task.label} is {task.state.lower()}")
+        greeting = _greeting(task)
+        if greeting == _OF_PDB:
+            return Door(
+                endpoint=None,
+                why=f"pdb waits at {at}: nc {task.ip} {task.port}; for an editor the job has to say --dap",
+            )
+        if greeting == _OF_DEBUGPY:
+            return Door(endpoint=None, why=f"a debugpy without dkdbg listens at {at}")
+        why = f"nothing waits for an editor at {at} yet; the job's log says when"
+        return Door(endpoint=None if greeting is None else (task.ip, task.port), why=why)
+
+    def sessions(self) -> list[SeenSession]:
+        """Of each task with a port for debugging, what listens there."""
+        query = query_of(self.address)
+        try:
+            tasks = chosen(tasks_of(self._job()), query)
+        except BadAnswer as error:
+            raise self._bad(error) from error
+        return [_seen(each, query.task(each)) for each in tasks]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def _job(self) -> bytes:
+        """What the server says of the job.
+
+        Raises:
+            DkdbgError: it cannot be asked, or refuses.
+        """
+        query, plain = query_of(self.address), os.environ.get(errors.PLAIN, "") == "1"
+        kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
+        token = _token()
+        said = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+        where = self.address.parts[0]
+        end = time.monotonic() + _ANSWER_LIMIT
+        try:
+            with contextlib.closing(
+                kind(query.host, query.port or None, timeout=_ANSWER_LIMIT)
+            ) as connection:
+                connection.request("GET", query.path, headers=said)
+                answer, body = connection.getresponse(), b""
+                while more := answer.read1(1 << 16):
+                    body += more
+                    if len(body) > _MAX_ANSWER or time.monotonic() > end:
+                        raise errors.unreachable(where, "its answer does not end", plain=plain)
+        except (OSError, http.client.HTTPException, ssl.CertificateError, ValueError) as error:
+            why = (
+                getattr(error, "verify_message", "")
+                or getattr(error, "strerror", "")
+                or str(error)
+                or type(error).__name__
+            )
+            raise errors.unreachable(where, str(why), plain=plain) from error
+        if answer.status != 200:
+            what = f"job {query.job} of {query.user}"
+            raise errors.refused(answer.status, body, what, has_token=bool(token))
+        return body
+
+    def _bad(self, error: BadAnswer) -> DkdbgError:
+        return DkdbgError(
+            f"what {self.address.parts[0]} says of the job cannot be understood: {error}",
+            hint="is that host an OpenPAI portal? A browser shows it at /rest-server/api/v2/info",
+        )
+
+    def refusal(self) -> DkdbgError:
+        """See `AttachOnly`."""
+        return DkdbgError(
+            f"{self.address} is a task of OpenPAI: it can be attached to, and nothing can be run in it from here",
+            hint=f"dkdbg attach {self.address}; for commands the job needs the platform's ssh plugin, and is then ssh://HOST",
+            exit_code=EXIT_USAGE,
+        )
+
+
+def _token() -> str:
+    """This user's token for the server; empty for none.
+
+    Raises:
+        DkdbgError: its file cannot be read.
+    """
+    if said := os.environ.get(errors.TOKEN, "").strip():
+        return _checked(said, errors.TOKEN)
+    path = os.environ.get(errors.TOKEN_FILE, "")
+    if not path:
+        return ""
+    try:
+        return _checked(Path(path).read_text().strip(), errors.TOKEN_FILE)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise DkdbgError(
+            f"{errors.TOKEN_FILE}={path} cannot be read: {why}", hint="write the token there, or unset it"
+        ) from error
+
+
+def _checked(token: str, name: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise DkdbgError(
+            f"{name} has blanks or line breaks, which no token has", hint="copy it again from the portal"
+        )
+    return token
+
+
+def _greeting(task: Task) -> bytes | None:
+    """What the task's port says before it is spoken to; empty when it waits, None when nothing listens.
+
+    What has spoken is read before it is left: debugpy hears nobody any more otherwise (debugpy #1308).
+    """
+    try:
+        with socket.create_connection((task.ip, task.port), timeout=_CONNECT) as sock:
+            sock.settimeout(_GREETING)
+            try:
+                said = sock.recv(4096)
+            except TimeoutError:
+                return b""
+    except OSError:
+        return None
+    return next((each for each in (_OF_PDB, _OF_DEBUGPY) if said.startswith(each)), b"")
+
+
+def _record(task: Task) -> SeenRecord | None:
+    """What the agent at a task's port says of itself; None where none answers.
+
+    Raises:
+        BadRecord: it makes no sense.
+    """
+    end = time.monotonic() + _CONNECT
+    try:
+        with contextlib.closing(
+            http.client.HTTPConnection(task.ip, task.port, timeout=_CONNECT)
+        ) as connection:
+            connection.request("GET", "/status")
+            answer, body = connection.getresponse(), b""
+            while (more := answer.read1(1 << 16)) and len(body) < _MAX_RECORD and time.monotonic() < end:
+                body += more
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    what = f"another program listens at {task.ip}:{task.port}; the job's log says where the debugger waits"
+    if answer.status != http.client.OK:
+        raise BadRecord(what)
+    try:
+        value = decode(body)
+    except BadRecord as error:
+        raise BadRecord(what) from error
+    return record_of(value)
+
+
+def _seen(task: Task, address: str) -> SeenSession:
+    target, at = f"task {task.label}", f"{task.ip}:{task.port}"
+
+    def state(
+        state: str, *, name: str = "-", endpoint: str = "", detail: str = "", by_hand: str = ""
+    ) -> SeenSession:
+        return SeenSession(
+            target=target,
+            address=address,
+            id=task.label,
+            name=name,
+            state=state,
+            endpoint=endpoint,
+            detail=detail,
+            by_hand=by_hand,
+        )
+
+    if task.state in ENDED:
+        return state("exited", detail=task.state.lower())
+    if task.state != "RUNNING" or not task.port:
+        return state(
+            "queued" if task.state == "WAITING" else task.state.lower(), detail="it does not run yet"
+        )
+    greeting = _greeting(task)
+    if greeting == _OF_PDB:
+        return state(
+            "waiting",
+            name="pdb, by nc",
+            endpoint=at,
+            by_hand=f"nc {task.ip} {task.port}; the job's log has its token",
+        )
+    if greeting == _OF_DEBUGPY:
+        return state("waiting", name="debugpy", endpoint=at, detail="a debugpy without dkdbg")
+    if greeting is None:
+        return state("running", detail=f"nothing listens at {at}")
+    try:
+        record = _record(task)
+    except BadRecord as error:
+        return unreadable(target=target, address=address, id=task.label, name=task.label, why=str(error))
+    if record is None:  # a pdb with its client, who is the only one
+        return state("attached", name="pdb, by nc", detail="somebody is there")
+    return of_record(record, live=True, target=target, address=address, endpoint=at)
+
+
+def _place(address: Address, _root: Path) -> PaiPlace:
+    query_of(address)
+    return PaiPlace(address)
+
+
+KIND = Kind(place=_place)

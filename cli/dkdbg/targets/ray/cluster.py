@@ -1,0 +1,156 @@
+"""Ray clusters: how one is named, what the agent there says of its waiting workers, and what to do when it cannot. No I/O.
+
+ray://HOST:8265                the dashboard, reached from this machine
+ray://me@login,node-12:8265    the same, reached from the last host before it
+ray+SCHEME://REST[::PORT]      the cluster of the node, pod or container at SCHEME://REST: ray+slurm://login/JOB
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from dkdbg.core.address import LOCAL, Address
+from dkdbg.core.sessions import SeenSession
+from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+
+SCHEME = "ray"
+DEFAULT_PORT = 8265
+#: Of a worker that waits, as `ps` shows it; and of one that a debugger has.
+PAUSED, HELD = "paused", "attached"
+_MAX_WORKERS = 10000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Which cluster an address means.
+
+    Attributes:
+        inner: the place from which it is reached.
+        dashboard: HOST:PORT as seen from there; PORT alone for the cluster that the place is a node of.
+    """
+
+    inner: Address
+    dashboard: str
+
+    @property
+    def is_node(self) -> bool:
+        """Whether the place is a node of the cluster: a driver can run there."""
+        return ":" not in self.dashboard
+
+
+def cluster_of(address: Address) -> Cluster:
+    """Return the cluster at an address.
+
+    Raises:
+        DkdbgError: it names none.
+    """
+    _, plus, scheme = address.scheme.partition("+")
+    if plus:
+        rest, colons, port = address.rest.rpartition("::")
+        rest = rest if colons else address.rest
+        number = _port(port if colons else str(DEFAULT_PORT), address)
+        return Cluster(
+            inner=Address(scheme=scheme, rest="" if scheme == LOCAL and rest == "." else rest),
+            dashboard=str(number),
+        )
+    if len(address.parts) > 1:
+        raise _wrong(address)
+    *before, last = address.hops
+    host, colon, port = last.rpartition(":")
+    if colon and not host:
+        raise _wrong(address)
+    host = host if colon else last
+    number = _port(port if colon else str(DEFAULT_PORT), address)
+    inner = Address(scheme="ssh", rest=",".join(before)) if before else Address(scheme=LOCAL, rest="")
+    return Cluster(inner=inner, dashboard=f"{host.removeprefix('[').removesuffix(']')}:{number}")
+
+
+def _port(text: str, address: Address) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text[:6]) < 65536:
+        raise _wrong(address)
+    return int(text)
+
+
+def _wrong(address: Address) -> DkdbgError:
+    return DkdbgError(
+        f"{address} names no dashboard of Ray",
+        hint="ray://HOST:8265, ray://LOGIN,HOST:8265 behind ssh, ray+slurm://LOGIN/JOB, ray+k8s://NAMESPACE/HEAD-POD",
+        exit_code=EXIT_USAGE,
+    )
+
+
+#: By the agent's word for it (`agent/ray/dashboard.py`): what to do next, and an exit code.
+_HINTS = {
+    "unreachable": "is Ray running, and is this its dashboard's port? Ask there: ray status. A dashboard that listens on the "
+    "node's own address is reached from outside as ray://LOGIN,NODE:8265, from inside as ray+ssh://NODE",
+    "not-ray": "another program has this port: the dashboard says its own in the output of ray start --head (8265 by default)",
+    "old": "dkdbg sees the workers of Ray 2.9 and newer; until then: RAY_DEBUG=legacy and ray debug",
+    "no-state": "the head needs Ray's dashboard: pip install 'ray[default]' there, and ray start --head --include-dashboard=true",
+    "token": "set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH to its file, or have it in ~/.ray/auth_token, here or there",
+    "wrong-token": "the cluster has another token: see RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token, here and there",
+}
+
+
+def said(text: str, *, label: str) -> dict[str, Any]:
+    """Return what the agent there has said.
+
+    Args:
+        label: of the place, for people.
+
+    Raises:
+        DkdbgError: it cannot ask the cluster, or what it says cannot be read.
+    """
+    try:
+        found = json.loads(text.strip().rpartition("\n")[2])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise DkdbgError(
+            f"{label}: what is said of the Ray cluster cannot be understood: {printable(text.strip()[-200:]) or 'nothing'}",
+            hint="look there by hand: ray status",
+        )
+    error = found.get("error")
+    if isinstance(error, dict):
+        kind = str(error.get("kind"))
+        raise DkdbgError(
+            f"{label}: {printable(str(error.get('text'))[:400])}",
+            hint=_HINTS.get(kind, ""),
+            exit_code=EXIT_CONFLICT,
+        )
+    return found
+
+
+def sessions_of(found: dict[str, Any], *, address: str) -> list[SeenSession]:
+    """Return the workers that the agent has listed, as `ps` shows them."""
+    rows = found.get("workers")
+    seen = []
+    for row in rows[:_MAX_WORKERS] if isinstance(rows, list) else ():
+        if not isinstance(row, dict):
+            continue
+        name, paused = row.get("name"), row.get("paused")
+        node, pid, task = (printable(str(row.get(key, "")))[:80] for key in ("node", "pid", "task"))
+        actor = printable(str(row.get("actor_name") or row.get("actor") or ""))[:80]
+        seen.append(
+            SeenSession(
+                target=f"ray node {node}", address=address, id=str(row.get("id", ""))[:80],
+                name=printable(str(name).partition(", pid ")[0])[:80], state=PAUSED if paused else HELD,
+                client=not paused, processes=(", ".join(
+                    part for part in (f"task {task}" if task else "", f"actor {actor}" if actor else "", f"pid {pid}") if part
+                ),),
+            )
+        )  # fmt: skip
+    return seen
+
+
+def session_name(dashboard: str) -> str:
+    """Return the name of the door's session where it runs."""
+    return f"ray {dashboard}"
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Return in a few words who waits."""
+    count = len(sessions_of(found, address=""))
+    return f"{count} worker{'s wait' if count != 1 else ' waits'}"

@@ -1,0 +1,210 @@
+"""A Ray cluster: its workers that wait for a debugger, behind one door that runs where the cluster can be reached.
+
+The door (`agent/ray`) runs at another place, of any kind, and reaches the workers of all nodes from there: their ports are
+random and on the nodes' own addresses. So one relay to that place leads to all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core.address import LOCAL
+from dkdbg.core.brought import relay_words
+from dkdbg.core.record import BadRecord, SeenRecord, parse_all
+from dkdbg.core.target import Door, Far, Kind, Outliving, Several
+from dkdbg.delivery.bring import bring
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.relay.remote_sessions import RelayedDoor
+from dkdbg.targets.ray import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.core.address import Address
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Changes, Place, Reach, Workspace
+    from dkdbg.delivery.bring import Brought
+
+#: Seconds for the agent there to ask the cluster.
+_LIMIT = 60.0
+_MAX_ANSWER = 16 << 20
+#: Where Ray itself takes its token from (`ray/_private/authentication`).
+_TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"
+
+
+class RayPlace:
+    """See `core/target.py`: what is run here runs at the inner place; the door is that of the workers.
+
+    Args:
+        make_inner: gives the place from where the cluster is reached.
+    """
+
+    pause = 1.0
+
+    def __init__(self, address: Address, make_inner: Callable[[], Place]) -> None:
+        self.address = address
+        self._make_inner = make_inner
+        self._inner = make_inner()
+        self._cluster = cluster.cluster_of(address)
+        self._lock = threading.RLock()
+        self._brought: Brought | None = None
+        self._door = RelayedDoor(self._relayed)
+
+    @property
+    def label(self) -> str:
+        """The address: there may be a door of the driver beside it."""
+        return str(self.address)
+
+    def find(self) -> Reach:
+        """From where the cluster is reached."""
+        return self._inner.find()
+
+    @property
+    def drivers(self) -> Place:
+        """A node of the cluster.
+
+        Raises:
+            DkdbgError: the inner place is none.
+        """
+        host = self._cluster.dashboard.rpartition(":")[0]
+        if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
+            return self._inner
+        raise DkdbgError(
+            f"{self.address}: a driver runs on a node of the cluster, and {self._inner.label} is none",
+            hint=f"name the node as a place: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+slurm://LOGIN/JOB",
+            exit_code=EXIT_USAGE,
+        )
+
+    def flags(self, workers: str) -> tuple[str, ...]:
+        """What has Ray start the driver's workers with our setup function."""
+        return ("--ray-workers", workers)
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """At the inner place."""
+        return self._inner.wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """Of the inner place."""
+        return self._inner.agent()
+
+    def workspace(self) -> Workspace:
+        """Of the inner place."""
+        return self._inner.workspace()
+
+    def changes(self) -> Changes | None:
+        """Nobody tells: the door there asks the cluster."""
+        return None
+
+    def door(self) -> Door:
+        """The one before the workers; it is started there when there is none."""
+        with self._lock:
+            if why := self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=why)
+            try:
+                found = self._doors() or self._started()
+            except DkdbgError as error:
+                return Door(endpoint=None, why=error.message.splitlines()[0].removeprefix(f"{self.label}: "))
+            if self._inner.address.scheme == LOCAL and found:
+                return Door(endpoint=found[-1].here, why="its door does not answer")
+            return self._door.of(found, nobody="its door has not begun")
+
+    def sessions(self) -> list[SeenSession]:
+        """The workers that wait, and the sessions of the inner place."""
+        found = cluster.sessions_of(self._asked("list"), address=str(self.address))
+        with contextlib.suppress(DkdbgError):
+            found += self.drivers.sessions()
+        return found
+
+    def each(self) -> Sequence[Place]:
+        """The driver's door beside that of the workers, where a driver can run."""
+        try:
+            _ = self.drivers
+        except DkdbgError:
+            return [self]
+        beside = self._make_inner()
+        return [*(beside.each() if isinstance(beside, Several) else [beside]), self]
+
+    def close(self) -> None:
+        """End the relay; the door there goes by itself."""
+        self._door.close()
+        with self._lock:
+            if self._brought is not None:
+                self._brought.close()
+                self._brought = None
+            self._inner.close()
+
+    def _there(self) -> tuple[Reach, tuple[str, ...]]:
+        """Where the agent runs that asks, and its command line."""
+        reach = self._inner.find()
+        if self._inner.address.scheme == LOCAL and (agent := self._inner.agent()):
+            return reach, agent
+        if self._brought is None:
+            self._brought = bring(reach)
+        return reach, self._brought.argv
+
+    def _asked(self, what: str) -> dict[str, object]:
+        with self._lock:
+            reach, agent = self._there()
+            token = _own_token()
+            words = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
+            words += ("--name", cluster.session_name(self._cluster.dashboard))
+            words += ("--token",) if token else ()
+            done = process.run(reach.wrap(words), timeout=_LIMIT, said=f"{token}\n")
+        return cluster.said(done.stdout or done.stderr, label=str(self.address))
+
+    def _started(self) -> list[SeenRecord]:
+        self._asked("door")
+        return self._doors()
+
+    def _doors(self) -> list[SeenRecord]:
+        """Those that run there and lead to this cluster, oldest first."""
+        reach, agent = self._there()
+        name = cluster.session_name(self._cluster.dashboard)
+        done = process.read(reach.wrap((*agent, "ray", "doors")), most=_MAX_ANSWER, timeout=_LIMIT)
+        try:
+            found = [] if done.code else parse_all(done.stdout)
+        except BadRecord as error:
+            raise DkdbgError(f"{self.label}: {error}") from error
+        return [each for each in found if isinstance(each, SeenRecord) and each.live and each.name == name]
+
+    def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
+        inner = self._inner
+        reach = (
+            inner.again(silent=silent, limit=limit) if isinstance(inner, Far | Outliving) else inner.find()
+        )
+        agent = self._brought.argv if self._brought else self._there()[1]
+        return reach.wrap(relay_words(agent, word))
+
+
+def _is_here(host: str) -> bool:
+    """Whether a name or an address is this machine's: then something can listen there."""
+    try:
+        with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            return True
+    except OSError:
+        return False
+
+
+def _own_token() -> str:
+    """This machine's token of Ray; empty when there is none. It is shown to a dashboard that asks for one, and to no other."""
+    if token := os.environ.get(_TOKEN, "").strip():
+        return token
+    path = Path(os.environ.get(_TOKEN_PATH) or _TOKEN_FILE).expanduser()
+    try:
+        token = path.read_text()[:4096].strip()
+    except (OSError, ValueError):
+        return ""
+    return token if token.isprintable() else ""
+
+
+def _alone(address: Address, _root: Path) -> Place:
+    raise AssertionError(f"{address} is a place around another one")
+
+
+KIND = Kind(place=_alone, inner=lambda address: cluster.cluster_of(address).inner, around=RayPlace)

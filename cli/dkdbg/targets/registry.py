@@ -1,0 +1,234 @@
+"""Which kinds of places there are, and which place a target names: the same for every verb."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.core import address as addresses
+from dkdbg.core import config, configured
+from dkdbg.core.address import Address
+from dkdbg.core.target import Several
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.core.jobs import Queue
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Kind, Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the registry; the module is loaded when it is needed.
+
+    Attributes:
+        scheme: of the kind's addresses.
+        form: how they are typed, for usage texts and hints.
+        module: has the Kind as `KIND`.
+        around: SCHEME+OTHER:// is this kind around a place of another one.
+    """
+
+    scheme: str
+    form: str
+    module: str
+    around: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What the module offers."""
+        kind: Kind = importlib.import_module(self.module).KIND
+        return kind
+
+
+#: In the order in which a name without a scheme is looked for.
+ENTRIES: Sequence[Entry] = (
+    Entry(scheme="compose", form="compose://SERVICE", module="dkdbg.targets.docker.compose_target"),
+    Entry(scheme="docker", form="docker://CONTAINER", module="dkdbg.targets.docker.docker_target"),
+    Entry(scheme="k8s", form="k8s://NAMESPACE/POD[/CONTAINER]", module="dkdbg.targets.kubernetes.target"),
+    Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.targets.local"),
+    Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.targets.ssh.target"),
+    Entry(scheme="slurm", form="slurm://LOGIN/JOB[/NODE]", module="dkdbg.targets.batch.slurm_target"),
+    Entry(scheme="pbs", form="pbs://LOGIN/JOB[/NODE]", module="dkdbg.targets.batch.pbs_target"),
+    Entry(scheme="pai", form="pai://HOST/USER/JOB[/ROLE/INDEX]", module="dkdbg.targets.openpai.target"),
+    Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray.target", around=True),
+    Entry(scheme="call", form="call://JOB", module="dkdbg.targets.reverse.target"),
+    Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.targets.endpoint"),
+)
+#: The kind of the debug service that `init` writes.
+HOME = "compose"
+
+
+def forms() -> str:
+    """How a target can be typed."""
+    shown = [entry.form for entry in ENTRIES]
+    return f"{', '.join(shown[:-1])} or {shown[-1]}"
+
+
+def address_of(text: str) -> Address:
+    """The address that `text` is.
+
+    Raises:
+        DkdbgError: it is none, or there are no places of this scheme.
+    """
+    found = addresses.parse(text, forms=forms())
+    _entry(found)
+    return found
+
+
+def place_at(address: Address, root: Path) -> Place:
+    """The place at an address; nothing is looked for yet.
+
+    Args:
+        root: the repository's root, resolved.
+
+    Raises:
+        DkdbgError: there are no places of this scheme, or the address makes no sense for them.
+    """
+    kind, inner = _entry(address).kind, _inner(address)
+    if inner is not None and kind.around is not None:
+        return kind.around(address, lambda: place_at(inner, root))
+    return kind.place(address, root)
+
+
+def place_of(target: str, root: Path) -> Place:
+    """The place that a person names: by its address, or by the name of a service, a container or a session.
+
+    A name is first one of dkdbg.toml's [places], then a service of this repository's compose project, then a container, then a session of this machine,
+    then one that an agent anywhere tells of. One that nothing answers to is a service that does not run yet.
+
+    Args:
+        root: the repository's root, resolved.
+
+    Raises:
+        DkdbgError: it is neither an address nor a name; or dkdbg.toml is wrong.
+    """
+    if not addresses.is_name(target):
+        known = f"{forms()}, or a name that dkdbg ps shows"
+        with contextlib.suppress(DkdbgError):  # the address is what is wrong
+            known += "".join(f", {each}" for each in names(root))
+        return place_at(addresses.parse(target, forms=known), root)
+    if (uri := names(root).get(target)) is not None:
+        return place_at(configured.address_of(target, uri, forms=forms(), inner=_inner), root)
+    silent: DkdbgError | None = None
+    for entry in ENTRIES:
+        try:
+            if (place := entry.kind.named(target, root)) is not None:
+                return place
+        except DkdbgError as error:  # noqa: PERF203 - a kind that cannot be asked now knows no name
+            silent = silent or error
+    named = {each.address for each in sessions()[0] if target in {each.name, each.id} and not each.is_ended}
+    if len(named) == 1:
+        return place_at(addresses.parse(named.pop()), root)
+    if silent is not None and not _has_compose_file(root):
+        raise DkdbgError(
+            f"nothing here is called {target!r}: it is not in [places] of dkdbg.toml, there is no compose file "
+            f"with services, and the engine cannot be asked for a container of that name: {silent.message.splitlines()[0]}",
+            hint=f"a target is {forms()}; if it is a container: {silent.hint}",
+            exit_code=silent.exit_code,
+        )
+    return home(root, target)
+
+
+def places_of(target: str, root: Path) -> Sequence[Place]:
+    """The places that a person names by one target: a job may have many sessions.
+
+    Raises:
+        DkdbgError: as `place_of`.
+    """
+    place = place_of(target, root)
+    return place.each() if isinstance(place, Several) else [place]
+
+
+def queue_of(target: str) -> Queue:
+    """Where jobs are submitted.
+
+    Raises:
+        DkdbgError: the target is no batch system.
+    """
+    address = addresses.parse(target, forms="slurm://LOGIN")
+    queue = _entry(address).kind.queue
+    if queue is None:
+        raise DkdbgError(
+            f"{address} takes no jobs",
+            hint=f"dkdbg submit --on slurm://LOGIN; what runs at once: dkdbg run --on {address}",
+            exit_code=EXIT_USAGE,
+        )
+    return queue(address)
+
+
+def home(root: Path, service: str = "") -> Place:
+    """The place of this repository's debug service.
+
+    Args:
+        root: the repository's root, resolved.
+        service: its name; empty for the only one that runs.
+    """
+    return place_at(Address(scheme=HOME, rest=service), root)
+
+
+def names(root: Path) -> dict[str, str]:
+    """The names that this repository gives to places, and their addresses.
+
+    Raises:
+        DkdbgError: its dkdbg.toml cannot be read, or is wrong.
+    """
+    return dict(configuration(root).places)
+
+
+def configuration(root: Path) -> config.Config:
+    """What dkdbg.toml of this repository says.
+
+    Raises:
+        DkdbgError: it cannot be read, or is wrong.
+    """
+    if not os.path.lexists(root / config.FILE_NAME):
+        return config.Config()
+    from dkdbg.repository.transaction import read  # for a file that most do not have
+
+    return config.parse(config.decode(read(root, PurePosixPath(config.FILE_NAME)) or b""))
+
+
+def sessions() -> tuple[list[SeenSession], dict[str, str]]:
+    """All sessions that can be seen from here, and by scheme why some could not be asked."""
+    seen: list[SeenSession] = []
+    missing: dict[str, str] = {}
+    for entry in ENTRIES:
+        try:
+            seen += entry.kind.sessions()
+        except DkdbgError as error:  # noqa: PERF203 - each kind by itself
+            missing[entry.scheme] = error.message.splitlines()[0]
+    return seen, missing
+
+
+def _inner(address: Address) -> Address | None:
+    """The address that this one is around: `ssh://node` of `ray+ssh://node`.
+
+    Raises:
+        DkdbgError: there are no places of this scheme, or the address makes no sense for them.
+    """
+    inner = _entry(address).kind.inner
+    return None if inner is None else inner(address)
+
+
+def _entry(address: Address) -> Entry:
+    for entry in ENTRIES:
+        if entry.scheme == address.scheme or (entry.around and address.scheme.startswith(f"{entry.scheme}+")):
+            return entry
+    raise DkdbgError(
+        f"{address}: there are no places of the kind {address.scheme}:// yet",
+        hint=f"a target is {forms()}",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def _has_compose_file(root: Path) -> bool:
+    from dkdbg.core.compose_files import DEFAULT_NAMES
+
+    return any(os.path.lexists(root / each) for each in DEFAULT_NAMES)

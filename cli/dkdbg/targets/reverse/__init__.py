@@ -1,0 +1,1 @@
+"""Jobs that connect to a waiting `dkdbg attach --listen`."""

@@ -1,0 +1,58 @@
+"""A job that has called a waiting `dkdbg attach --listen`, as a place of that one: it can be attached to, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.core.address import CALL, Address
+from dkdbg.core.attach_only import AttachOnly
+from dkdbg.core.target import Door
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from dkdbg.targets.reverse.jobs import Caller
+
+
+class Calling(AttachOnly):
+    """See `core/target.py`.
+
+    Args:
+        name: unique among those that have called.
+
+    Attributes:
+        caller: another one after the job's restart.
+    """
+
+    pause = 1.0
+
+    def __init__(self, caller: Caller, name: str) -> None:
+        self.caller = caller
+        self.name = name
+
+    @property
+    def address(self) -> Address:
+        """As other verbs take it, which ask through us: `targets/reverse/target.py`."""
+        return Address(scheme=CALL, rest=self.name)
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.name
+
+    def door(self) -> Door:
+        """The relay's port."""
+        why = self.caller.why
+        return Door(
+            endpoint=("127.0.0.1", self.caller.local),
+            why=f"it is not connected: {why}" if why else "its session does not answer",
+        )
+
+    def close(self) -> None:
+        """Let it go."""
+        self.caller.close()
+
+    def refusal(self) -> DkdbgError:
+        """See `AttachOnly`; a door asks for nothing else, so nobody reads it."""
+        return DkdbgError(
+            f"{self.name} has called here: it can be attached to, and nothing else", exit_code=EXIT_USAGE
+        )

@@ -1,0 +1,314 @@
+"""Jobs that may only connect out: they call here, prove the token, and are the transports of their own relays.
+
+Who listens on an open network is found by everybody. Who has not proven the token gets our random number and nothing else;
+so many may try at one time, for so many seconds, and a new one takes the place of the one that matters least.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.proxy.listener.pending import Newcomers
+from dkdbg.agent.relay import sealed
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.relay.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.agent.relay.sealed import Sealed
+    from dkdbg.relay.answer import Answer
+
+#: Who has not proven anything, at one time; jobs that are known; bytes of what a job says of itself.
+NEWCOMERS, JOBS, _ABOUT = 32, 256, 2000
+#: Seconds between two lines about those who were refused.
+_QUIET = 10.0
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Callers:
+    """Listens for jobs.
+
+    Args:
+        host: an address of this machine; empty for all.
+        arrived: told of a job that is new here, on a thread of its own.
+        log: takes one line.
+
+    Raises:
+        DkdbgError: it cannot be listened there.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token: str,
+        *,
+        arrived: Callable[[Caller], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._token, self._arrived, self._log = token, arrived, log
+        try:
+            self._listener = _listener(host, port)
+        except OSError as error:
+            raise DkdbgError(
+                f"cannot listen on {host or 'port'}{':' if host else ' '}{port}: {error.strerror or error}",
+                hint="name another port, or an address of this machine: dkdbg attach --listen [HOST:]PORT",
+                exit_code=EXIT_CONFLICT,
+            ) from error
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._newcomers = Newcomers(NEWCOMERS)
+        self._callers: dict[tuple[str, str], Caller] = {}
+        self._refused, self._said = 0, 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="dkdbg callers", daemon=True)
+
+    def start(self) -> None:
+        """Let jobs in."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let nobody in any more; the jobs that are here are their own places'."""
+        self._stopped.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            while (left := self._newcomers.least()) is not None:
+                self._newcomers.leave(left)
+                _cut(left)
+
+    def _listen(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                sock, address = self._listener.accept()
+            except OSError:  # closed, or out of descriptors for a moment
+                self._stopped.wait(0.1)
+                continue
+            with self._lock:
+                victim = self._newcomers.enter(sock, str(address[0]))
+            if victim is not None:
+                _cut(victim)
+            threading.Thread(
+                target=self._welcome, args=(sock, str(address[0])), name="dkdbg caller", daemon=True
+            ).start()
+
+    def _welcome(self, sock: socket.socket, address: str) -> None:
+        try:
+            line = sealed.introduce(sock, self._token, calls=False)
+            about = _read(line.hear(_ABOUT, sealed.INTRODUCTION))
+        except (sealed.SealError, OSError, ValueError) as error:
+            self._refuse(address, str(error))
+            sock.close()
+            return
+        finally:
+            with self._lock:
+                self._newcomers.leave(sock)
+        caller, is_new = self._caller(about)
+        if caller is None or not caller.offer(line):
+            sock.close()
+        elif is_new:
+            self._arrived(caller)
+
+    def _caller(self, about: About) -> tuple[Caller | None, bool]:
+        key = about.id, about.key
+        with self._lock:
+            known = self._callers.get(key)
+            if self._stopped.is_set() or (known is not None and not known.is_closed):
+                return known, False
+            if len(self._callers) >= JOBS:
+                for each in [one for one, found in self._callers.items() if found.is_closed]:
+                    del self._callers[each]
+            if len(self._callers) >= JOBS:
+                return None, False
+            made = self._callers[key] = Caller(about)
+            return made, True
+
+    def _refuse(self, address: str, why: str) -> None:
+        """Say so, but not for each of a flood."""
+        with self._lock:
+            self._refused += 1
+            now = time.monotonic()
+            if self._stopped.is_set() or (self._said and now - self._said < _QUIET):
+                return
+            count, self._refused, self._said = self._refused, 0, now
+        more = f", and {count - 1} more" if count > 1 else ""
+        self._log(f"a call from {address} was refused: {printable(why)}{more}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a job says of itself.
+
+    Attributes:
+        id, name: of its session; the name as an address may have it. port: of its door, there.
+        key: a random number of the session: another job with its id gets none of its line. Empty from an older agent.
+        answers: the agent's verbs that can be asked through its relay; none of an older agent.
+    """
+
+    id: str
+    key: str
+    name: str
+    port: int
+    answers: frozenset[str]
+
+
+class Caller:
+    """One session of a job, whose calls are the transports of a relay. From any thread.
+
+    Attributes:
+        about: as it says itself. local: the port of this machine's loopback that leads to its door.
+        is_closed: nobody wants it any more.
+    """
+
+    def __init__(self, about: About) -> None:
+        self.about = about
+        self.is_closed = False
+        self._changed = threading.Condition()
+        self._waiting: Sealed | None = None
+        self._current: _Line | None = None
+        self._left = time.monotonic()
+        self._relay = Relay(self._transport)
+        self.local = self._relay.listen(about.port)
+
+    @property
+    def why(self) -> str:
+        """Why it is not connected; empty while it is."""
+        return self._relay.why
+
+    @property
+    def away(self) -> float:
+        """Seconds since it was connected; 0 while it is."""
+        return time.monotonic() - self._left if self._relay.why else 0.0
+
+    def ask(self, words: Sequence[str]) -> Answer:
+        """Ask its agent; the first word is one of `about.answers`."""
+        return self._relay.ask(json.dumps(words).encode())
+
+    def offer(self, line: Sealed) -> bool:
+        """Go on over this connection, in the place of the one before; whether it is wanted."""
+        with self._changed:
+            if self.is_closed:
+                return False
+            former, self._waiting = self._waiting, line
+            current = self._current
+            self._changed.notify_all()
+        if former is not None:
+            _cut(former.sock)
+        if current is not None:
+            _cut(current.outer)
+        return True
+
+    def close(self) -> None:
+        """Let it go; the keeper there ends."""
+        self._relay.close()
+        with self._changed:
+            self.is_closed = True
+            left, self._waiting = self._waiting, None
+            self._changed.notify_all()
+        if left is not None:
+            left.sock.close()
+
+    def _transport(self, word: str, silent: bool, limit: float) -> _Line:  # noqa: ARG002 - it is the job that calls
+        """Wait for a call.
+
+        Raises:
+            DkdbgError: none has come.
+        """
+        with self._changed:
+            if self._current is not None:
+                self._current, self._left = None, time.monotonic()
+            if (
+                not self._changed.wait_for(lambda: self._waiting is not None or self.is_closed, limit)
+                or not self._waiting
+            ):
+                raise DkdbgError("it does not call; its agent calls again by itself as long as it runs")
+            line, self._waiting = self._waiting, None
+            self._current = made = _Line(line, word)
+        return made
+
+
+class _Line:
+    """A call, as a transport of a relay.
+
+    Raises:
+        OSError: it has ended.
+    """
+
+    def __init__(self, line: Sealed, word: str) -> None:
+        self.outer = line.sock
+        self._inner, theirs = socket.socketpair()
+        self._errors, self._nothing = os.pipe()  # what the relay says there goes into the job's log
+        self._thread = threading.Thread(
+            target=self._pump, args=(line, theirs, word), name="dkdbg call", daemon=True
+        )
+        self._thread.start()
+
+    def files(self) -> tuple[int, int, int]:
+        """See Transport."""
+        return self._inner.fileno(), self._inner.fileno(), self._errors
+
+    def close(self) -> None:
+        """See Transport."""
+        self._inner.close()
+        self._thread.join()
+        for each in (self._errors, self._nothing):
+            os.close(each)
+
+    def _pump(self, line: Sealed, inner: socket.socket, word: str) -> None:
+        with self.outer, inner, contextlib.suppress(OSError):
+            line.say(word)
+            line.pump(inner)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=NEWCOMERS
+            )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=NEWCOMERS)
+
+
+def _read(about: str) -> About:
+    """What was said. Raises ValueError: what was said is none."""
+    try:
+        said = json.loads(about)
+    except RecursionError as error:
+        raise ValueError("it says nothing of itself") from error
+    if not isinstance(said, dict):
+        raise ValueError("it says nothing of itself")  # noqa: TRY004 - of the same kind as what is not JSON
+    id_, name, port = said.get("id"), said.get("name"), said.get("port")
+    if (
+        not isinstance(id_, str)
+        or not isinstance(name, str)
+        or not isinstance(port, int)
+        or not 0 < port < 65536
+    ):
+        raise ValueError("it says nothing of itself")
+    answers = said.get("answers")
+    known = [each for each in answers if isinstance(each, str)] if isinstance(answers, list) else []
+    name = (
+        _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"
+    )  # an address has no name that looks like an option
+    key = said.get("key")
+    return About(
+        id=id_, key=key if isinstance(key, str) else "", name=name, port=port, answers=frozenset(known)
+    )
+
+
+def _cut(sock: socket.socket) -> None:
+    """End a connection that another thread reads."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,278 @@
+"""One connection of OpenSSH that all commands share: a process of ssh that stays, and a socket of it in a private folder.
+
+The user's own is used where `ssh -O check` says that it runs: then a second factor is asked for once. Ours is shared by
+all of dkdbg's processes of one user, ends by itself some seconds after its last command, and at `close`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import math
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.agent.state import runtime_dir
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.printable import printable_lines
+from dkdbg.targets.ssh.command import PLAIN_SESSION
+from dkdbg.targets.ssh.errors import explain
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from dkdbg.targets.ssh.command import SshHosts
+
+#: Seconds that ssh's process stays without a command.
+_PERSIST = 15
+#: Seconds until a connection has to be there where nobody types anything, and for a word with a process of ssh here.
+CONNECT_LIMIT, _CONTROL_LIMIT = 30.0, 5.0
+#: Seconds between two looks at a process that is starting.
+_LOOK = 0.02
+#: Seconds after which a person is told that a connection takes long.
+_QUIET = 20.0
+#: Bytes of what ssh says that are looked at.
+_MOST_SAID = 1 << 16
+#: A socket's path may have 107 bytes, and ssh appends 17 while it makes one.
+_LONGEST_FOLDER = 60
+
+
+class SharedConnection:
+    """The connection to one host; from any thread."""
+
+    def __init__(self, hosts: SshHosts) -> None:
+        self._hosts = hosts
+        self._lock = threading.Lock()
+        self._options: tuple[str, ...] | None = None
+        self._folder = ""
+        self._socket = ""
+        self._avoids_users = False
+        self._closed = False
+
+    def options(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> tuple[str, ...]:
+        """Have a connection, and return the options of ssh that use it.
+
+        Args:
+            asks: ssh may ask for a password or a host key where there is a terminal; else it fails.
+            limit: seconds, where nobody is asked.
+
+        Raises:
+            DkdbgError: there is none to be had, with ssh's reason; or `close` was called.
+        """
+        with self._lock:
+            if self._closed:
+                raise DkdbgError(f"ssh://{self._hosts.name}: the connection was closed")
+            if self._options is None and not self._avoids_users and self._is_running(()):
+                self._options = ()  # the user's, by the settings that ssh has read
+            if self._options is not None and (self._options == () or self._is_running(self._options)):
+                return self._options
+            self._options = self._own(asks=asks, limit=limit)
+            return self._options
+
+    def drop(self) -> None:
+        """Nothing comes through it any more: end ours, leave the user's alone and make one of ours next time."""
+        with self._lock:
+            if self._options:
+                self._control("exit", self._options)
+            self._avoids_users = True
+            self._options = None
+
+    def is_there(self) -> bool:
+        """Whether its process runs; what the network does meanwhile, nobody knows."""
+        options = self._options
+        return options is not None and self._is_running(options)
+
+    def close(self) -> None:
+        """End ours when the last command through it has ended, also of other processes; nothing is left then."""
+        with self._lock:
+            self._closed = True
+            if self._options:
+                self._control("stop", self._options)
+            # Not while another one of us makes its socket in there.
+            if self._folder and (held := _lock(self._folder)) is not None:
+                with contextlib.suppress(OSError):
+                    Path(self._folder).rmdir()
+                os.close(held)
+
+    def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
+        """Options for our own socket, behind which ssh runs."""
+        asks = asks and _has_terminal()
+        # One at a time: of two that start together the second finds the socket taken, and is a connection for ever that
+        # nobody can share or end. Where a person is asked, that takes as long as it takes.
+        self._folder, held = _locked_folder(math.inf if asks else limit)
+        try:
+            name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
+            self._socket = str(Path(self._folder, name))
+            options = ("-o", "ControlMaster=no", "-S", self._socket)
+            if not self._is_running(options):
+                with contextlib.suppress(OSError):  # of one that was killed
+                    Path(self._socket).unlink()
+                self._start(asks=asks, limit=limit)
+        finally:
+            os.close(held)
+        return options
+
+    def _start(self, *, asks: bool, limit: float) -> None:
+        batch = () if asks or os.environ.get("SSH_ASKPASS") else ("-o", "BatchMode=yes")
+        argv = (
+            "ssh", "-f", "-N", "-T", "-S", self._socket, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST}",
+            "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._connect_timeout(), *batch,
+            *PLAIN_SESSION, *self._hosts.destination(),
+        )  # fmt: skip
+        with tempfile.TemporaryFile("w+b") as said:  # a pipe would stay open in the process that stays
+            # Where a person is asked it has the terminal, and its Ctrl-C.
+            running = process.start(argv, stdout=process.DISCARD, stderr=said.fileno(), new_session=not asks)
+            shown, told, begun = 0, False, time.monotonic()
+            deadline = begun + limit
+            try:
+                while running.poll() is None:
+                    if not asks and time.monotonic() > deadline:
+                        raise DkdbgError(
+                            f"ssh://{self._hosts.name} does not answer within {limit:g} s",
+                            hint="is the network or the VPN up? ssh -v shows how far it gets",
+                            exit_code=EXIT_TIMEOUT,
+                        )
+                    shown += self._show(said, shown) if asks else 0
+                    if asks and not told and time.monotonic() > begun + _QUIET:
+                        told = True
+                        sys.stderr.write(
+                            f"\r\ndkdbg: ssh://{self._hosts.name}: still connecting; is the VPN up? Ctrl-C ends\r\n"
+                        )
+                    time.sleep(_LOOK)
+            except BaseException:
+                _end(running.pid, whole_session=not asks)
+                running.wait()
+                raise
+            text = _read(said, 0)
+        if running.returncode:
+            raise explain(self._hosts, text + self._said_by_a_hop())
+
+    def _connect_timeout(self) -> tuple[str, ...]:
+        """Return ssh options for a connect timeout; empty behind a hop or where the user has set one.
+
+        `ConnectTimeout` on the command line goes before that of ~/.ssh/config, and behind a hop it covers the whole login
+        at the hop: a passphrase, a one-time password.
+        """
+        with contextlib.suppress(DkdbgError):
+            said = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_LIMIT).stdout
+            settings = dict(line.partition(" ")[::2] for line in said.splitlines())
+            if all(
+                settings.get(name, "none") == "none"
+                for name in ("connecttimeout", "proxyjump", "proxycommand")
+            ):
+                return ("-o", "ConnectTimeout=10")
+        return ()
+
+    def _said_by_a_hop(self) -> str:
+        """What the ssh that leads through a hop says: where a connection is to be shared, ssh throws that away."""
+        if len(self._hosts.hops) < 2:
+            return ""
+        argv = ["ssh", "-T", "-S", "none", "-o", "BatchMode=yes", *PLAIN_SESSION]
+        with contextlib.suppress(DkdbgError):
+            done = process.run([*argv, *self._hosts.destination(), "exit"], timeout=CONNECT_LIMIT)
+            return "\n" + done.stderr
+        return ""
+
+    @staticmethod
+    def _show(said: BinaryIO, start: int) -> int:
+        """Pass on what belongs to a question that ssh asks at the terminal, such as a server's banner."""
+        text = _read(said, start)
+        sys.stderr.write(printable_lines(text))
+        return len(text.encode())
+
+    def _is_running(self, options: tuple[str, ...]) -> bool:
+        return self._control("check", options)
+
+    def _control(self, word: str, options: tuple[str, ...]) -> bool:
+        """Say a word to the process that stays; whether it answers."""
+        try:
+            done = process.run(
+                ["ssh", *options, "-O", word, *self._hosts.destination()], timeout=_CONTROL_LIMIT
+            )
+        except DkdbgError as error:
+            if error.exit_code == EXIT_TIMEOUT:
+                return False
+            raise
+        return done.code == 0
+
+
+def _locked_folder(limit: float) -> tuple[str, int]:
+    """The folder for ssh's sockets, and a descriptor that holds it against dkdbg's other processes until it is closed.
+
+    Args:
+        limit: seconds to wait for one that makes a connection.
+
+    Raises:
+        DkdbgError: there is no such folder to be had, or it is held for longer.
+    """
+    deadline = time.monotonic() + limit
+    while (held := _lock(folder := _private_folder())) is None:
+        if time.monotonic() > deadline:
+            raise DkdbgError(
+                "another dkdbg is still making its connection", hint="try again when it has one, or was ended",
+                exit_code=EXIT_TIMEOUT,
+            )  # fmt: skip
+        time.sleep(_LOOK)
+    return folder, held
+
+
+def _lock(folder: str) -> int | None:
+    """A descriptor that holds the folder; None while another process does, or when one has taken it away."""
+    held = None
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(held), Path(folder).stat()):
+            return held
+    except (FileNotFoundError, BlockingIOError):
+        pass
+    if held is not None:
+        os.close(held)
+    return None
+
+
+def _read(said: BinaryIO, start: int) -> str:
+    return os.pread(said.fileno(), _MOST_SAID, start).decode("utf-8", "replace")
+
+
+def _end(pid: int, *, whole_session: bool) -> None:
+    """End ssh; the one that it has started for a hop notices nothing of it while it is connecting."""
+    with contextlib.suppress(OSError):
+        if whole_session:
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGTERM)
+
+
+def _has_terminal() -> bool:
+    """Whether ssh can ask somebody: it does at the terminal, whatever its standard input is."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def _private_folder() -> str:
+    """A folder that nobody else may enter, for the socket.
+
+    Raises:
+        DkdbgError: there is none to be had.
+    """
+    session = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        if session and Path(session).is_dir() and len(os.fsencode(session)) < _LONGEST_FOLDER:
+            found = runtime_dir.open_runtime_dir(str(Path(session, "dkdbg")))
+        else:
+            found = runtime_dir.private_folder(f"dkdbg-ssh-{os.getuid()}")
+    except (OSError, runtime_dir.RuntimeDirError) as error:
+        raise DkdbgError(f"there is no private folder for ssh's socket: {error}") from error
+    return found

@@ -1,0 +1,104 @@
+"""What OpenSSH says when it cannot connect, and what to do then. The texts are those of OpenSSH 7 to 10."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg import hints
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from dkdbg.targets.ssh.command import SshHosts
+
+#: Pattern of a line, what is wrong, and what to do; `{0}` and `{1}` are the pattern's groups, `{way}` the hosts' names.
+#: The first that fits counts, so what says more comes before what follows from it.
+_KNOWN = (
+    (
+        r"Offending \S+ key in (\S+):\d+\r?\n(?:[^\n]*\n){0,4}?Host key for (\S+) has changed",
+        "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
+        hints.HOST_KEY(file="{0}", host="{1}"),
+    ),
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
+        "ask whoever runs it; if the new key is right, take the old one out of your known_hosts, then connect once with ssh",
+    ),
+    (
+        r"No (\S+) host key is known for (\S+)",
+        "{1} is not known yet, and there is no terminal here to confirm its host key",
+        "connect once in a terminal and compare the key: {ssh}",
+    ),
+    (r"Host key verification failed", "you have not accepted the host key of {who} yet", "connect once in a terminal and compare it: {ssh}"),
+    (
+        r"(\S+): Permission denied \(([^)]*)\)",
+        "{0} does not accept what ssh offers (it takes: {1})",
+        "your public key (~/.ssh/*.pub here) has to be in ~/.ssh/authorized_keys there{keys}; ssh-add -l shows your keys; try: {ssh}",
+    ),
+    (
+        r"Too many authentication failures",
+        "ssh has offered too many keys",
+        "name the key for this host in ~/.ssh/config: IdentityFile and IdentitiesOnly yes",
+    ),
+    (
+        r"Could not resolve hostname (\S+): (.*)",
+        "there is no host {0}: {1}",
+        "is the name right? if it is an alias, is it in ~/.ssh/config? ssh -G {0} shows what ssh makes of it",
+    ),
+    (
+        r"open failed: administratively prohibited",
+        "{hop} does not let ssh go through it (AllowTcpForwarding in its sshd_config)",
+        "ask whoever runs {hop}; if programs may run on it: ssh://{hop}",
+    ),
+    (
+        r"open failed: connect failed: (?:Name or service not known|Temporary failure in name resolution)",
+        "{hop} does not know a host {who}",
+        "is that its name on {hop}?",
+    ),
+    (r"open failed: connect failed: (.*)", "{hop} cannot reach {who}: {0}", "is it running? try: {ssh}"),
+    (
+        r"connect to host (\S+) port (\d+): Connection refused",
+        "nothing listens for ssh at {0}, port {1}",
+        "is it running, and is the port right? {ssh} -v says more",
+    ),
+    (
+        r"connect to host (\S+) port (\d+): (.*)",
+        "{0} cannot be reached at port {1}: {2}",
+        "is the network or the VPN up? try: {ssh}",
+    ),
+    (r"Connection timed out during banner exchange|Connection to \S+ timed out", "{way} does not answer", "try: {ssh}"),
+    (r"Bad owner or permissions on (\S+)", "ssh does not read {0}: others may write to it", "chmod go-w {0}"),
+    (r"(\S+ line \d+: .*|.*: terminating, \d+ bad configuration options)", "ssh's configuration is wrong: {0}", "ssh -G {target} shows it"),
+    (r"unix_listener: .*", "ssh cannot make its socket: {0}", "XDG_RUNTIME_DIR can name another folder of yours"),
+)  # fmt: skip
+
+
+def explain(hosts: SshHosts, said: str) -> DkdbgError:
+    """Return the error for what ssh has said.
+
+    Args:
+        said: its standard error; the far side may have written parts of it.
+    """
+    way, target = hosts.name, hosts.hops[-1]
+    who = target.rpartition("@")[2]
+    more = {
+        "way": way, "target": target, "who": who, "hop": hosts.hops[-2] if len(hosts.hops) > 1 else target,
+        "keys": f", not that of {hosts.hops[-2]} alone" if len(hosts.hops) > 1 else "",
+        "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
+    }  # fmt: skip
+    for pattern, problem, hint in _KNOWN:
+        match = re.search(pattern, said)
+        if match:
+            groups = [printable((each or "").strip()) for each in match.groups()] or [
+                printable(match[0].strip())
+            ]
+            # The far side may have written them, and people type what a hint says.
+            typed = map(shlex.quote, groups)
+            return DkdbgError(
+                f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more)
+            )
+    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
+    last = lines[-1][-300:] if lines else "ssh said nothing"
+    return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")

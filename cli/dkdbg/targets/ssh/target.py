@@ -1,0 +1,271 @@
+"""A host behind ssh, through any number of others: `ssh://me@login,node1/home/me/code`."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.core import sessions
+from dkdbg.core.address import Address
+from dkdbg.core.brought import is_brought, relay_words
+from dkdbg.core.record import BadRecord, SeenRecord
+from dkdbg.core.target import Door, Kind, Workspace
+from dkdbg.delivery.bring import bring
+from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
+from dkdbg.printable import printable
+from dkdbg.relay import remote_sessions
+from dkdbg.relay.remote_sessions import RelayedDoor
+from dkdbg.targets.ssh.command import FAILED, SshReach, hosts_of, quoted
+from dkdbg.targets.ssh.connection import CONNECT_LIMIT, SharedConnection
+from dkdbg.targets.ssh.errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Changes, Reach
+    from dkdbg.delivery.bring import Brought
+
+SCHEME = "ssh"
+#: Below the user's home there: the code of repositories whose place names no folder.
+OURS = "dkdbg"
+#: Seconds for an answer of a shell there, and of an agent.
+_SHELL_LIMIT, _AGENT_LIMIT = 30.0, 30.0
+#: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
+_LOOK = """\
+cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
+printf '\\n%s there\\n%s\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)" "$PWD"
+for each in "${{DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}}"/agent-*.pyz; do
+  [ -O "$each" ] && printf '%s\\n' "$each"
+done
+exit 0
+"""
+
+
+class SshPlace:
+    """See `core/target.py`."""
+
+    #: To look costs a process there.
+    pause = 3.0
+    outlives_cuts = True
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._hosts = hosts_of(address)
+        self._connection = SharedConnection(self._hosts)
+        self._lock = threading.RLock()
+        self._reach: SshReach | None = None
+        self._folder = ""
+        self._agents: tuple[str, ...] = ()
+        self._host = ""
+        self._brought: Brought | None = None
+        self._door = RelayedDoor(self._relayed)
+
+    @property
+    def label(self) -> str:
+        """The hosts."""
+        return self._hosts.name
+
+    def find(self) -> Reach:
+        """Connect, and see who and where we are there."""
+        with self._lock:
+            self._reach = self._look_again(asks=True, limit=CONNECT_LIMIT)
+            return self._reach
+
+    @property
+    def names_folder(self) -> bool:
+        """See `Roomy`."""
+        return bool(self._hosts.folder)
+
+    def at(self, folder: str) -> SshPlace:
+        """By the address."""
+        return SshPlace(Address(scheme=SCHEME, rest=f"{self.address.rest}{folder}"))
+
+    def room(self, name: str) -> Workspace:
+        """Below the user's home, where the address names none."""
+        home, _, below = self._hosts.folder.partition("/")
+        if self._hosts.folder and home != "~":
+            return Workspace(local=".", remote=self._hosts.folder, why="the target says so")
+        with self._lock:
+            options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
+            _, _, found, *_ = self._look(
+                SshReach(hosts=self._hosts, options=options, label=self.label), at=""
+            )
+        why = "the target says so" if home else "dkdbg run --sync has it there"
+        return Workspace(
+            local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
+        )
+
+    def with_folder(self, name: str) -> SshPlace:
+        """`mkdir -p`."""
+        if not self._hosts.folder:
+            return SshPlace(Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")).with_folder(
+                name
+            )
+        options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
+        outside = SshReach(hosts=self._hosts, options=options, label=self.label)
+        done = process.run(outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_LIMIT)
+        if done.code == FAILED:
+            raise explain(self._hosts, done.stderr)
+        if done.code:
+            why = (done.stderr.strip() or f"exit code {done.code}").splitlines()[-1]
+            raise DkdbgError(
+                f"the folder {self._hosts.folder} cannot be made on {self.label}: {printable(why[-300:])}",
+                hint=f"name another: {SCHEME}://{self.label}/FOLDER",
+            )
+        return self
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """`ssh`."""
+        return self._found().wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """The one that a session there runs from, else ours, which stays there until `close`."""
+        with self._lock:
+            self._found()
+            if self._agents:
+                return ("sh", self._agents[-1])
+            if self._brought is None:
+                self._brought = bring(self._found())
+            return self._brought.argv
+
+    def workspace(self) -> Workspace:
+        """The folder of the address."""
+        if not self._hosts.folder:
+            raise DkdbgError(
+                f"{self.address} names no folder, and nothing says where the code lies there",
+                hint=f"{self.address}/home/me/code, or --to /home/me/code",
+                exit_code=EXIT_USAGE,
+            )
+        self._found()
+        return Workspace(local=".", remote=self._folder, why="the target says so")
+
+    def door(self) -> Door:
+        """That of the newest session there, by a relay: its connections outlive those of ssh."""
+        with self._lock:
+            if why := self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {why}")
+            try:
+                self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
+                found = self._records()
+            except DkdbgError as error:
+                return Door(endpoint=None, why=error.message.splitlines()[0])
+            return self._door.of(found, nobody=f"no session runs on {self.label}")
+
+    def changes(self) -> Changes | None:
+        """Nobody tells."""
+        return None
+
+    def sessions(self) -> list[SeenSession]:
+        """What the agents there say; none is brought for that."""
+        self.find()
+        target, address = f"{SCHEME} {self.label}", str(self.address)
+        found = []
+        for record in self._records():
+            if isinstance(record, SeenRecord):
+                found.append(
+                    sessions.of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
+                )  # fmt: skip
+            else:
+                found.append(
+                    sessions.unreadable(target=target, address=address, id=self.label, name=self.label, why=record)
+                )  # fmt: skip
+        return found
+
+    def lost(self) -> str:
+        """Why a command that ended with ssh's own exit code did not end by itself; empty when it did."""
+        return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
+
+    def again(self, *, silent: bool, limit: float) -> SshReach:
+        """By the connection that is shared, or a new one."""
+        if silent:
+            self._connection.drop()
+        options = self._connection.options(asks=False, limit=limit)
+        return SshReach(hosts=self._hosts, options=options, label=self.label)
+
+    def close(self) -> None:
+        """End the relay, the connection with its last command, and let go of the agent."""
+        self._door.close()
+        with self._lock:
+            if self._brought is not None:
+                self._brought.close()
+                self._brought = None
+            self._connection.close()
+
+    def _found(self) -> SshReach:
+        with self._lock:
+            if self._reach is None:
+                self.find()
+            assert self._reach is not None  # noqa: S101 - or `find` has raised
+            return self._reach
+
+    def _look_again(self, *, asks: bool, limit: float) -> SshReach:
+        options = self._connection.options(asks=asks, limit=limit)
+        asking = SshReach(hosts=self._hosts, options=options, label=self.label)
+        user, host, self._folder, *agents = self._look(asking)
+        self._host = host
+        self._agents = tuple(agents)
+        label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
+        return SshReach(hosts=self._hosts, options=options, label=label)
+
+    def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
+        """The relay's command line; on its thread, while a door may be asked for on another one."""
+        is_new = silent or not self._connection.is_there()
+        reach = self.again(silent=silent, limit=limit)
+        agents = self._agents
+        if is_new:
+            _, host, _, *found = self._look(reach)
+            if host != self._host:  # a name for several login nodes: the session lives on, on another one
+                self._connection.drop()
+                raise DkdbgError(
+                    f"{self._hosts.name} is {printable(host)} now, and the session runs on {printable(self._host)}"
+                )
+            agents = tuple(found)
+        if not agents:
+            raise GoneError(f"no session runs on {self.label}")
+        return reach.wrap(relay_words(("sh", agents[-1]), word))
+
+    def _look(self, reach: SshReach, at: str | None = None) -> list[str]:
+        """User, host, folder, and the paths of agents that were brought.
+
+        Args:
+            at: the folder, empty for the user's home; None for that of the address.
+        """
+        at = self._hosts.folder if at is None else at
+        mark = f"dkdbg-{secrets.token_hex(8)}"
+        folder = quoted(at) if at else "."
+        done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_LIMIT)
+        said = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
+        if said[:1] == ["gone"]:
+            raise DkdbgError(
+                f"there is no folder {printable(self._hosts.folder)} on {self.label} that you may enter",
+                hint=f"name another: {SCHEME}://{self.label}/FOLDER; without one it is your home there",
+            )
+        if said[:1] == ["there"] and len(said) >= 4:
+            return [*said[1:4], *(each for each in said[4:] if is_brought(each))]
+        if done.code == FAILED:
+            raise explain(self._hosts, done.stderr)
+        last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}").splitlines()[-1]
+        raise DkdbgError(
+            f"no command can be run on {self.label}: {printable(last[-300:])}",
+            hint="dkdbg needs a login shell and sh there: ssh HOST true has to work",
+        )
+
+    def _records(self) -> list[SeenRecord | str]:
+        """The records of sessions there, or why one cannot be read, oldest first."""
+        if not self._agents:
+            return []
+        try:
+            return remote_sessions.records(self._found(), ("sh", self._agents[-1]), limit=_AGENT_LIMIT)
+        except BadRecord as error:
+            return [str(error)]
+
+
+def _place(address: Address, _root: Path) -> SshPlace:
+    return SshPlace(address)
+
+
+KIND = Kind(place=_place)

@@ -1,1 +1,0 @@
-"""How far places are reached from this machine: one shared connection, and connections that outlive its cuts."""

@@ -1,0 +1,352 @@
+"""`dkdbg attach`: one port on this machine that an editor attaches to once, whatever becomes of the containers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import textwrap
+import threading
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg import console
+from dkdbg.agent.proxy.listener import local_users, proof, tokens
+from dkdbg.attach.ports import AFTER_RANKS, FIRST_RANKS
+from dkdbg.core.address import CALL
+from dkdbg.core.mapping import described, folder_name
+from dkdbg.core.target import Far, Foreign, Roomy
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.setup.detect.people import others
+from dkdbg.setup.plan.editor import HOST, launch_entry
+from dkdbg.setup.render import token_file
+from dkdbg.targets import registry
+from dkdbg.verbs import attach_listen
+from dkdbg.verbs.attach_pid import enter
+from dkdbg.verbs.attach_proxy import HostDoor
+from dkdbg.verbs.init import check_root, make_plan
+from dkdbg.verbs.plain_proxy import plain_door
+from dkdbg.verbs.rank_option import continues_of, ranks_of
+from dkdbg.verbs.up import check_initialised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.attach.actions import Note
+    from dkdbg.attach.upstream import Seen, Upstream
+    from dkdbg.core.plan import ProjectPlan
+    from dkdbg.core.target import Place
+    from dkdbg.verbs.plain_proxy import PlainDoor
+
+#: Name of the launch entry that is shown.
+NAME = "dkdbg: attach and stay"
+#: Seconds for the last lines.
+GOODBYE = 1.5
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Seconds until Ctrl-C is noticed at the latest.
+SIGNAL_INTERVAL = 0.3
+
+
+def attach(
+    root: Path,
+    targets: Sequence[str],
+    *,
+    port: int,
+    ports: int | None,
+    as_json: bool,
+    ranks: str | None = None,
+    listen: tuple[str, int] | None = None,
+    pids: Sequence[int] = (),
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Gather the targets behind one port until Ctrl-C; the exit code.
+
+    Args:
+        targets: addresses or names; none means the debug service of this repository.
+        port: on 127.0.0.1; the next free one when it is taken.
+        ports: a port per process for every client, from this one on; None: for clients without child sessions only.
+        as_json: one JSON object a line for what happens.
+        listen: host, empty for all addresses, and port on which jobs may call that can only connect out.
+        ranks: which are debugged; None for what dkdbg.toml says, else what the targets were started with.
+        pids: of running Pythons there that are to be entered; none for the only program of a container without an agent.
+        is_over: asked now and then; ends it when it is true.
+
+    Raises:
+        DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
+    """
+    chosen = ranks_of(root, ranks)
+    plan = _plan(root, needed=not targets and listen is None)
+    places = [each for text in targets for each in registry.places_of(text, root)]
+    if not places and plan is not None and listen is None:
+        places = [registry.home(root, plan.service.name)]
+    if pids and len(places) != 1:
+        raise DkdbgError(
+            "--pid names processes of one place",
+            hint="dkdbg attach docker://NAME --pid 7",
+            exit_code=EXIT_USAGE,
+        )
+    reporter = _Reporter(as_json=as_json)
+    if (plain := plain_door(places, reporter, port=port)) is not None:
+        return _stay(plain, reporter, is_over, lambda: _welcome_plain(reporter, plan, plain))
+    token = _token(reporter) if listen is None else attach_listen.token_of(reporter)
+    proves = listen is not None and local_users.are_told()
+    door = HostDoor(
+        places, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
+    )  # fmt: skip
+    shown: set[tuple[str, str]] = set()
+    found: list[tuple[str, str]] = []
+
+    def begin() -> None:
+        if listen is not None:
+            attach_listen.wait_for_jobs(door, reporter, listen, token, opened)
+        if ports is not None:
+            _explain_ports(reporter, ports)
+        shown.update(_welcome(reporter, root, plan, door.upstreams, door.port, entered=found))
+        _warn_of_others(reporter)
+        door.follow()
+
+    def look() -> bool:
+        if (said := _said_by_sessions(door.upstreams)) - shown:
+            shown.update(said)
+            reporter.entry(entry_for(None, door.port, sorted(said)))
+        return is_over()
+
+    with contextlib.ExitStack() as opened:
+        try:
+            for place in places:
+                if (inside := enter(place, pids, root, reporter)) is not None:
+                    opened.callback(inside.close)
+                    found.extend(inside.mappings)
+        except BaseException:
+            door.close()  # and with it the places, and what leads to them
+            raise
+        return _stay(door, reporter, look, begin)
+
+
+def _stay(
+    door: HostDoor | PlainDoor, reporter: _Reporter, is_over: Callable[[], bool], begin: Callable[[], None]
+) -> int:
+    """Let editors in until Ctrl-C, or until it is over; the exit code."""
+    for number in ENDING:  # to the end of the process: a late second signal changes no exit code
+        signal.signal(number, interrupt_once)
+    try:
+        door.start()
+        begin()
+        while not is_over():  # a signal may reach another thread, and Python acts on it in this one
+            time.sleep(SIGNAL_INTERVAL)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        door.close()
+    reporter.event("end", "ended")
+    reporter.end()
+    return 0
+
+
+def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainDoor) -> None:
+    """Say where to attach; where the code lies there, nobody says."""
+    entry = entry_for(plan, door.port)
+    reporter.event(
+        "listening", f"attach your editor to {HOST}:{door.port}", host=HOST, port=door.port, entry=entry
+    )
+    reporter.entry(entry)
+    reporter.line(
+        f"{door.target} is a plain debugpy: this port keeps it alive while editors come and go. Do not connect to it directly in the meantime"
+    )
+    _warn_of_others(reporter)
+
+
+def interrupt_once(*_: object) -> NoReturn:
+    """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+class _Reporter:
+    """Says what happens, to a person or to a program; from any thread, and without waiting for whoever reads it."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._print, name="dkdbg report", daemon=True)
+        self._thread.start()
+
+    def note(self, note: Note) -> None:
+        """Report what a router noted."""
+        more = {"target": note.upstream} if note.upstream else {}
+        self.event(note.kind, note.text, prefix=note.upstream, **more)
+
+    def line(self, text: str) -> None:
+        """Report something else."""
+        self.event("note", text)
+
+    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
+        """Report an event; `more` is for programs only."""
+        if self._as_json:
+            self._lines.put(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+        else:
+            self._lines.put(f"{time.strftime('%H:%M:%S')}  {prefix}{': ' if prefix else ''}{text}")
+
+    def entry(self, entry: dict[str, object]) -> None:
+        """Show a launch entry."""
+        if self._as_json:
+            self.event("entry", "a launch entry for it", entry=entry)
+        else:
+            self._lines.put("a launch entry for it:\n" + textwrap.indent(json.dumps(entry, indent=2), "    "))
+
+    def end(self) -> None:
+        """Print what is left."""
+        self._lines.put(None)
+        self._thread.join(GOODBYE)
+
+    def _print(self) -> None:
+        while (line := self._lines.get()) is not None:
+            console.say(line)
+
+
+def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
+    """The repository's plan; None when none is needed and there is none."""
+    try:
+        check_root(root)
+        plan, _ = make_plan(root)
+        check_initialised(root, plan)
+    except DkdbgError:
+        if needed:
+            raise
+        return None
+    return plan
+
+
+def _token(reporter: _Reporter) -> str:
+    """The token of this environment, else this user's; only the ports per process need it, an editor shows its own.
+
+    Raises:
+        DkdbgError: the file that the environment names cannot be read.
+    """
+    try:
+        token = tokens.read(os.environ)
+    except ValueError as error:
+        raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
+    try:
+        token = token or token_file.read(os.environ) or ""
+    except DkdbgError as error:  # not everybody needs it
+        reporter.line(f"{error.message}; going on without a token")
+        return ""
+    if 0 < len(token) < proof.SHORT:
+        reporter.line(
+            f"the token has only {len(token)} characters, and a target that is not yours could guess it from the proof; "
+            f"take {proof.SHORT} or more random ones, such as: openssl rand -hex 32"
+        )
+    return token
+
+
+def _warn_of_others(reporter: _Reporter) -> None:
+    """Where a system does not tell whose connections there are, other users can use ours."""
+    if not local_users.are_told() and (people := others()):
+        reporter.line(
+            f"this system does not say whose a connection is: {', '.join(people[:3])} can use these ports too, "
+            "and attach with your token through those of --ports"
+        )
+
+
+def _welcome(
+    reporter: _Reporter,
+    root: Path,
+    plan: ProjectPlan | None,
+    upstreams: Sequence[Upstream],
+    port: int,
+    *,
+    entered: Sequence[tuple[str, str]],
+) -> set[tuple[str, str]]:
+    """Say where to attach, with which launch entry, and what is waited for; returns where the entry has the code."""
+    entry = entry_for(plan, port)
+    reporter.event(
+        "listening",
+        f"attach your editor to {HOST}:{port}; it stays attached while programs come and go",
+        host=HOST,
+        port=port,
+        entry=entry,
+    )
+    looks = [(each, each.look()) for each in upstreams]
+    found = [
+        *entered,
+        *(pair for each, seen in looks for pair in _code_of(root, each.place, seen, guess=not entered)),
+    ]
+    if not found and any(isinstance(each.place, Far) for each in upstreams):
+        plan = None  # that is of a container here
+    reporter.entry(entry_for(plan, port, found))
+    for upstream, seen in looks:
+        text = "ready" if seen.agent else f"waiting: {seen.why}"
+        reporter.event(
+            "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.place.address), ready=bool(seen.agent)
+        )  # fmt: skip
+        if not seen.agent and isinstance(upstream.place, Foreign):
+            for line in upstream.place.foreign():
+                reporter.line(line)
+    return set(found)
+
+
+def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
+    """Where the code of the sessions lies that run on far places now."""
+    seen = [
+        each.last for each in upstreams if isinstance(each.place, Far) or each.place.address.scheme == CALL
+    ]
+    return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
+
+
+def _code_of(root: Path, place: Place, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
+    """Return where the code lies on a far place: what runs there says it, else `guess` names where it would be brought to.
+
+    Without `guess` a session that is slow to answer adds no folder that it does not use.
+    """
+    if not isinstance(place, Far):
+        return ()
+    if seen.record is not None and seen.record.mappings:
+        return seen.record.mappings
+    if not guess:
+        return ()
+    with contextlib.suppress(DkdbgError):  # nothing says it
+        if seen.record is None and isinstance(place, Roomy):
+            lies = place.room(folder_name(root))
+        else:
+            lies = place.workspace()
+        return ((lies.local, lies.remote),)
+    return ()
+
+
+def _explain_ports(reporter: _Reporter, base: int) -> None:
+    others = base + AFTER_RANKS
+    text = f"rank r: attach to {HOST}:{base} + r, other processes from {others} on; also before they run"
+    reporter.event("ports", text, first=base, ranks=FIRST_RANKS, others=others)
+    reporter.line(
+        "a process whose client is connected waits at its start for its breakpoints; the others go on at once"
+    )
+
+
+def entry_for(
+    plan: ProjectPlan | None, port: int, found: Sequence[tuple[str, str]] = ()
+) -> dict[str, object]:
+    """The launch entry: the one that `init` writes, at this port and without the task that starts the container.
+
+    Args:
+        plan: None where the repository has none.
+        found: where the code lies, when that is known better than by the plan.
+    """
+    if plan is None:
+        connect = {"host": HOST, "port": port}
+        entry: dict[str, object] = {
+            "type": "debugpy",
+            "request": "attach",
+            "connect": connect,
+            "justMyCode": True,
+        }
+    else:
+        entry = launch_entry(plan, port)
+        entry.pop("preLaunchTask", None)
+    if found:
+        entry["pathMappings"] = described(dict.fromkeys(found))
+    return {**entry, "name": NAME}

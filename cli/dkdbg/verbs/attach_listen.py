@@ -1,0 +1,104 @@
+"""`dkdbg attach --listen`: a door that waits for jobs which may only connect out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg.agent import contract
+from dkdbg.agent.proxy.listener import proof
+from dkdbg.agent.state.runtime_dir import RuntimeDirError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.setup.render import token_file
+from dkdbg.targets.reverse.called_job import Calling
+from dkdbg.targets.reverse.jobs import Callers
+from dkdbg.targets.reverse.query_server import Desk
+
+if TYPE_CHECKING:
+    import contextlib
+
+    from dkdbg.attach.upstream import Upstream
+    from dkdbg.targets.reverse.jobs import Caller
+    from dkdbg.verbs.attach_proxy import HostDoor, Reporting
+
+
+def token_of(reporter: Reporting) -> str:
+    """This user's token, which is made where there is none.
+
+    Raises:
+        DkdbgError: it cannot be read or made, or could be guessed.
+    """
+    token = token_file.read(os.environ)
+    if token is None:
+        token = token_file.make(os.environ)
+        reporter.line(f"made a token: {token_file.path(os.environ)}")
+    if len(token) < proof.SHORT:
+        what = f"has {len(token)} characters" if token else "is empty"
+        where, remove = contract.ENV_TOKEN, f"unset {contract.ENV_TOKEN}, and dkdbg makes one"
+        if contract.ENV_TOKEN not in os.environ:
+            where = str(token_file.path(os.environ))
+            remove = f"rm {shlex.quote(where)}, and dkdbg makes one"
+        raise DkdbgError(
+            f"the token ({where}) {what}, and everybody who reaches this port could try to guess it",
+            hint=f"{remove}; or take {proof.SHORT} random characters or more",
+            exit_code=EXIT_USAGE,
+        )
+    return token
+
+
+def wait_for_jobs(
+    door: HostDoor, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
+) -> None:
+    """Take calls until `opened` is closed; each job becomes a place of the door's.
+
+    Raises:
+        DkdbgError: it cannot be listened there.
+    """
+    lock = threading.Lock()
+    known: dict[str, tuple[Calling, Upstream]] = {}
+
+    def arrived(caller: Caller) -> None:
+        with lock:
+            name, number = caller.about.name, 1
+            while name in known and not known[name][0].caller.why:  # another one, of the same name
+                number += 1
+                name = f"{caller.about.name}-{number}"
+            former = None
+            if name in known:  # it was started anew
+                place, upstream = known[name]
+                former, place.caller = place.caller, caller
+            else:
+                place = Calling(caller, name)
+                upstream = door.add(place)
+                known[name] = place, upstream
+        if former is not None:
+            former.close()
+        upstream.poke()
+        reporter.event("called", "has called, and can be debugged", prefix=name, target=name)
+
+    callers = Callers(*listen, token, arrived=arrived, log=reporter.line)
+    opened.callback(callers.close)
+    callers.start()
+    here = f"{listen[0] or socket.gethostname()}:{callers.port}"
+    where = "in DKDBG_TOKEN" if contract.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
+    text = (
+        f"jobs can call {here}: start them with {contract.ENV_CONNECT}={here} and {contract.ENV_TOKEN}_FILE (or {contract.ENV_TOKEN}) "
+        f"with the token {where}"
+    )
+    reporter.event("calls", text, host=listen[0], port=callers.port)
+
+    def jobs() -> dict[str, Caller]:
+        with lock:
+            return {name: place.caller for name, (place, _) in known.items()}
+
+    try:
+        desk = Desk(jobs, editor=door.port)
+    except (OSError, RuntimeDirError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        reporter.line(f"dkdbg ps, where and ranks will not reach these jobs: {why}")
+        return
+    opened.callback(desk.close)
+    desk.start()

@@ -1,0 +1,158 @@
+"""The host's door of some places, from its first port to its end: what `attach` keeps open, and `run --attach` beside a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dkdbg.agent.proxy.listener import containers, listener, peers
+from dkdbg.attach import greeting, owners
+from dkdbg.attach.connection import Connection
+from dkdbg.attach.listeners import Listeners
+from dkdbg.attach.ports import DEFAULT_BASE, Ports
+from dkdbg.attach.switchboard import Switchboard
+from dkdbg.attach.upstream import Upstream
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.setup.plan.editor import HOST
+from dkdbg.targets.docker.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.attach.actions import Note
+    from dkdbg.core.target import Place
+
+#: Seconds that editors get to close their sessions at the end.
+GOODBYE = 1.5
+
+
+class Reporting(Protocol):
+    """Takes what happens; from any thread."""
+
+    def note(self, note: Note) -> None:
+        """What a router noted."""
+
+    def line(self, text: str) -> None:
+        """Something else, for a person."""
+
+    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
+        """Something that a program may want to know."""
+
+
+class HostDoor:
+    """One port of 127.0.0.1 that editors attach to, and the places behind it, which `close` closes.
+
+    Args:
+        port: the next free one when it is taken.
+        base: a port per process for every client, from this one on; None: for clients without child sessions only.
+        ranks: which are debugged by editors that do not say it themselves; empty for what the places were started with.
+        continues: what continuing one rank does to the others, `all` or `one`, in the same way.
+        token: opens the list of processes of a door that asks for one.
+        proves: with this token, for editors that show none; each who may connect to our port can attach then.
+
+    Raises:
+        DkdbgError: a place is named twice, or no port is free.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        report: Reporting,
+        *,
+        port: int,
+        base: int | None = None,
+        ranks: str = "",
+        continues: str = "",
+        token: str = "",
+        proves: bool = False,
+    ) -> None:
+        self.upstreams = [Upstream(each, name, token) for each, name in _named(places)]
+        self._board = Switchboard(
+            self.upstreams, port=lambda: self._front.port, report=report.note, token=token
+        )
+        self._board.exchange.ranks, self._board.exchange.continues = ranks, continues
+        self._token = token
+        self._board.exchange.token = token if proves else ""
+        self._offers_all = base is not None
+        self._extra = Ports(self._board, base or DEFAULT_BASE, log=report.line)
+        self._board.offer = self._extra.offer
+        self._listeners = Listeners(self.upstreams, report.line)
+        self._front = _listen(self._board, port, report)
+
+    @property
+    def port(self) -> int:
+        """The one that editors attach to."""
+        return self._front.port
+
+    def start(self) -> None:
+        """Let editors in."""
+        self._front.start()
+        if self._offers_all:
+            self._board.exchange.offers_all = True
+            self._extra.open_first()
+
+    def add(self, place: Place) -> Upstream:
+        """One place more, whose label is not one of another; from any thread."""
+        upstream = Upstream(place, place.label, self._token)
+        self.upstreams = [*self.upstreams, upstream]
+        self._board.add(upstream)
+        return upstream
+
+    def follow(self) -> None:
+        """Hear of what changes at the places."""
+        self._listeners.start()
+
+    def close(self) -> None:
+        """End the sessions and everything else."""
+        self._board.stop("dkdbg attach was ended")
+        self._front.drain(GOODBYE)
+        self._front.stop()
+        self._extra.stop()
+        self._listeners.stop()
+        for upstream in self.upstreams:
+            upstream.close()
+            upstream.place.close()
+
+
+def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
+    """Each target with a name of its own: its label, or all of its address where two labels are the same."""
+    if len({str(each.address) for each in places}) < len(places):
+        raise DkdbgError("a target is named twice", hint="name each one once")
+    labels = [each.label for each in places]
+    return [
+        (each, label if labels.count(label) == 1 else str(each.address))
+        for each, label in zip(places, labels, strict=True)
+    ]
+
+
+def _listen(board: Switchboard, port: int, report: Reporting) -> listener.Front:
+    return listen(
+        port,
+        report,
+        board.status,
+        lambda client, first, parser: Connection(board, client, parser).serve(first),
+    )
+
+
+def listen(
+    port: int, report: Reporting, status: Callable[[], dict[str, Any]], serve: listener.Serve
+) -> listener.Front:
+    """Listen for editors on a port of 127.0.0.1, or on the next free one.
+
+    Raises:
+        DkdbgError: no port is free.
+    """
+    for _ in range(20):
+        chosen = free_port(port, ours=None)
+        try:
+            listening = listener.Front(
+                HOST, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
+                admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=greeting.version(),
+            )  # fmt: skip
+        except OSError:  # somebody was faster
+            continue
+        if chosen != port:
+            report.event("port", f"port {port} is taken; using {chosen}", port=chosen)
+        return listening
+    raise DkdbgError(
+        f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
+    )

@@ -1,0 +1,50 @@
+"""`dkdbg completion SHELL`: what completes command lines, places of dkdbg.toml among them, by argcomplete."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import argcomplete
+from argcomplete.shell_integration import shellcode
+
+from dkdbg import console
+from dkdbg.errors import DkdbgError
+from dkdbg.targets import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: How arguments are called that name a place.
+_PLACES = ("TARGET", "PLACE")
+
+
+def completion(shell: str) -> int:
+    """Print the text that a shell's start file evaluates; the exit code."""
+    console.say(shellcode(["dkdbg"], shell=shell))
+    return 0
+
+
+def answer(parser: argparse.ArgumentParser) -> None:
+    """Tell the shell that has started us for it what may come next, and end this process; return when none has."""
+    for each in _parsers(parser):
+        for action in each._actions:  # noqa: SLF001 - where argcomplete looks for them too
+            if action.metavar in _PLACES:
+                action.completer = _places  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser)
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            yield from action.choices.values()
+
+
+def _places(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The names of dkdbg.toml, and how addresses begin."""
+    try:
+        names = [*registry.names(Path(parsed_args.directory).resolve())]
+    except (DkdbgError, OSError):  # the verb will say it
+        names = []
+    return [*names, *(f"{each.scheme}://" for each in registry.ENTRIES if "://" in each.form)]

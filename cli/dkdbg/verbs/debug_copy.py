@@ -1,0 +1,161 @@
+"""`dkdbg up --on PLACE`, `dkdbg down --on PLACE`: a copy of what runs there, with the agent under its program."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import shlex
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import console, hints
+from dkdbg.core.target import Copyable
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.targets import registry
+from dkdbg.verbs.run import open_door
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.target import CopyPlan, Place
+
+
+def up(
+    root: Path,
+    target: str,
+    *,
+    command: str,
+    wait: int,
+    yes: bool,
+    diff: bool,
+    wait_timeout: int,
+    overlay: str | None = None,
+    attach: int | None = None,
+) -> int:
+    """Show the copy and, after a yes, start it; return when an attach will work; the exit code.
+
+    Args:
+        target: an address.
+        command: another program than the original's, as a shell reads it; empty for that.
+        wait: seconds that the program waits for an editor.
+        yes: start it without asking. diff: only show it.
+        wait_timeout: seconds until it has to be ready.
+        overlay: the folder of its manifests, relative to `root`; None to copy what is there.
+        attach: a port of this machine that leads an editor to it until Ctrl-C; then the copy is taken away.
+
+    Raises:
+        DkdbgError: it cannot be made, with cause and next step.
+    """
+    words = _words(command)
+    with contextlib.closing(registry.place_of(target, root)) as place:
+        copyable = _copyable(place)
+        manifests = None if overlay is None else _folder(root, overlay)
+        plan = copyable.plan_copy(words, wait=wait, overlay=manifests, replace=attach is not None)
+        _show(plan, whole=diff or not yes)
+        if diff:
+            return 0
+        if not yes:
+            if not console.interactive():
+                raise DkdbgError(
+                    "nothing was started: there is no terminal to ask on",
+                    hint="--yes starts it, --diff only shows it",
+                    exit_code=EXIT_USAGE,
+                )
+            if not console.ask(f"Start {plan.name}?"):
+                console.say("nothing was started")
+                return EXIT_ERROR
+        if attach is not None:
+            return _attached(root, copyable, attach, wait_timeout)
+        ready = copyable.make_copy(report=console.say, limit=wait_timeout)
+        console.say(hints.COPY_READY(target=" ".join(ready)))
+        console.say(hints.COPY_DOWN(target=place.address))
+    return 0
+
+
+def down(root: Path, target: str) -> int:
+    """Remove the copy; the exit code.
+
+    Raises:
+        DkdbgError: it cannot be removed, with cause and next step.
+    """
+    with contextlib.closing(registry.place_of(target, root)) as place:
+        console.say(_copyable(place).remove_copy())
+    return 0
+
+
+def _attached(root: Path, copyable: Copyable, port: int, limit: int) -> int:
+    """Start the copy, lead editors to it until we are told to end, and take it away."""
+    from dkdbg.verbs.attach import ENDING, SIGNAL_INTERVAL, interrupt_once
+
+    for number in ENDING:  # to the end of the process, which takes away what it has made
+        signal.signal(number, interrupt_once)
+    console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
+    try:
+        ready = copyable.make_copy(report=console.say, limit=limit)
+        with contextlib.ExitStack() as opened:
+            places = [each for address in ready for each in registry.places_of(address, root)]
+            open_door(opened, places, port)
+            console.warn(f"dkdbg: a debugger can attach on 127.0.0.1:{port}, until Ctrl-C")
+            while True:
+                time.sleep(SIGNAL_INTERVAL)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        console.say(copyable.remove_copy())
+
+
+def _folder(root: Path, overlay: str) -> Path:
+    found = (root / overlay).resolve()
+    if not found.is_dir():
+        raise DkdbgError(
+            f"there is no folder {overlay}",
+            hint="dkdbg init --k8s writes one, and says its name",
+            exit_code=EXIT_USAGE,
+        )
+    return found
+
+
+def _copyable(place: Place) -> Copyable:
+    if not isinstance(place, Copyable):
+        raise DkdbgError(
+            f"{place.address} cannot be copied for debugging",
+            hint="dkdbg up and dkdbg down take --on k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
+            "without --on they mean the debug service of this repository",
+            exit_code=EXIT_USAGE,
+        )
+    return place
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise DkdbgError(
+            f"--command is not a command line: {error}",
+            hint="--command 'python train.py'",
+            exit_code=EXIT_USAGE,
+        ) from error
+
+
+def _show(plan: CopyPlan, *, whole: bool) -> None:
+    if whole:
+        old, new = _lines(plan.before), _lines(plan.after)
+        console.diff("".join(difflib.unified_diff(old, new, plan.original, plan.name)))
+    width = max(len(what) for what, _ in plan.decisions)
+    for what, why in plan.decisions:
+        console.say(f"{what:{min(width, 60)}}  ({why})")
+    for note in plan.notes:
+        console.say(f"note: {note}")
+
+
+def _lines(document: object) -> list[str]:
+    """The document as YAML, as `kubectl get -o yaml` shows it."""
+    from ruamel.yaml import YAML  # 50 ms
+
+    out = io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.dump(document, out)
+    return out.getvalue().splitlines(keepends=True)

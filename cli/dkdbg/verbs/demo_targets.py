@@ -1,0 +1,160 @@
+"""The two places where the demo runs its example: a compose service, or a plain process of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.agent.state import records
+from dkdbg.core.local_commands import Local
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.targets.docker import compose_cli as engine
+from dkdbg.targets.docker.compose import ComposeService
+from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.ports import on_free_port
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+    from dkdbg.core.plan import ProjectPlan
+    from dkdbg.targets.docker.host import HostFacts
+
+LOCAL = "local:"
+#: Seconds until the agent of a plain process must have opened its port.
+START_LIMIT = 30.0
+
+
+def compose(folder: Path, plan: ProjectPlan, host: HostFacts) -> ComposeRun:
+    """The example in a container of this machine's engine."""
+    root = str(folder)
+    mappings = tuple((root if m.local == "." else f"{root}/{m.local}", str(m.remote)) for m in plan.mappings)
+    return ComposeRun(folder=folder, plan=plan, host=host, path_mappings=mappings)
+
+
+def local(folder: Path, plan: ProjectPlan) -> LocalRun:
+    """The example as a plain process of this machine."""
+    return LocalRun(folder=folder, command=_for_this_machine(plan.service.command))
+
+
+def _for_this_machine(command: tuple[str, ...]) -> tuple[str, ...]:
+    """`python` may be missing outside an image that promises it."""
+    return (sys.executable, *command[1:]) if command[:1] in {("python",), ("python3",)} else command
+
+
+@dataclass(kw_only=True)
+class ComposeRun:
+    """The compose target of the demo."""
+
+    folder: Path
+    plan: ProjectPlan
+    host: HostFacts
+    path_mappings: tuple[tuple[str, str], ...]
+    port: int = 0
+
+    @property
+    def name(self) -> str:
+        """Address of the service and version of the engine."""
+        return f"compose://{self.plan.service.name} (engine {self.host.version})"
+
+    @property
+    def _target(self) -> ComposeService:
+        return ComposeService(service=self.plan.service.name)
+
+    def start(self) -> int:
+        """Build and start the service on a free port."""
+        return on_free_port(self.plan.service.port, ours=None, start=self._up)
+
+    def restart(self) -> int:
+        """A new container of the same image: the changed file is mounted, not built."""
+        result = process.run(self._target.down(), cwd=self.folder, env=self._environment())
+        if result.code:
+            raise explain(result.code, result.stderr)
+        self._up(self.port)
+        return self.port
+
+    def stop(self) -> None:
+        """Remove container, network, image and volumes of the example."""
+        argv = (*self._target.down_project(), "--rmi", "local", "--volumes")
+        process.run(argv, cwd=self.folder, env=self._environment())
+
+    def _up(self, port: int) -> None:
+        self.port = port
+        said: list[str] = []
+        try:
+            engine.up(
+                self._target,
+                self.folder,
+                env=self._environment(),
+                build=True,
+                report=said.append,
+                wait_timeout=120,
+            )
+        except DkdbgError as error:
+            tail = "\n  ".join(line for line in said[-12:] if line.strip())
+            raise DkdbgError(
+                f"{error.message}\n  {tail}", hint=error.hint, exit_code=error.exit_code
+            ) from error
+
+    def _environment(self) -> dict[str, str]:
+        return engine.compose_environment(port=self.port or self.plan.service.port, gpu="none")
+
+
+@dataclass(kw_only=True)
+class LocalRun:
+    """The `local:` target of the demo."""
+
+    folder: Path
+    command: tuple[str, ...]
+    name: str = LOCAL
+    path_mappings: tuple[tuple[str, str], ...] = ()
+    _child: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    def start(self) -> int:
+        """Start a plain process under the agent on a free port, which the agent takes itself."""
+        runtime = self.folder / ".dkdbg-run"
+        argv = Local(python=sys.executable).launch(self.command, port=0, wait=60, runtime=str(runtime))
+        with (self.folder / "output.log").open("w") as log:
+            self._child = process.start(argv, cwd=self.folder, stdout=log, stderr=log, new_session=True)
+        return self._wait(str(runtime))
+
+    def restart(self) -> int:
+        """Stop it and start it anew."""
+        self.stop()
+        return self.start()
+
+    def stop(self) -> None:
+        """End the agent, which ends the program; after five seconds by force."""
+        child, self._child = self._child, None
+        if child is None or child.poll() is not None:
+            return
+        child.terminate()
+        deadline = time.monotonic() + 5.0
+        while child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    def _wait(self, runtime: str) -> int:
+        """Return the port when the record says that an attach will work; nothing is connected to."""
+        assert self._child is not None  # noqa: S101 - started by the only caller
+        deadline = time.monotonic() + START_LIMIT
+        while time.monotonic() < deadline:
+            for record in records.list_records(runtime):
+                if record["state"] in {"waiting", "running"} and records.is_live(record):
+                    return int(record["port"])
+            if self._child.poll() is not None:
+                said = (self.folder / "output.log").read_text("utf-8", errors="replace")
+                raise DkdbgError(
+                    f"the program ended with {self._child.returncode} before a debugger could attach:\n{said[-800:]}"
+                )
+            time.sleep(0.05)
+        raise DkdbgError(f"the agent did not open its port within {START_LIMIT:g} s", exit_code=EXIT_TIMEOUT)

@@ -1,0 +1,121 @@
+"""`dkdbg forward`: ports of a far place on this machine, until Ctrl-C; cuts of the connection are made good."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg import console
+from dkdbg.core.target import Far
+from dkdbg.delivery.bring import bring
+from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.relay.relay import Relay
+from dkdbg.targets import registry
+from dkdbg.targets.docker.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.delivery.bring import Brought
+
+#: Seconds between two looks at the relay.
+_LOOK = 0.2
+
+
+def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *, as_json: bool) -> int:
+    """Lead ports of 127.0.0.1 to ports of the place's loopback until Ctrl-C; the exit code.
+
+    Args:
+        root: the repository's root, resolved.
+        target: an address or a name.
+        ports: the port here, None for the same number or the next free one, and the port there.
+        as_json: one JSON object a line for what happens.
+
+    Raises:
+        DkdbgError: the place cannot be reached, or a port here is taken.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with contextlib.closing(registry.place_of(target, root)) as place:
+        if not isinstance(place, Far):
+            raise DkdbgError(
+                f"{place.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",
+                hint="dkdbg forward ssh://HOST PORT, or dkdbg forward k8s://NAMESPACE/POD PORT; a container publishes its ports: docker run -p",
+                exit_code=EXIT_USAGE,
+            )
+        place.find()
+        far = _Agent(place)
+        with contextlib.closing(far), contextlib.closing(Relay(far.command)) as relay:
+            for local, there in sorted(
+                ports, key=lambda each: each[0] is None
+            ):  # what was named is not taken by others
+                chosen = _listen(relay, local, there)
+                text = f"127.0.0.1:{chosen} is port {there} of {place.label}"
+                _say(as_json, "port", text, local=chosen, remote=there)
+            with contextlib.suppress(KeyboardInterrupt):
+                _watch(relay, as_json)
+    _say(as_json, "end", "ended")
+    return 0
+
+
+class _Agent:
+    """The agent over there, which the relay's far end is a verb of."""
+
+    def __init__(self, place: Far) -> None:
+        self._place = place
+        self._brought: Brought | None = None
+
+    def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
+        """The relay's command line. Raises DkdbgError."""
+        reach = self._place.again(silent=silent, limit=limit)
+        if self._brought is None or silent:  # the stream that holds the file there was cut too
+            self.close()
+            self._brought = bring(reach)
+        return reach.wrap((*self._brought.argv, "relay", word))
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._brought is not None:
+            self._brought.close()
+            self._brought = None
+
+
+def _listen(relay: Relay, local: int | None, there: int) -> int:
+    try:
+        return relay.listen(there, local=local or free_port(there, ours=None))
+    except OSError as error:
+        raise DkdbgError(
+            f"cannot listen on 127.0.0.1:{local or there}: {error.strerror}",
+            hint=f"name another port here: LOCAL:{there}",
+            exit_code=EXIT_CONFLICT,
+        ) from error
+
+
+def _watch(relay: Relay, as_json: bool) -> None:
+    """Say when it is cut, and when it is back, until Ctrl-C."""
+    why = relay.why
+    said: tuple[str, int] | None = (why, 0) if why else None
+    while True:
+        # A cut that is over before a look is told by the number: programs wait for the connection after it.
+        now = (why, 0 if why else relay.connections)
+        if now != said:
+            text = "connected" if not why else f"not connected: {why}"
+            _say(as_json, "state", text, connected=not why)
+            said = now
+        time.sleep(_LOOK)
+        why = relay.why
+
+
+def _say(as_json: bool, kind: str, text: str, **more: object) -> None:
+    if as_json:
+        console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+    else:
+        console.say(f"{time.strftime('%H:%M:%S')}  {text}")
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt

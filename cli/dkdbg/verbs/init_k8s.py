@@ -1,0 +1,314 @@
+"""`dkdbg init --k8s`: a manifest overlay that starts a workload of this repository's manifests under the agent, and its F5."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.core import config as configuration
+from dkdbg.core.mapping import described, workspace_of
+from dkdbg.delivery import single_file
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.repository.transaction import read
+from dkdbg.setup.detect import manifests
+from dkdbg.setup.detect.repo import inspect
+from dkdbg.setup.plan import editor
+from dkdbg.setup.render.changes import FileWanted
+from dkdbg.setup.render.editor_files import place_files, place_port
+from dkdbg.targets.kubernetes import overlay as overlay_of
+from dkdbg.targets.kubernetes import overlays
+from dkdbg.targets.kubernetes.pod import BadPod, object_of, objects_of
+from dkdbg.targets.kubernetes.pod_address import is_name
+from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE, copy_of
+from dkdbg.targets.kubernetes.workload import TITLE, templates
+from dkdbg.verbs.init import changes_json, check_root, offer
+from dkdbg.verbs.init_target import next_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.setup.detect.manifests import Manifests, ManifestWorkload
+    from dkdbg.targets.kubernetes.pod_copy import PodCopy
+
+#: Seconds that the program waits for an editor.
+WAIT = 600
+#: Of several folders that build a manifest, the one that people debug in.
+_PREFERRED = ("dev", "development", "local", "debug", "sandbox", "staging", "test")
+_SHOWN = 12
+
+
+def init_k8s(
+    root: Path,
+    which: str,
+    *,
+    source: str | None,
+    container: str,
+    namespace: str | None,
+    folder: str | None,
+    command: str | None,
+    port: int | None,
+    yes: bool,
+    diff: bool,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Plan the overlay, the launch entry and its task, show and write them; the exit code.
+
+    Args:
+        which: NAME or KIND/NAME of the workload; empty for the only one.
+        source: the manifest, or the folder that kustomize builds, relative to the root; None for the one that is found.
+        container: whose program is debugged; empty for the usual one.
+        namespace: None for that of the manifest, else of kubectl's context.
+        folder: of the code in the container; None for what the manifest or the Dockerfile says.
+        command: shell text of another program than the manifest's.
+        port: of this machine, that the entry attaches to; None for the one that it has, or the next that no entry has.
+
+    Raises:
+        DkdbgError: there is no such workload, kustomize cannot build it, or a file cannot be written.
+    """
+    check_root(root)
+    found = manifests.find(root)
+    chosen = _chosen(found, which, _inside(root, source))
+    base = _base(found, chosen, _inside(root, source))
+    rendered = _rendered(root, found, chosen, base)
+    kind, name = chosen.kind, str(object_of(rendered["metadata"])["name"])
+    space = namespace or object_of(rendered["metadata"]).get("namespace") or overlays.namespace()
+    if not is_name(str(space)):
+        raise DkdbgError(f"{space} is not a valid namespace", hint="--namespace ml", exit_code=EXIT_USAGE)
+    facts = inspect(root, ignore=frozenset())
+    words = [each.replace("$(", "$$(") for each in (configuration.shell_argv(command) if command else ())]
+
+    def copied(environment: dict[str, str]) -> PodCopy:
+        try:
+            return copy_of(
+                kind, rendered, container=container, command=words, command_from="as you said", wait=WAIT,
+                environment=environment,
+            )  # fmt: skip
+        except BadPod as error:
+            raise DkdbgError(f"{chosen.file}: {kind}/{name} makes no sense: {error}") from error
+
+    copied({})  # what is wrong with the workload is said first
+    remote, why = _code(rendered, kind, container, folder, facts.dockerfiles)
+    mappings = described([(".", remote)])
+    copy = copied({ENV_MAPPINGS: json.dumps(mappings, separators=(",", ":"))})
+    follows = bool(base) and not _renames(found, base) and not _holds_overlays(base)
+    overlay = overlay_of.Overlay(
+        kind=kind,
+        name=name,
+        base=base if follows else "",
+        source=base or chosen.file,
+        rendered=rendered,
+        copy=copy,
+    )
+    python = tuple(int(part) for part in facts.python.version.split(".")[:2])
+    files: dict[str, FileWanted | None] = {
+        path: FileWanted(content=text.encode(), reason="the overlay")
+        for path, text in overlay.files().items()
+    }
+    files[f"{overlay_of.AGENT_FOLDER}/{AGENT_FILE}"] = FileWanted(
+        content=single_file.build(python), reason="the agent and its debugpy, for the cluster"
+    )
+    target = f"k8s://{space}/{kind}/{name}" + (f"/{container}" if container else "")
+    entry_name = editor.PLACE_NAME + target
+    port = port or place_port(root, entry_name)
+    entry = {**editor.place_entry(target, port, mappings), "redirectOutput": True}
+    files |= place_files(root, entry, editor.copy_task(target, port, overlay.folder))
+    decisions = [
+        (f"{kind}/{name}", f"in {chosen.file}" + (f", as {base} builds it" if base else "")),
+        *copy.decisions,
+        (f"the code is at {remote}", why),
+        (f"the namespace {space}", "as you said" if namespace else "the manifest's, or else kubectl's"),
+        _following(overlay, base),
+    ]
+    heading = "\n".join(
+        [f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in copy.notes]
+    )
+    return offer(
+        root, files, heading, yes=yes, diff=diff, check=check,
+        next_steps=lambda count: next_steps(
+            entry_name, count, f"or by hand: kubectl apply --server-side -k {overlay.folder}, then dkdbg attach {target}"
+        ),
+        as_json=None if not as_json else lambda todo, kept, written: {
+            "place": target, "workload": f"{kind}/{name}", "source": overlay.source, "overlay": overlay.folder, "folder": remote,
+            "port": port, "plan": [{"what": what, "why": why} for what, why in decisions], "notes": list(copy.notes),
+            **changes_json(todo, kept, written=written),
+        },
+    )  # fmt: skip
+
+
+def _renames(found: Manifests, base: str) -> bool:
+    """Whether kustomize gives other names to what is built of a folder."""
+    return any(each.renames for path, each in found.kustomizations.items() if path in found.built_in(base))
+
+
+def _holds_overlays(base: str) -> bool:
+    """Whether the overlays lie below a folder: kustomize builds no folder from one below it."""
+    return base == "." or PurePosixPath(overlay_of.FOLDER).is_relative_to(base)
+
+
+def _following(overlay: overlay_of.Overlay, base: str) -> tuple[str, str]:
+    if overlay.base:
+        return (
+            f"it builds on {base}",
+            "what you change there is in it too, except a new program, which kustomize then refuses",
+        )
+    again = "dkdbg init --k8s again after a change there; --check says whether there was one"
+    if base:
+        return (f"the object as {base} builds it now", f"names are made there; {again}")
+    return (f"the object as {overlay.source} has it now", f"no kustomization.yaml builds it; {again}")
+
+
+def _inside(root: Path, source: str | None) -> str | None:
+    if source is None:
+        return None
+    path = (root / source).resolve()
+    if not path.exists() or not path.is_relative_to(root):
+        raise DkdbgError(
+            f"there is no {source} in this repository",
+            hint="--from k8s/overlays/dev, or --from k8s/train.yaml",
+            exit_code=EXIT_USAGE,
+        )
+    return path.relative_to(root).as_posix()
+
+
+def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkload:
+    within = found.workloads
+    if source is not None:
+        built = found.built_in(source)
+        within = tuple(each for each in within if each.file in built)
+    kind, _, name = which.rpartition("/")
+    fitting = {
+        (each.kind, each.name): each
+        for each in reversed(within)
+        if name in {"", each.name} and kind in {"", each.kind}
+    }
+    if len(fitting) == 1:
+        return fitting.popitem()[1]
+    if fitting or within:
+        shown = sorted(f"{each.kind}/{each.name} ({each.file})" for each in (fitting.values() or within))
+        asked = (
+            f"none of the workloads here is {printable(which)}"
+            if not fitting
+            else f"{len(fitting)} workloads fit"
+        )
+        more = f" and {len(shown) - _SHOWN} more" if shown[_SHOWN:] else ""
+        raise DkdbgError(
+            f"{asked}: {', '.join(shown[:_SHOWN])}{more}",
+            hint=f"name one: dkdbg init --k8s {shown[0].partition(' ')[0]}{f' --from {shlex.quote(source)}' if source else ''}", exit_code=EXIT_USAGE,
+        )  # fmt: skip
+    beneath = sorted(
+        {each.file for each in found.workloads if source and PurePosixPath(each.file).is_relative_to(source)}
+    )
+    if source not in found.kustomizations and beneath:
+        raise DkdbgError(
+            f"{source} has no kustomization.yaml; manifests below it: {', '.join(beneath[:_SHOWN])}",
+            hint=f"--from takes a file, or a folder with kustomization.yaml: --from {shlex.quote(beneath[0])}",
+            exit_code=EXIT_USAGE,
+        )
+    titles = ", ".join(TITLE.values())
+    said = [f"  {each}" for each in found.problems[:_SHOWN]]
+    if found.charts:
+        said.append(
+            f"  {found.charts[0]} is a Helm chart: its templates become manifests only when helm renders them"
+        )
+        hint = (
+            f"helm template RELEASE {shlex.quote(found.charts[0])} > k8s.yaml, with the RELEASE that helm list shows; "
+            "then dkdbg init --k8s --from k8s.yaml"
+        )
+    else:
+        hint = "what already runs needs no manifests for a debug copy: dkdbg up --on k8s://NAMESPACE/deployment/NAME"
+    raise DkdbgError(
+        "\n".join([f"no manifest {'below ' + source if source else 'in this repository'} has one of: {titles}", *said]),
+        hint=hint, exit_code=EXIT_USAGE,
+    )  # fmt: skip
+
+
+def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str:
+    """The folder that kustomize builds the workload in; empty where none does."""
+    if source is not None:
+        return source if source in found.kustomizations else ""
+    building = found.builders(chosen.file)
+    if len(building) < 2:
+        return building[0] if building else ""
+    for name in _PREFERRED:
+        for each in building:
+            if PurePosixPath(each).name == name:
+                return each
+    raise DkdbgError(
+        f"{len(building)} folders build {chosen.kind}/{chosen.name}: {', '.join(building[:_SHOWN])}",
+        hint=f"name one: dkdbg init --k8s {chosen.kind}/{chosen.name} --from {shlex.quote(building[0])}",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str) -> dict[str, Any]:
+    """The workload as kustomize renders it."""
+    if base:
+        for path in sorted(found.built_in(base)):
+            each = found.kustomizations.get(path)
+            if each is not None and (each.remote or each.runs):
+                what = (
+                    f"fetches {printable(each.remote[0])}, which dkdbg never does"
+                    if each.remote
+                    else f"has {each.runs}, which dkdbg never runs"
+                )
+                flag = "--enable-helm " if each.runs.startswith("helm") else ""
+                raise DkdbgError(
+                    f"{path}/kustomization.yaml {what}",
+                    hint=f"kubectl kustomize {flag}{shlex.quote(base)} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml",
+                    exit_code=EXIT_USAGE,
+                )
+        documents = overlays.render(root / base, base)
+    else:
+        documents = overlays.render_file(read(root, PurePosixPath(chosen.file)) or b"", chosen.file)
+    fitting = [each for each in documents if each.get("kind") == TITLE[chosen.kind]]
+    same = [each for each in fitting if object_of(each.get("metadata")).get("name") == chosen.name]
+    if not same:  # a prefix or a suffix more
+        same = [each for each in fitting if chosen.name in str(object_of(each.get("metadata")).get("name"))]
+    if len(same) != 1:
+        raise DkdbgError(
+            f"{base or chosen.file} builds {len(same) or 'no'} objects {chosen.kind}/{chosen.name}",
+            hint=f"kubectl kustomize {shlex.quote(base)} shows what it builds"
+            if base
+            else "give each object a name of its own",
+        )
+    return same[0]
+
+
+def _code(
+    rendered: dict[str, Any], kind: str, container: str, folder: str | None, dockerfiles: Sequence[Any]
+) -> tuple[str, str]:
+    """Where the code lies in the container, and where that is said."""
+    if folder is not None:
+        if not folder.startswith("/"):
+            raise DkdbgError(
+                f"{folder} is not an absolute path", hint="--to /workspace", exit_code=EXIT_USAGE
+            )
+        return folder, "as you said"
+    try:
+        for template in templates(kind, rendered).values():
+            for each in objects_of(object_of(template["spec"]).get("containers")):
+                if container not in {"", each.get("name")}:
+                    continue
+                for variable in objects_of(each.get("env")):
+                    if variable.get("name") == ENV_MAPPINGS and (
+                        planned := workspace_of(str(variable.get("value", "")))
+                    ):
+                        return planned.remote, f"{ENV_MAPPINGS} of the manifest"
+                if isinstance(each.get("workingDir"), str):
+                    return each["workingDir"], "workingDir of the manifest"
+    except BadPod as error:
+        raise DkdbgError(f"the manifest makes no sense: {error}") from error
+    said = {each.workdir: each.path for each in dockerfiles if each.workdir != "/"}
+    if len(said) == 1:
+        ((remote, path),) = said.items()
+        return remote, f"WORKDIR of {path}"
+    raise DkdbgError(
+        "nothing says where the code lies in the container: no workingDir, no WORKDIR of one Dockerfile",
+        hint="name the folder: --to /workspace", exit_code=EXIT_USAGE,
+    )  # fmt: skip

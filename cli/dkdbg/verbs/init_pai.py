@@ -1,0 +1,222 @@
+"""`dkdbg init --pai`: the port and the deployment that let a task of an OpenPAI job wait for a debugger."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import shlex
+import sys
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg import __version__, console
+from dkdbg.delivery import single_file
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.repository.transaction import read
+from dkdbg.setup.render.changes import FileWanted
+from dkdbg.targets.openpai import task_command
+from dkdbg.targets.openpai.job import DEPLOYMENT, PORT, BadJob, PaiJob
+from dkdbg.verbs.init import changes_json, check_root, offer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.targets.openpai.job import Role
+    from dkdbg.targets.openpai.task_command import Script
+
+#: Seconds that a task waits for a debugger, as the recipe by hand has it.
+WAIT = 600
+#: The secret of a job that is taken as the token where the job has it.
+SECRET = "dkdbg_token"  # noqa: S105
+_SHOWN = 12
+#: The whole agent, where a task finds it beside the job's code.
+_AGENT = f".dkdbg/{single_file.NAME}"
+
+
+def init_pai(
+    root: Path,
+    name: str,
+    *,
+    role: str,
+    command: str | None,
+    agent: str,
+    dap: bool,
+    yes: bool,
+    diff: bool,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Plan the changes of a job protocol, show and write them; the exit code.
+
+    Args:
+        name: of the file, relative to the root; empty for the only job protocol there.
+        role: whose tasks are debugged; empty for the only one.
+        command: the one that runs the program, such as `python train.py`; None for the one that is found.
+        agent: where the whole agent lies in the container; empty: the job's text carries what pdb needs.
+        dap: for an editor, instead of pdb for `nc`.
+
+    Raises:
+        DkdbgError: there is no such file, it is no job protocol, it cannot be edited safely, or it cannot be written.
+    """
+    check_root(root)
+    path = _named(root, name) if name else _only(root)
+    try:
+        job = PaiJob(_text(root, path))
+        chosen = _role(job, role, path)
+        script = found = _script(chosen, command)
+        if found is not None and found.starts_many and not dap:
+            script = None
+        secret = SECRET if SECRET in job.secrets else ""
+        edited = job.with_debugging(
+            chosen,
+            task_command.command(
+                version=__version__, package="" if agent else _package(), agent=agent, script=script, port=PORT, timeout=WAIT,
+                dap=dap, secret=secret,
+            ),
+        )  # fmt: skip
+    except BadJob as error:
+        raise DkdbgError(f"{path}: {printable(str(error))}", hint=error.hint, exit_code=EXIT_USAGE) from error
+    decisions = [
+        _what_waits(chosen, script),
+        *edited.decisions,
+        (f"the agent lies at {agent}", "as you said") if agent
+        else ("the deployment carries what pdb needs", "no download, nothing in the image; Python 3.8 or newer"),
+        (f"the token is the secret {SECRET}", "the job has it") if secret
+        else ("the token is made by each task", f"its log has it; whoever reads that can use it. Or a secret {SECRET}"),
+    ]  # fmt: skip
+    notes = []
+    if script is None and found is not None:
+        notes.append(
+            f"{found.name} starts several processes, and pdb has one port: dkdbg init --pai {shlex.quote(str(path))} --dap lets an editor debug "
+            "all of them; or `import paipdb; paipdb.settrace()` in the code of one"
+        )
+    elif script is None and not task_command.runs_ours(chosen.commands):
+        notes.append(
+            f"no command of {chosen.name} runs a program as `python train.py` or `torchrun` does: write `python -m paipdb SCRIPT ARGUMENTS` where the "
+            "program starts, or `import paipdb; paipdb.settrace()` in the code"
+        )
+    if chosen.instances > 1:
+        notes.append(
+            f"{chosen.name} has {chosen.instances} instances: each of them waits, on a port and with a token of its own"
+        )
+    if dap and not agent:
+        notes.append(
+            f"an editor needs the whole agent: {_AGENT} has to be in the job's code (git, storage or image), or say --agent PATH"
+        )
+    heading = "\n".join([f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in notes])
+    wanted = FileWanted(content=edited.text.encode(), reason=f"the deployment {DEPLOYMENT}", owned=False)
+    files: dict[str, FileWanted | None] = {str(path): wanted}
+    if dap and not agent and not (root / _AGENT).is_file():  # else it is that of `dkdbg init`
+        content = single_file.build(sys.version_info[:2])
+        files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
+    return offer(
+        root, files, heading, yes=yes, diff=diff, check=check, next_steps=lambda count: _next_steps(path, count, dap=dap),
+        as_json=None if not as_json else lambda todo, kept, written: {
+            "job": str(path), "role": chosen.name, "script": (script.path or script.python) if script else None,
+            "plan": [{"what": what, "why": why} for what, why in decisions], "notes": notes,
+            **changes_json(todo, kept, written=written),
+        },
+    )  # fmt: skip
+
+
+def _named(root: Path, name: str) -> PurePosixPath:
+    path = (root / name).resolve()
+    if not path.is_file() or not path.is_relative_to(root):
+        raise DkdbgError(
+            f"there is no file {name} in this repository",
+            hint="dkdbg init --pai job.yaml",
+            exit_code=EXIT_USAGE,
+        )
+    return PurePosixPath(path.relative_to(root).as_posix())
+
+
+def _only(root: Path) -> PurePosixPath:
+    """The only job protocol in the root or in a folder of it."""
+    found = []
+    for pattern in ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml"):
+        for each in sorted(root.glob(pattern)):
+            path = PurePosixPath(each.relative_to(root).as_posix())
+            if any(part.startswith(".") for part in path.parts) or not each.is_file():
+                continue
+            try:
+                PaiJob(_text(root, path))
+            except (BadJob, DkdbgError):
+                continue
+            found.append(path)
+    if len(found) == 1:
+        return found[0]
+    shown = ", ".join(map(str, found[:_SHOWN]))
+    raise DkdbgError(
+        f"{len(found)} job protocols here: {shown}" if found else "there is no OpenPAI job protocol here",
+        hint=f"name one: dkdbg init --pai {shlex.quote(str(found[0])) if found else 'job.yaml'}", exit_code=EXIT_USAGE,
+    )  # fmt: skip
+
+
+def _text(root: Path, path: PurePosixPath) -> str:
+    try:
+        return (read(root, path) or b"").decode()
+    except UnicodeDecodeError as error:
+        raise DkdbgError(
+            f"{path} is not UTF-8: {error}", hint="save it as UTF-8", exit_code=EXIT_USAGE
+        ) from error
+
+
+def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
+    if name in job.roles:
+        return job.roles[name]
+    if not name and len(job.roles) == 1:
+        return next(iter(job.roles.values()))
+    listed = ", ".join(list(job.roles)[:_SHOWN])
+    raise DkdbgError(
+        f"{path} has no task role {printable(name)}, it has: {listed}" if name else f"{path} has {len(job.roles)} task roles: {listed}",
+        hint=f"name one: dkdbg init --pai {shlex.quote(str(path))} --role {shlex.quote(next(iter(job.roles)))}", exit_code=EXIT_USAGE,
+    )  # fmt: skip
+
+
+def _script(role: Role, command: str | None) -> Script | None:
+    """The script that waits; None where the commands say it themselves, or have to."""
+    if task_command.runs_ours(role.commands):
+        return None
+    found = task_command.scripts_of(role.commands)
+    if command is not None:
+        named = task_command.script_named(command)
+        if named is None or named not in found:
+            shown = (
+                f"it runs {', '.join(each.name for each in found)}"
+                if found
+                else "it runs no script by python"
+            )
+            raise DkdbgError(
+                f"{printable(command)} is not a command of the task role {role.name}: {shown}",
+                hint="--command 'python train.py', as the job's commands have it", exit_code=EXIT_USAGE,
+            )  # fmt: skip
+        return named
+    return found[0] if found else None
+
+
+def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
+    if script is None:
+        by_hand = task_command.runs_ours(role.commands)
+        return (
+            f"{role.name} is debugged",
+            "its commands run paipdb" if by_hand else "where its commands or code say so",
+        )
+    return (
+        f"{script.name} of {role.name} waits for a debugger, {WAIT} s",
+        "found in its commands, which stay as they are",
+    )
+
+
+def _package() -> str:
+    return base64.b64encode(gzip.compress(single_file.build_pdb(), 9, mtime=0)).decode()
+
+
+def _next_steps(path: PurePosixPath, count: int, *, dap: bool) -> None:
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
+    if dap:
+        console.say(f"next: submit {path}; then dkdbg attach pai://HOST/USER/JOB, which waits until it runs")
+    else:
+        console.say(
+            f"next: submit {path}; when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT"
+        )

@@ -1,0 +1,87 @@
+"""`dkdbg init --on PLACE`: a launch entry whose F5 runs the program on a place and attaches to it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.core import config as configuration
+from dkdbg.core.mapping import described, folder_name
+from dkdbg.core.target import Roomy
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.repository.transaction import read
+from dkdbg.setup.plan import editor
+from dkdbg.setup.render.editor_files import place_files, place_port
+from dkdbg.targets import registry
+from dkdbg.verbs.init import changes_json, check_root, offer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def init_place(
+    root: Path,
+    target: str,
+    *,
+    command: str | None,
+    port: int | None,
+    yes: bool,
+    diff: bool,
+    check: bool,
+    as_json: bool,
+) -> int:
+    """Plan the entry and the task, show and write them; the exit code.
+
+    Args:
+        target: the place, as a name or an address; it is asked where the code lies there.
+        command: shell text of the program; None for that of dkdbg.toml, else the one that is found in the repository.
+        port: of this machine, that the entry attaches to; None for the one that it has, or the next that no entry has.
+
+    Raises:
+        DkdbgError: the place cannot be reached, nothing says what the program is, or a file cannot be written.
+    """
+    check_root(root)
+    argv = _command(root, command)
+    with contextlib.closing(registry.place_of(target, root)) as place:
+        lies = place.room(folder_name(root)) if isinstance(place, Roomy) else place.workspace()
+        where = f"{place.label}:{lies.remote}"
+    entry_name = editor.PLACE_NAME + target
+    port = port or place_port(root, entry_name)
+    entry = editor.place_entry(target, port, described([(lies.local, lies.remote)]))
+    task = editor.place_task(target, port, argv)
+    return offer(
+        root, {**place_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
+        check=check, next_steps=lambda count: next_steps(entry_name, count),
+        as_json=None if not as_json else lambda todo, kept, written: {
+            "place": target, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
+        },
+    )  # fmt: skip
+
+
+def next_steps(name: str, count: int, more: str = "") -> None:
+    """Say what to do after an entry of this name was written, with so many files."""
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
+    console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
+    if more:
+        console.say(more)
+
+
+def _command(root: Path, text: str | None) -> Sequence[str]:
+    if text is None:
+        data = read(root, PurePosixPath(configuration.FILE_NAME))
+        text = configuration.parse(configuration.decode(data)).command if data else None
+    if text is None:
+        from dkdbg.setup.detect.repo import inspect  # all of detect
+
+        found = inspect(root, ignore=frozenset()).candidates
+        text = found[0].command if found else None
+    if text is None:
+        raise DkdbgError(
+            "nothing in this repository says what the program is",
+            hint="name it: --command 'python3 train.py'",
+            exit_code=EXIT_USAGE,
+        )
+    return configuration.shell_argv(text)

@@ -1,0 +1,159 @@
+"""The code on a place, kept equal to what you see while a command runs there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dkdbg import console, hints
+from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.core.mapping import NoFolderError, described
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.beneath import local_root
+from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
+from dkdbg.sync.report import as_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.target import Place, Reach
+    from dkdbg.sync.report import Event
+    from dkdbg.sync.session import Session
+
+#: What is said of a sync beside a program: not each file, whose name the program's restart says. Of each sort so many.
+_SAID, _MOST = frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "lost", "progress"}), 20
+#: Seconds between two lines of progress.
+_EVERY = 5.0
+#: Seconds for the last files at the end.
+_GOODBYE = 5.0
+
+
+class LiveCopy:
+    """The files of `root` on a place, from `wait` to `close`; on a thread of its own.
+
+    Args:
+        root: the repository's root, resolved.
+        reach: what `place` has found.
+        python: interpreter there; None to look for one.
+
+    Attributes:
+        folder: where they lie there.
+        environment: what the agent there is told of it, as words for `env`.
+
+    Raises:
+        DkdbgError: nothing says where the code lies there.
+    """
+
+    def __init__(self, root: Path, place: Place, reach: Reach, *, python: str | None) -> None:
+        from dkdbg.sync import shared
+        from dkdbg.sync.roots import Roots
+        from dkdbg.sync.rules.configured import ConfiguredRules
+        from dkdbg.sync.session import Session
+
+        try:
+            workspace = shared.folder_of(place, reach)
+        except NoFolderError as error:
+            at = shlex.quote(str(place.address))
+            raise DkdbgError(
+                error.message,
+                hint=f"dkdbg sync {at} --once --to /code copies it there; without --sync: dkdbg run --on {at} -- python /code/train.py",
+                exit_code=error.exit_code,
+            ) from error
+        self.folder = workspace.remote
+        self.environment = (f"{ENV_MAPPINGS}={json.dumps(described([(workspace.local, workspace.remote)]))}",)
+        self._label = place.label
+        self._arrived = threading.Event()
+        self._why: DkdbgError | None = None
+        self._ended = False
+        self._said: Counter[str] = Counter()
+        self._next = time.monotonic() + _EVERY
+        contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
+        contact.start(reach)
+        self._place = place
+        self._roots = roots = Roots(
+            local=local_root(root, workspace.local),
+            remote=workspace.remote,
+            rules=ConfiguredRules(lambda reason: _say(reason)),  # noqa: PLW0108 - as all that is said here
+            pythons=contact.pythons,
+        )
+        self._session: Session = Session(roots, place.find, report=self._event, contact=contact)
+        self._thread = threading.Thread(target=self._follow, name="dkdbg copy", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when both sides are equal; it stays so until `close`.
+
+        Raises:
+            DkdbgError: the files cannot be written there, with the reason.
+        """
+        self._arrived.wait()
+        if self._why is not None:
+            raise self._why
+
+    def close(self) -> None:
+        """Send what was saved last, and end."""
+        self._ended = True
+        self._session.stop()
+        self._thread.join(_GOODBYE)
+
+    def _follow(self) -> None:
+        try:
+            self._session.follow()
+        except SameFolderError:
+            self._compare()
+        except DkdbgError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - the thread's last line of defence: the program goes on
+            self._fail(
+                DkdbgError(f"unexpected {type(error).__name__}: {error}", hint="this is a bug of dkdbg")
+            )
+        finally:
+            self._arrived.set()
+
+    def _compare(self) -> None:
+        """Nothing is sent into a folder that both sides have; but what one sees of it the other may not see yet."""
+        from dkdbg.sync.verify import of_one_folder, verify
+
+        found = of_one_folder(verify(self._roots, self._place.find()))
+        _say(f"nothing to sync: {self.folder} there is the folder that you see; {found.equal:,} equal there")
+        for path, what in sorted(found.differences.items())[:_MOST]:
+            _say(f"differs: {path} {what}")
+
+    def _fail(self, error: DkdbgError) -> None:
+        if self._arrived.is_set():
+            if not self._ended:
+                _say(f"what you save does not arrive on {self._label} any more: {error.message}")
+        else:
+            self._why = error
+
+    def _event(self, happened: Event) -> None:
+        if happened.name == "in_sync" and not self._arrived.is_set():
+            _say(f"{as_line(happened)}; what you save goes to {self._label}:{self.folder}")
+            self._arrived.set()
+        elif happened.name == "progress":
+            if time.monotonic() >= self._next:
+                self._next = time.monotonic() + _EVERY
+                _say(as_line(happened))
+        elif happened.name in _SAID:
+            self._said[happened.name] += 1
+            if self._said[happened.name] <= _MOST:
+                _say(as_line(happened))
+            elif self._said[happened.name] == _MOST + 1:
+                _say(f"... and more of these{self._more(happened.name)}")
+
+    def _more(self, name: str) -> str:
+        """What lists all events of this name, after those that were said; empty where nothing does."""
+        if name in {"failed", "kept", "grows"}:
+            return f"; {hints.SYNC_VERIFY(target=shlex.quote(str(self._place.address)))}"
+        return "; dkdbg sync --explain PATH says why one is left out" if name == "skipped" else ""
+
+
+def _say(text: str) -> None:
+    """Lines beside the program's own; its terminal may be in raw mode, where a line's end does not go to the left."""
+    end = "\r\n" if sys.stderr.isatty() else "\n"
+    console.warn(f"dkdbg: {text}".replace("\n", end) + end.removesuffix("\n"))

@@ -1,0 +1,83 @@
+"""argparse in our form: refusals are our errors with what was probably meant, the help shows verbs by what they are for."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TypeAlias
+
+    Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no other name
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses a command line in the form of all our errors."""
+
+    def error(self, message: str, *, near: str = "") -> NoReturn:
+        """Raise what is wrong, and `near`, what was probably meant."""
+        unknown = _CHOICE.search(message)
+        if unknown is not None:
+            kind = "verb" if "VERB" in message else "choice"
+            known = re.findall(r"[\w-]+", unknown[2])
+            near = nearest(unknown[1], known)
+            message = f"there is no {kind} {unknown[1]!r}" + (
+                f"; there are {', '.join(known)}" if kind != "verb" else ""
+            )
+            if near:
+                near = f"{self.prog} {near}"
+        hint = f"did you mean {near}? " if near else ""
+        raise DkdbgError(message, hint=f"{hint}{self.prog} --help lists what there is", exit_code=EXIT_USAGE)
+
+    def format_help(self) -> str:
+        """The usual help, and what a TARGET may be; the kinds of places are loaded for this text alone."""
+        if any(action.metavar == "TARGET" for action in self._actions):
+            from dkdbg.targets import registry
+
+            self.epilog = f"TARGET is the name of a place of dkdbg.toml, a service, a container or a session, or {registry.forms()}."
+        return super().format_help()
+
+
+class Overview(Parser):
+    """The parser of everything, whose help shows the verbs by what they are for."""
+
+    def format_help(self) -> str:
+        """Groups of verbs, a line each."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.description)
+        of_verbs = next(action for action in self._actions if action.dest == "verb")
+        lines = {each.dest: each for each in of_verbs._get_subactions()}  # type: ignore[attr-defined]  # noqa: SLF001
+        grouped = {name for _, names in GROUPS for name in names}
+        for title, names in (*GROUPS, ("more", tuple(each for each in lines if each not in grouped))):
+            if shown := [lines[name] for name in names if name in lines]:
+                formatter.start_section(title)
+                formatter.add_arguments(shown)
+                formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([action for action in self._actions if action.option_strings])
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
+#: The verbs by what they are for; one that is in no group is shown below all.
+GROUPS = (
+    ("start here", ("demo", "init", "up", "down")),
+    ("while it runs", ("ps", "logs", "attach", "restart", "pdb", "ranks", "where")),
+    ("anywhere else", ("run", "submit", "sync", "forward")),
+)
+#: How argparse refuses a word that is none of a few.
+_CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What was probably meant; empty when nothing is like it."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word.partition("=")[0], list(known), n=1, cutoff=0.6)
+    return found[0] if found else ""

@@ -1,0 +1,76 @@
+"""The port of this machine that leads to a plain debugpy behind `HOST:PORT`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.attach.plain_debugpy import PlainPort, greeted, leave
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.verbs.attach_proxy import GOODBYE, Reporting, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.attach.plain_debugpy import Greeted
+    from dkdbg.core.target import Place
+
+
+class PlainDoor:
+    """As `HostDoor`, for one debugpy without an agent.
+
+    Args:
+        target: its address, for people.
+        anchor: a connection that holds its port open.
+        port: the next free one when it is taken.
+
+    Raises:
+        DkdbgError: no port is free.
+    """
+
+    def __init__(
+        self, target: str, endpoint: tuple[str, int], anchor: Greeted, report: Reporting, *, port: int
+    ) -> None:
+        self.target = target
+        self._debugpy = PlainPort(endpoint, anchor, report.line)
+        self._front = listen(port, report, self._debugpy.status, self._debugpy.serve)
+
+    @property
+    def port(self) -> int:
+        """The one that editors attach to."""
+        return self._front.port
+
+    def start(self) -> None:
+        """Let editors in."""
+        self._front.start()
+
+    def close(self) -> None:
+        """End the sessions, and leave debugpy as it was."""
+        self._front.drain(GOODBYE)
+        self._front.stop()
+        self._debugpy.close()
+
+
+def plain_door(places: Sequence[Place], report: Reporting, *, port: int) -> PlainDoor | None:
+    """The door of a plain debugpy, where the only target is a port with one; None for all others.
+
+    Raises:
+        DkdbgError: it is one of several targets, or no port is free.
+    """
+    for place in places:
+        if place.address.scheme != "endpoint" or (endpoint := place.door().endpoint) is None:
+            continue
+        try:
+            anchor = greeted(endpoint)
+        except OSError:  # nothing listens there yet
+            continue
+        if anchor is None:
+            continue
+        if len(places) > 1:
+            leave(anchor)
+            raise DkdbgError(
+                f"{place.address} is a plain debugpy, which cannot share a port with other targets",
+                hint=f"dkdbg attach {place.address}",
+                exit_code=EXIT_USAGE,
+            )
+        return PlainDoor(str(place.address), endpoint, anchor, report, port=port)
+    return None

@@ -1,0 +1,123 @@
+"""`dkdbg run --nsys ... --pull`: what the agent there is told of profilers, and their files, fetched at the end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg import console, process
+from dkdbg.agent import contract
+from dkdbg.core.address import LOCAL
+from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.core.target import Place, Reach
+
+#: Where the agent writes profiles, relative to the folder that it runs in.
+FOLDER = "dkdbg-profiles"
+#: What variables of this machine say further of a tool: it is passed on to where the program runs.
+_MORE = {
+    "--nsys": ("options", contract.ENV_NSYS_OPTIONS),
+    "--py-spy": ("options", contract.ENV_PY_SPY_OPTIONS),
+    "--torch-profile": ("steps", contract.ENV_TORCH_PROFILE_STEPS),
+}
+#: Seconds and bytes for the name of a folder.
+_LIMIT, _MOST = 30.0, 1 << 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiling:
+    """What was asked for.
+
+    Attributes:
+        words: flags of the agent's, as `agent/supervisor/profiles.py` reads them.
+        pull: fetch the files at the end.
+    """
+
+    words: tuple[str, ...]
+    pull: bool
+
+
+def asked(
+    nsys: Sequence[str | None], py_spy: Sequence[str | None], torch: Sequence[str | None], *, pull: bool
+) -> Profiling | None:
+    """What a command line asks for.
+
+    Args:
+        nsys, py_spy, torch: patterns and ranks for each tool, None for none.
+
+    Raises:
+        DkdbgError: there would be nothing to fetch.
+    """
+    words: list[str] = []
+    for flag, (names, ranks) in (("--nsys", nsys), ("--py-spy", py_spy), ("--torch-profile", torch)):
+        words += (flag, names) if names is not None else ()
+        words += (f"{flag}-ranks", ranks) if ranks is not None else ()
+        more, variable = _MORE[flag]
+        is_chosen = names is not None or ranks is not None or (flag == "--nsys" and variables())
+        if is_chosen and (value := os.environ.get(variable)):
+            words += (f"{flag}-{more}", value)
+    if pull and not words and not variables():
+        raise DkdbgError(
+            "--pull fetches profiles, but none were asked for",
+            hint="dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync PLACE --pull FOLDER",
+            exit_code=EXIT_USAGE,
+        )
+    return Profiling(words=tuple(words), pull=pull) if words or pull else None
+
+
+def variables() -> tuple[str, ...]:
+    """Return `NAME=VALUE` of this machine that choose workers as well, for the agent there."""
+    value = os.environ.get(contract.ENV_NEMO_RL_NSYS)
+    return (f"{contract.ENV_NEMO_RL_NSYS}={value}",) if value else ()
+
+
+def fetch(root: Path, target: str, place: Place, reach: Reach, python: str | None, *, code: int) -> int:
+    """Copy the profiles of a place into `dkdbg-pulled` of this repository; the exit code of the program or of that.
+
+    Args:
+        target: as typed. code: of the program, which goes before ours.
+
+    Raises:
+        DkdbgError: they cannot be read or written, with the reason; after a program that has failed it is only said.
+    """
+    try:
+        pulled = _fetched(root, target, place, reach, python)
+    except DkdbgError as error:
+        if not code:
+            raise
+        console.warn(f"dkdbg: {error.message}")
+        return code
+    return code or pulled
+
+
+def _fetched(root: Path, target: str, place: Place, reach: Reach, python: str | None) -> int:
+    if place.address.scheme == LOCAL:
+        return 0  # they are here
+    from dkdbg.verbs.sync import sync
+
+    # Known from the first line of a try: a Ctrl-C may come between any two steps.
+    there, what = "/FOLDER", FOLDER
+    try:
+        done = process.read(reach.wrap(("pwd",)), most=_MOST, timeout=_LIMIT)
+        folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
+        if not folder.startswith("/"):
+            raise DkdbgError(
+                f"the profiles stay in {FOLDER} on {place.label}: the folder there is not known",
+                hint=f"dkdbg sync {target} --to {there} --pull {what}",
+            )
+        # From a whole file system nothing is copied: there it is the folder itself.
+        there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
+        console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {place.label}")
+        return sync(
+            root, target, to=there, once=False, verify=False, pull=(what,), into=None, python=python, as_json=False,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        console.warn(
+            f"dkdbg: interrupted; to fetch them later: dkdbg sync {target} --to {there} --pull {what}"
+        )
+        return EXIT_INTERRUPTED

@@ -1,0 +1,81 @@
+"""`dkdbg ps`: every session that can be reached from here."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.core import sessions
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.core.sessions import SeenSession
+
+
+def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -> int:
+    """Print the sessions of all places that can be asked, or of some; the exit code.
+
+    Args:
+        root: the repository's root, resolved.
+        targets: addresses or names; none for all places that are asked without being named.
+        everything: those that have ended too.
+        as_json: one JSON object instead of a table.
+
+    Raises:
+        DkdbgError: a target that was named cannot be asked.
+    """
+    now = time.time()
+    seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
+    places: dict[str, str] = {}
+    if not targets:
+        try:
+            places = registry.names(root)
+        except DkdbgError as error:  # sessions are seen all the same
+            console.warn(f"dkdbg: {error.message}")
+    shown = [each for each in seen if everything or not each.is_ended]
+    if as_json:
+        # `engine` is older than the places, and says the same of the only one that could be missing then.
+        reasons = "; ".join(missing.values())
+        console.emit(
+            {
+                "sessions": [each.as_json(now) for each in shown],
+                "missing": missing,
+                "engine": reasons or None,
+                "places": places,
+            }
+        )
+        return 0
+    for scheme, reason in missing.items():
+        console.warn(f"dkdbg: {scheme} cannot be asked: {reason}")
+    for each in shown:
+        if each.state == sessions.UNREADABLE:
+            console.warn(f"dkdbg: {printable(each.target)}: {printable(each.detail)}")
+    if not shown:
+        ended = len(seen)
+        console.say("no session is running" + (f" ({ended} ended: dkdbg ps --all)" if ended else ""))
+    else:
+        console.table(
+            sessions.HEADER, sessions.rows(shown, now), styles=sessions.STYLES, whole=sessions.WHOLE
+        )
+    for each in shown:
+        if each.by_hand:
+            console.say(f"{printable(each.target)}: {printable(each.by_hand)}")
+    if places:
+        listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
+        console.say(f"places in dkdbg.toml, asked only when named: {listed}")
+    return 0
+
+
+def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
+    found: list[SeenSession] = []
+    for target in targets:
+        with contextlib.closing(registry.place_of(target, root)) as place:
+            found += place.sessions()
+    return found

@@ -1,0 +1,82 @@
+"""`dkdbg run -- CMD` in a repository that is set up: the command in the place of the debug service's own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from dkdbg import console, hints, process
+from dkdbg.core.target import Once, OneOff
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.setup.render.editor_files import launch_port
+from dkdbg.targets import registry
+from dkdbg.verbs.init import local_port
+from dkdbg.verbs.up import choose_token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.core.plan import DebugService
+
+
+def run_in_service(
+    root: Path, service: DebugService, command: Sequence[str], *, port: int | None, wait: int, ranks: str
+) -> int:
+    """Run `command` with the image, mounts and environment of the debug service; its exit code.
+
+    No file is changed, and a debug service that runs is left alone. What asks us to end, asks the command.
+
+    Args:
+        root: the repository's root, resolved.
+        service: as `init` wrote it.
+        command: word by word, as `program` reads it.
+        port: on this machine; None for that of the launch entry.
+        wait: seconds that the command waits for an editor before its first line.
+        ranks: which are debugged; empty for what the service says.
+
+    Raises:
+        DkdbgError: whatever hinders it, with cause and next step.
+    """
+    place = registry.home(root, service.name)
+    if not isinstance(place, OneOff):
+        raise DkdbgError(
+            f"{place.address} runs nothing but its own command", hint="dkdbg up", exit_code=EXIT_USAGE
+        )
+    wished = port or launch_port(root) or local_port(root, service.port)
+    tty = sys.stdin.isatty() and sys.stdout.isatty()
+    wanted = Once(
+        service=service, token=lambda: choose_token(service, report=console.warn), command=program(command), port=wished,
+        wait=wait, ranks=ranks, tty=tty,
+    )  # fmt: skip
+    prepared = place.once(wanted, report=console.warn)
+    console.warn(f"dkdbg: in the service {service.name} (--on local: runs it on this machine instead)")
+    if prepared.port != wished:
+        console.warn(f"dkdbg: {hints.PORT_TAKEN(wished=wished, port=prepared.port)}")
+    elif prepared.is_met:
+        console.warn(f"dkdbg: press F5 to attach to it, on port {prepared.port}")
+    else:
+        console.warn(f"dkdbg: {hints.ATTACH_WITH(target=f'127.0.0.1:{prepared.port}')}")
+
+    def tell(number: int) -> None:
+        if not prepared.tell(number):
+            raise KeyboardInterrupt  # nothing runs there yet: what would start it ends
+
+    try:
+        return process.attached(prepared.argv, tty=tty, on_signal=tell, cwd=root, env=prepared.environment)
+    finally:
+        process.run(prepared.cleaning, cwd=root)
+
+
+def program(command: Sequence[str]) -> tuple[str, ...]:
+    """A command line that can be run: `train.py` and `-m package` are Python's, a notebook is Jupyter's.
+
+    Args:
+        command: as typed, with at least one word.
+    """
+    first, rest = command[0], tuple(command[1:])
+    if first in {"-m", "-c"} or first.endswith(".py"):
+        return ("python3", first, *rest)
+    if first.endswith(".ipynb"):
+        return ("jupyter", "execute", first, *rest)
+    return (first, *rest)

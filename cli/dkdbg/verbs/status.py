@@ -1,0 +1,111 @@
+"""`dkdbg` alone: what is set up in this repository, what runs, and what to type next."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import __version__, console, hints
+from dkdbg.core import sessions
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+from dkdbg.setup.render import manifest
+from dkdbg.targets import registry
+from dkdbg.verbs.init import check_root, check_written, local_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.plan import DebugService
+    from dkdbg.core.sessions import SeenSession
+
+
+def status(root: Path) -> int:
+    """Say it; the exit code. Nothing is inspected: it takes no longer than `dkdbg ps`.
+
+    Raises:
+        DkdbgError: what `init` wrote cannot be read.
+    """
+    console.say(f"dkdbg {__version__} in {printable(str(root))}")
+    try:
+        check_root(root)
+    except DkdbgError:
+        _say("set up", "no: this is not a repository")
+        _running(_seen())
+        _say("next", hints.GO_TO_REPOSITORY())
+        _say("", hints.TRY_DEMO())
+        return 0
+    if manifest.load(root).files.keys() <= {manifest.MANIFEST}:
+        _say("set up", "not yet")
+        _running(_seen())
+        _say("next", hints.INIT_PLAN())
+        return 0
+    return _of_service(root)
+
+
+def _of_service(root: Path) -> int:
+    service = manifest.debug_service(root)
+    if service is None:
+        _say("set up", "yes, but dkdbg.toml or a generated file has changed since")
+        _running(_seen())
+        _say("next", "dkdbg init shows what would change")
+        return 0
+    _say(
+        "set up",
+        f"{service.name} in {service.compose_file}, F5 attaches to port {local_port(root, service.port)}",
+    )
+    try:
+        check_written(root, service.compose_file)
+    except DkdbgError as error:
+        _say("", error.message)
+        _say("next", error.hint)
+        return 0
+    seen = _seen()
+    _running(seen)
+    # Of all repositories without a service of their own it has one name.
+    ours = _ours(root, service) if any(each.name == service.name for each in seen) else []
+    for number, line in enumerate(_next(service, ours)):
+        _say("next" if number == 0 else "", line)
+    return 0
+
+
+def _next(service: DebugService, ours: list[SeenSession]) -> list[str]:
+    if not ours:
+        return [
+            'set a breakpoint and press F5 in VS Code (configuration "dkdbg: attach")',
+            "or start it from here: dkdbg up",
+        ]
+    if any(each.client for each in ours):
+        return [hints.ATTACHED()]
+    return [hints.PRESS_F5(service=service.name)]
+
+
+def _seen() -> list[SeenSession]:
+    seen, missing = registry.sessions()
+    for scheme, reason in missing.items():
+        _say("", f"{scheme} cannot be asked: {reason}")
+    return [each for each in seen if not each.is_ended]
+
+
+def _ours(root: Path, service: DebugService) -> list[SeenSession]:
+    """What runs in this repository's debug service."""
+    with contextlib.closing(registry.home(root, service.name)) as place, contextlib.suppress(DkdbgError):
+        return [each for each in place.sessions() if not each.is_ended]
+    return []
+
+
+def _running(seen: list[SeenSession]) -> None:
+    if not seen:
+        _say("runs", "nothing")
+        return
+    rows = sessions.rows(seen, time.time())
+    console.table(sessions.HEADER, rows, styles=sessions.STYLES, whole=sessions.WHOLE, label=_label("runs"))
+
+
+def _say(what: str, text: str) -> None:
+    console.say(f"{_label(what)}{text}".rstrip())
+
+
+def _label(what: str) -> str:
+    return f"  {what:<8}"

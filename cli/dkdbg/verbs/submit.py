@@ -1,0 +1,330 @@
+"""`dkdbg submit`: a job whose ranks come up under the agent, waited for and attached to; or an allocation held for commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg import console, hints, process
+from dkdbg.core.jobs import Submission
+from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+from dkdbg.targets import registry
+from dkdbg.targets.batch.job import another
+from dkdbg.targets.batch.job_errors import NoCommandsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dkdbg.core.jobs import Job, Queue
+
+#: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
+_SOON, _LATER = 1.0, 10.0
+#: Over, and how is not noted yet: COMPLETING of Slurm becomes FAILED or COMPLETED in a moment. Nobody looks more often.
+_ENDING, _LOOKS = {"COMPLETING"}, 20
+#: Questions after which it is asked less often.
+_MANY = 30
+#: How a job ends that did what it was to do: in the word of Slurm, and in those of PBS, which tells no failure by them.
+_WELL = frozenset({"COMPLETED", "completed", "finished"})
+#: Seconds for the other ranks once the first one is up.
+_STRAGGLERS = 60.0
+
+
+def submit(
+    root: Path,
+    target: str,
+    options: Sequence[str],
+    command: Sequence[str],
+    *,
+    wait: int,
+    folder: str,
+    port: int,
+    attaches: bool,
+    interactive: bool,
+    keep: bool,
+    as_json: bool,
+) -> int:
+    """Submit a job and stay with it; the exit code.
+
+    Args:
+        root: the repository's root, resolved.
+        target: the batch system's address, without a job.
+        options: of its own program, as typed.
+        command: of each rank, or with `interactive` the first one that is run; word by word.
+        wait: seconds that each rank waits for an editor.
+        folder: where the job runs, there; empty for the home.
+        port: on 127.0.0.1 for the editor.
+        attaches: when the ranks are up, stay as `dkdbg attach` does.
+        interactive: hold the nodes and open a shell there.
+        keep: do not cancel what is held when the shell ends.
+        as_json: one JSON object a line for what happens.
+
+    Raises:
+        DkdbgError: it is refused, or the job ends before its ranks are up.
+    """
+    if not command and not interactive:
+        raise DkdbgError(
+            "there is no command to run",
+            hint=hints.SUBMIT(),
+            exit_code=EXIT_USAGE,
+        )
+    with contextlib.closing(registry.queue_of(target)) as queue, _hinting(target):
+        say = _Said(as_json)
+        if interactive:
+            return _hold(root, queue, options, command, wait=wait, folder=folder, keep=keep, say=say)
+        wanted = Submission(
+            command=tuple(command),
+            options=tuple(options),
+            wait=wait,
+            name=f"dkdbg-{_name(command)}",
+            folder=folder,
+        )
+        with _one_by_one() as asked_to_end:
+            job = queue.submit(wanted)
+        address = queue.address(job)
+        say("job", f"job {job} is submitted: {address}", job=job, address=address)
+        if not attaches and not asked_to_end:
+            return 0
+        try:
+            if asked_to_end:
+                raise KeyboardInterrupt  # as it would have come, had it not waited for the number
+            _wait_for_nodes(queue, job, say)
+            _wait_for_ranks(root, queue, job, say)
+        except KeyboardInterrupt:
+            return _leave(queue, job, address, say)
+        from dkdbg.verbs.attach import attach
+
+        end = _End(queue, job)
+        code = attach(root, [address], port=port, ports=None, as_json=as_json, is_over=end)
+        last = _noted(queue, end.job) if end.job is not None else None
+        if last is not None and last.state not in _WELL:
+            raise _ended(queue, last)
+    if last is not None:
+        say("ended", f"job {job} has ended: {last.state}", job=job, state=last.state)
+    else:
+        say("left", hints.JOB_GOES_ON(job=job, target=address), job=job)
+    return code
+
+
+@contextlib.contextmanager
+def _hinting(target: str) -> Iterator[None]:
+    """Say how a login node is named for a submission, which has no job yet."""
+    try:
+        yield
+    except NoCommandsError as error:
+        scheme = target.partition(":")[0]
+        raise NoCommandsError(
+            error.message,
+            hint=f"name the login node: dkdbg submit --on {scheme}://LOGIN ... -- python train.py",
+            exit_code=error.exit_code,
+        ) from error
+
+
+class _End:
+    """Whether a job has ended, asked for no more often than a cluster likes.
+
+    Attributes:
+        job: as it was seen at its end; None before.
+    """
+
+    def __init__(self, queue: Queue, job: str) -> None:
+        self._queue, self._id, self._next = queue, job, 0.0
+        self.job: Job | None = None
+
+    def __call__(self) -> bool:
+        """Look, when it is time."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _LATER
+            with contextlib.suppress(DkdbgError):  # the login node does not answer now
+                seen = self._queue.look(self._id)
+                self.job = seen if seen.phase == "ended" else None
+        return self.job is not None
+
+
+class _Said:
+    """Says what happens, to a person or to a program."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def __call__(self, kind: str, text: str, **more: object) -> None:
+        if self._as_json:
+            console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+        else:
+            console.warn(f"dkdbg: {text}")
+
+
+def _name(command: Sequence[str]) -> str:
+    return PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
+
+
+@contextlib.contextmanager
+def _one_by_one() -> Iterator[list[int]]:
+    """Ctrl-C waits until the job has a number: what is half submitted nobody could cancel. Yields what came."""
+    came: list[int] = []
+    former = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
+    """Return when the job runs; say its state whenever it is another one.
+
+    Raises:
+        DkdbgError: it has ended.
+    """
+    shown = ""
+    for count in range(sys.maxsize):
+        seen = queue.look(job)
+        text = seen.state + (f" ({seen.reason})" if seen.reason else "")
+        if seen.phase == "running" and seen.nodes:
+            say("nodes", f"job {job} runs on {', '.join(seen.nodes)}", job=job, nodes=seen.nodes)
+            return seen
+        if text != shown:
+            say("state", f"job {job}: {text}", job=job, state=seen.state, reason=seen.reason)
+            shown = text
+        if seen.phase == "ended":
+            raise _ended(queue, _noted(queue, seen))
+        time.sleep(_SOON if count < _MANY else _LATER)
+    raise AssertionError  # the loop is endless
+
+
+def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
+    """Return when all ranks are up, or no more of them have come for a while.
+
+    Raises:
+        DkdbgError: the job has ended before.
+    """
+    last, since = -1, time.monotonic()
+    with contextlib.closing(registry.place_of(queue.address(job), root)) as place:
+        while True:
+            seen = queue.look(job)
+            if seen.phase == "ended":
+                raise _ended(queue, _noted(queue, seen))
+            up = 0
+            if seen.phase == "running":
+                with contextlib.suppress(DkdbgError):  # a node that does not answer yet
+                    up = sum(not each.is_ended for each in place.sessions())
+            if up != last:
+                last, since = up, time.monotonic()
+                say(
+                    "ranks",
+                    f"job {job}: {up} of {seen.tasks or '?'} ranks are up",
+                    job=job,
+                    up=up,
+                    tasks=seen.tasks,
+                )
+            if up and (up >= (seen.tasks or 1) or time.monotonic() - since > _STRAGGLERS):
+                return
+            time.sleep(_SOON)
+
+
+def _noted(queue: Queue, job: Job) -> Job:
+    """Return a job that is over as it is seen once its end is noted."""
+    for _ in range(_LOOKS):
+        if job.state not in _ENDING:
+            break
+        time.sleep(_SOON)
+        with contextlib.suppress(DkdbgError):  # what is known is said
+            job = queue.look(job.id)
+    return job
+
+
+def _ended(queue: Queue, job: Job) -> DkdbgError:
+    reason = f" ({job.reason})" if job.reason else ""
+    words = queue.last_words(job)
+    text = f"job {job.id} has ended: {job.state}{reason}"
+    return DkdbgError(
+        f"{text}\n{words}" if words else text,
+        hint=f"what it printed is in {job.output} there" if job.output else another(queue.address(job.id)),
+    )
+
+
+def _leave(queue: Queue, job: str, address: str, say: _Said) -> int:
+    """Ctrl-C before anything is attached: the job is cancelled, unless a person says no."""
+    try:
+        keeps = sys.stdin.isatty() and sys.stderr.isatty() and _answers_no(job)
+    except KeyboardInterrupt:  # the second one
+        keeps = False
+    if keeps:
+        say("left", f"job {job} stays; dkdbg attach {address} waits for it", job=job)
+        return EXIT_INTERRUPTED
+    queue.cancel(job)
+    say("cancelled", f"job {job} is cancelled", job=job)
+    return EXIT_INTERRUPTED
+
+
+def _answers_no(job: str) -> bool:
+    console.warn(f"\ndkdbg: cancel job {job}? [Y/n] ")
+    return sys.stdin.readline().strip().lower() in {"n", "no"}
+
+
+def _hold(
+    root: Path,
+    queue: Queue,
+    options: Sequence[str],
+    command: Sequence[str],
+    *,
+    wait: int,
+    folder: str,
+    keep: bool,
+    say: _Said,
+) -> int:
+    """An allocation with a shell, or a command, on its first node; one that is held already is taken again."""
+    job = queue.held()
+    taken = bool(job)
+    if taken:
+        if options:
+            raise DkdbgError(
+                f"job {job} is already held, and options only apply to a new one",
+                hint=f"without them it is used again; dkdbg run --on {queue.address(job)} -- CMD uses it too",
+                exit_code=EXIT_USAGE,
+            )
+        say("job", f"job {job} is already held and is used again", job=job, address=queue.address(job))
+        came: list[int] = []
+    else:
+        wanted = Submission(
+            command=(), options=tuple(options), wait=0, name="dkdbg-interactive", folder=folder
+        )
+        with _one_by_one() as came:
+            job = queue.submit(wanted)
+        say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))
+    address = queue.address(job)
+    code = EXIT_INTERRUPTED
+    try:
+        if not came:
+            _wait_for_nodes(queue, job, say)
+            code = _in_there(root, address, command, wait)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if taken or (keep and code != EXIT_INTERRUPTED):
+            say("left", f"job {job} is still held: dkdbg run --on {address} -- python train.py", job=job)
+        else:
+            queue.cancel(job)
+            say("cancelled", f"job {job} is cancelled", job=job)
+    return code
+
+
+def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> int:
+    """A command under the agent, else a login shell with our terminal."""
+    if command:
+        from dkdbg.verbs.run import run
+
+        return run(root, address, command, port=None, wait=wait)
+    tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    shell = ("sh", "-c", 'exec "${SHELL:-/bin/sh}" ' + ("-l" if tty else ""))
+    with contextlib.closing(registry.place_of(address, root)) as place:
+        return process.attached(place.wrap(shell, tty=tty), tty=tty, on_signal=_interrupt)
+
+
+def _interrupt(_number: int) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,182 @@
+"""`dkdbg sync`: the files on the target are made those of this folder, and each save follows."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg import console
+from dkdbg.core.mapping import folder_name
+from dkdbg.core.target import Roomy, Workspace
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.sync.beneath import local_root
+from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
+from dkdbg.sync.report import event, printable
+from dkdbg.targets import registry
+from dkdbg.verbs.sync_report import Reporter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.core.target import Place, Reach
+
+
+def sync(
+    root: Path, target: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    python: str | None, as_json: bool, limit: int | None = None, compares: bool = True, folder: str = ".",
+) -> int:  # fmt: skip
+    """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
+
+    Args:
+        target: an address, or the name of a service, a container or a session; None for the debug service of this repository.
+        to: remote folder; None to take what `init` planned, or WORKDIR.
+        folder: of `root`, relative to it, whose files go to `to`.
+        once: end when both sides are equal.
+        verify: change nothing, compare both sides byte for byte instead.
+        pull: change nothing there, copy these folders back instead, below `into`.
+        python: interpreter on the target, None to find one.
+        limit: bytes that are copied back at most; None for 10 GB.
+        compares: where both sides are one folder, such as a mount, read all of it on both, and send nothing.
+
+    Raises:
+        DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
+    """
+    with contextlib.closing(
+        registry.home(root) if target is None else registry.place_of(target, root)
+    ) as place:
+        return _sync_with(
+            root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
+            compares=compares, folder=folder,
+        )  # fmt: skip
+
+
+def _sync_with(
+    root: Path, place: Place, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
+) -> int:  # fmt: skip
+    if isinstance(place, Roomy) and place.names_folder and not (to or verify or pull):
+        place = place.with_folder(folder_name(root))
+    reach = place.find()
+    workspace = (
+        Workspace(local=folder, remote=to, why="--to")
+        if to
+        else _workspace(root, place, reach, python, writes=not (verify or pull))
+    )
+    if not workspace.remote.startswith("/"):
+        raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
+    local = local_root(root, workspace.local)
+    reporter = Reporter(as_json=as_json)
+    if not verify and not pull:
+        reporter.begins(local, f"{place.label}:{workspace.remote}", workspace.why)
+    elif not to:
+        reporter.line(f"{place.label}:{workspace.remote}: {workspace.why}")
+    contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
+    if not verify and not pull:
+        contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
+    from dkdbg.sync.roots import Roots
+    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.session import Session
+
+    gc.freeze()  # what follows makes many small tuples and no cycles: to look for some takes as long as to list them
+    gc.set_threshold(50_000, 20, 100)
+    roots = Roots(
+        local=local,
+        remote=workspace.remote,
+        rules=ConfiguredRules(lambda reason: reporter.event(event("settings", reason=reason))),
+        pythons=contact.pythons,
+    )
+    if verify:
+        from dkdbg.sync.verify import verify as compare
+
+        return reporter.verified(compare(roots, reach))
+    if pull:
+        from dkdbg.sync import pull as pulling
+
+        pull = [pulling.relative(each, workspace.remote) for each in pull]
+        goal = pulling.destination(str(root), into, place.label, roots)
+        most = pulling.LIMIT if limit is None else limit
+        done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
+        return reporter.pulled(done, goal.path)
+    session = Session(roots, place.find, report=reporter.event, contact=contact)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if once:
+            session.once()
+        else:
+            session.follow()
+    except SameFolderError as error:
+        if not compares:
+            raise
+        from dkdbg.sync.verify import of_one_folder
+        from dkdbg.sync.verify import verify as compare
+
+        reporter.line(f"{error.message}: nothing is sent, and both are compared")
+        return reporter.verified(of_one_folder(compare(roots, reach)))
+    except KeyboardInterrupt:
+        reporter.stopped(session.files)
+        return 0
+    finally:
+        reporter.close()
+    return EXIT_ERROR if session.failed else 0
+
+
+def _workspace(root: Path, place: Place, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
+    """Return the folder that the place names; where its address names none, the one there that is `root`, if any.
+
+    Args:
+        writes: refuse a job's home.
+    """
+    from dkdbg.sync import shared
+
+    is_free = isinstance(place, Roomy) and not place.names_folder
+    if is_free and (found := shared.find(str(root), reach, python=python)) is not None:
+        return Workspace(local=".", remote=found, why="it is mounted here")
+    return shared.folder_of(place, reach) if writes else place.workspace()
+
+
+def after_up(root: Path, *, as_json: bool) -> int:
+    """Sync into the debug service that was just started, unless it mounts the workspace; the exit code.
+
+    Raises:
+        DkdbgError: as `sync`.
+    """
+    try:
+        return sync(
+            root, None, to=None, once=False, verify=False, pull=(), into=None, python=None, as_json=as_json,
+            compares=False,
+        )  # fmt: skip
+    except SameFolderError:
+        if not as_json:
+            console.say("nothing to sync: the workspace is mounted, and what you save is there already")
+        return 0
+
+
+def explain(root: Path, path: str) -> int:
+    """Say whether `path`, relative to `root` or absolute, takes part, and which rule decides it; the exit code.
+
+    Raises:
+        DkdbgError: it is not below `root`.
+    """
+    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.tree.scan import Scanner
+
+    full = os.path.normpath(root / path)
+    relative = os.path.relpath(full, root)
+    if relative == os.pardir or relative.startswith(os.pardir + "/"):
+        raise DkdbgError(
+            f"{path} is not below {root}", hint="dkdbg -C ROOT sync --explain PATH", exit_code=EXIT_USAGE
+        )
+    scanner = Scanner(str(root), rules=ConfiguredRules())
+    skip = scanner.scan().skipped.get(relative)
+    verdict = scanner.rules.why(relative + ("/" if path.endswith("/") else ""))
+    reason = f"left out: {skip.reason}" if verdict.takes_part and skip else verdict.reason
+    console.say(printable(f"{relative}: {reason}"))
+    return 0
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,166 @@
+"""`dkdbg where`: where all processes of a job are, and which of them are not where the others are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.agent.inprocess import ranks
+from dkdbg.core import sessions
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.hang import hang_map, json_output, text_output
+from dkdbg.hang.query import Wanted, ask
+from dkdbg.hang.staleness import Still
+from dkdbg.printable import printable
+from dkdbg.targets import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.agent.inprocess.ranks import RankSet
+    from dkdbg.core.sessions import SeenSession
+
+
+_NONE = (
+    "no process there has dkdbg's hook; to see one that runs without it: dkdbg attach TARGET --pid PID, "
+    "or run py-spy dump --pid PID there"
+)
+#: Seconds between two looks.
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How the map is shown.
+
+    Attributes:
+        ranks: a set of ranks as it is written.
+        watch: again and again, until Ctrl-C. as_json: a JSON object, one a line when watching.
+        html: the file of a page; None for none.
+        native: with native frames, where py-spy may look.
+    """
+
+    ranks: str = "all"
+    watch: bool = False
+    as_json: bool = False
+    html: Path | None = None
+    native: bool = False
+
+
+def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
+    """Show the hang map of all sessions that can be seen from here, or of some; the exit code.
+
+    Args:
+        root: the repository's root, resolved.
+        targets: addresses or names; none for all places that are asked without being named.
+        shown: see there.
+
+    Raises:
+        DkdbgError: nothing runs, a target that was named cannot be asked, or the set of ranks is none.
+    """
+    wanted = _ranks(shown.ranks)
+    still = Still() if shown.watch else None
+    try:
+        while True:
+            code = _look(root, targets, shown, wanted, still)
+            if not shown.watch:
+                return code
+            time.sleep(_PAUSE)
+    except KeyboardInterrupt:
+        if not shown.watch:
+            raise
+        return 0
+
+
+def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, still: Still | None) -> int:
+    began = time.monotonic()
+    wanted_of, unreadable = _wanted(root, targets)
+    found, missing = ask(wanted_of, native=shown.native)
+    missing = {**unreadable, **missing}
+    jobs = hang_map.jobs(each for each in found if each.processes)
+    if not wanted.everyone:
+        jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
+    if still is not None:
+        still.look(jobs, began)
+    asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    if shown.html is not None:
+        from dkdbg.hang import page  # 40 ms, which the others save
+
+        page.write(
+            shown.html, page.page([json_output.job(each) for each in jobs], asked=asked, again=shown.watch)
+        )
+    if shown.as_json:
+        said = {"asked": asked, "jobs": [json_output.job(each) for each in jobs], "missing": missing}
+        (console.emit_line if shown.watch else console.emit)(said)
+        return EXIT_ERROR if missing and not jobs else 0
+    for label, reason in missing.items():
+        console.warn(f"dkdbg: {printable(label)} cannot be asked: {printable(reason)}")
+    lines = [line for job in jobs for line in [*text_output.lines(job, still), ""]]
+    if not jobs:
+        lines = ["nobody has answered" if missing else _NONE, ""]
+    lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
+    if shown.native:
+        lines[-1] = f"asked in {time.monotonic() - began:.1f} s; py-spy stopped each process for a moment"
+    if shown.html is not None:
+        lines.append(f"the page is {printable(shown.html)}")
+    (console.screen if shown.watch else console.say)("\n".join(lines))
+    return EXIT_ERROR if missing and not jobs else 0
+
+
+def _ranks(written: str) -> RankSet:
+    try:
+        found = ranks.parse(written)
+    except ranks.RankSetError as error:
+        raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
+    if found.failing:
+        raise DkdbgError(
+            "where does not take failing: a rank that is gone, or is not where the others are, comes first anyway",
+            hint="dkdbg where", exit_code=EXIT_USAGE,
+        )  # fmt: skip
+    return found
+
+
+def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
+    """The places to ask, each once, with the sessions there; and by name why a target tells no sessions."""
+    if not targets:
+        return _of_sessions(root, registry.sessions()[0]), {}
+    found: list[Wanted] = []
+    missing: dict[str, str] = {}
+    for target in targets:
+        for place in registry.places_of(target, root):
+            seen = place.sessions()
+            unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
+            live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
+            if unreadable is not None and not live:  # it would keep us waiting once more
+                missing[unreadable.target] = unreadable.detail
+                continue
+            if not live:
+                raise DkdbgError(
+                    f"no session is running on {place.label}",
+                    hint=sessions.how_to_begin(str(place.address), seen),
+                )
+            found.append(Wanted(place=place, target=live[0].target, ids=tuple(each.id for each in live)))
+    return found, missing
+
+
+def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
+    live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
+    if not live:
+        raise DkdbgError(
+            "no session is running",
+            hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
+        )
+    by_address: dict[str, list[SeenSession]] = {}
+    for each in live:
+        by_address.setdefault(each.address, []).append(each)
+    return [
+        Wanted(
+            place=registry.place_at(registry.address_of(address), root), target=group[0].target,
+            ids=tuple(each.id for each in group),
+        )
+        for address, group in by_address.items()
+    ]  # fmt: skip

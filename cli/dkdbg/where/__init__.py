@@ -1,1 +1,0 @@
-"""The hang map: where all processes of a job are, which of them are at the same place, and which are not."""

@@ -1,0 +1,14 @@
+"""JSON that is nested without end, from a job that has called or an editor, is no JSON, and nothing falls over it."""
+
+import pytest
+
+from dkdbg.attach import plain_debugpy
+from dkdbg.targets.reverse import jobs
+
+NESTED = "[" * 100_000
+
+
+def test_it_is_refused_from_a_job_that_calls_and_no_goodbye_of_an_editor():
+    with pytest.raises(ValueError, match="it says nothing of itself"):
+        jobs._read(NESTED)
+    assert not plain_debugpy._is_leave(NESTED.encode())

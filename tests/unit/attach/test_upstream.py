@@ -1,0 +1,161 @@
+"""Finding a target's door without ever taking something else for one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from dkdbg.agent.proxy.listener import listener as listener_module
+from dkdbg.agent.proxy.listener import peers
+from dkdbg.attach import upstream
+from dkdbg.attach.asking import status_of
+from dkdbg.attach.upstream import Upstream
+from dkdbg.core.record import SeenProcess
+from dkdbg.targets import registry
+from tests.agent.dap_probe import wait_for
+
+RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_up": True}
+
+
+def place(text, root):
+    return registry.place_of(text, root)
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """One look is enough for these tests, also on a machine that stands still for some seconds."""
+    monkeypatch.setattr(upstream, "ANSWER_LIMIT", 60.0)
+
+
+def answer_with(listener, reply):
+    """A stand-in for whatever may listen at a target's port; None closes at once, as docker-proxy does."""
+
+    def serve():
+        sock, _ = listener.accept()
+        with sock:
+            if reply is not None:
+                sock.recv(1000)
+                sock.sendall(reply)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return "127.0.0.1", listener.getsockname()[1]
+
+
+def serve_all(listener, answer):
+    """Answer every connection in a thread of its own, until the listener is closed."""
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+HTTP = b"HTTP/1.1 200 OK\r\nContent-Length: "
+WEB_SERVERS = [HTTP + rest for rest in (b"2\r\n\r\n{}", b"2\r\n\r\n[]", b"900\r\n\r\n{")]
+
+
+@pytest.mark.parametrize("reply", [None, b"", *WEB_SERVERS, b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00" * 100])
+def test_what_is_no_door_or_does_not_listen_is_not_ready(listener, reply):
+    address = answer_with(listener, reply)
+    assert status_of(address) is None
+    listener.close()
+    assert status_of(address) is None
+
+
+@pytest.fixture
+def door():
+    """A real front that says what its record is told to; returns its port."""
+    opened: list[listener_module.Front] = []
+
+    def start(token="", **more):
+        one = listener_module.Front(
+            "127.0.0.1", 0, serve=lambda *_: None, ready=lambda: True, status=lambda: {**RECORD, **more},
+            allow=peers.AllowList(), token=token, log=print,
+        )  # fmt: skip
+        one.start()
+        opened.append(one)
+        return one.port
+
+    yield start
+    for one in opened:
+        one.stop()
+
+
+def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(door, tmp_path):
+    first, second = (
+        Upstream(place(f"127.0.0.1:{door(started=started)}", tmp_path), "x").look() for started in (1.0, 2.0)
+    )
+    assert (first.why, second.why) == ("", "")
+    assert first.agent != second.agent
+
+
+@pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_up": False}])
+def test_a_door_that_takes_none_yet_is_waited_for(door, tmp_path, more):
+    seen = Upstream(place(f"127.0.0.1:{door(**more)}", tmp_path), "x").look()
+    assert seen.agent == ""
+    assert seen.why
+
+
+def test_a_door_that_answers_slowly_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
+    monkeypatch.setattr(upstream, "ANSWER_LIMIT", 0.05)
+    told = json.dumps(RECORD).encode()
+
+    def answer(sock):
+        with sock, contextlib.suppress(OSError):
+            sock.recv(1000)
+            time.sleep(0.08)
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
+
+    serve_all(listener, answer)
+    slow = Upstream(place(f"127.0.0.1:{listener.getsockname()[1]}", tmp_path), "x")
+    assert slow.look().agent == ""
+    wait_for(lambda: slow.look().agent, bool)
+
+
+def test_a_local_session_is_found_by_its_record(door, tmp_path, monkeypatch):
+    import os
+
+    from dkdbg.agent.state import records
+
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
+    local = Upstream(place("local:job", tmp_path), "job")
+    assert local.look().why == "no session job runs on this machine"
+    record = records.first_record(
+        session_id="job-7", name="job", host="127.0.0.1", port=door(), debugpy="1", argv=["x"]
+    )
+    (tmp_path / "job-7").mkdir()
+    (tmp_path / "job-7" / "session.json").write_text(
+        json.dumps({**record, "state": "waiting", "pid": os.getpid()})
+    )
+    local.poke()
+    assert local.look().agent
+
+
+def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(door, tmp_path):
+    """So that the right one is not locked out."""
+    port = door(token="right", processes=[{"pid": 8, "name": "train.py"}])
+    target = place(f"127.0.0.1:{port}", tmp_path)
+    seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
+    told = [each.record.processes for each in seen if each.record is not None]
+    assert told == [(SeenProcess(pid=8, name="train.py"),), None, None]
+    assert all(each.agent for each in seen)
+    wrong = Upstream(target, "x", "wrong")
+    for _ in range(40):
+        wrong.poke()
+        assert wrong.look().agent
+    found = status_of(("127.0.0.1", port), "right")
+    assert found is not None
+    assert found.processes

@@ -1,0 +1,38 @@
+"""How long ssh may take to connect: `ConnectTimeout` is the user's, and no login at a hop is cut short (found/far.md 1)."""
+
+import shutil
+
+import pytest
+
+from dkdbg.core import address
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.ssh.command import hosts_of
+from dkdbg.targets.ssh.connection import SharedConnection
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts", "limited"),
+    [
+        ("", "node", True),
+        ("ConnectTimeout 60", "node", False),
+        ("ProxyJump login", "node", False),
+        ("ProxyCommand nc %h %p", "node", False),
+        ("", "login,node", False),
+    ],
+)
+def test_ssh_is_limited_to_10_seconds_unless_configured(tmp_path, monkeypatch, *, settings, hosts, limited):
+    """The real ssh reads the configuration; the connection itself is refused, and its words are kept."""
+    (tmp_path / "config").write_text(f"Host node\n{settings}\n")
+    wrapper, words = tmp_path / "ssh", tmp_path / "words"
+    wrapper.write_text(
+        f'#!/bin/sh\ncase " $* " in *" -G "*) exec {shutil.which("ssh")} -F {tmp_path}/config "$@" ;; esac\n'
+        f'echo "$@" >>{words}\nexit 255\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    connection = SharedConnection(hosts_of(address.parse(f"ssh://{hosts}")))
+    with pytest.raises(DkdbgError):
+        connection.options(asks=False)
+    connection.close()
+    (start,) = [line for line in words.read_text().splitlines() if "ControlMaster=yes" in line]
+    assert ("ConnectTimeout=10" in start) == limited

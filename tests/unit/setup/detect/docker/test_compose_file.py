@@ -1,0 +1,203 @@
+"""Compose files are read for facts, without an engine."""
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.detect.docker.compose_file import merge
+
+
+def services(project):
+    return {fact.name: fact for fact in project.facts().services}
+
+
+def test_the_default_file_comes_first_in_compose_own_order(project):
+    project.write("docker-compose.yml", "services: {}\n").write("compose.yaml", "services: {}\n")
+    project.write("docker-compose.gpu.yml", "services: {}\n").write("sub/compose.yml", "services: {}\n")
+    assert project.facts().compose_files == (
+        "compose.yaml", "docker-compose.yml", "docker-compose.gpu.yml", "sub/compose.yml",
+    )  # fmt: skip
+
+
+def test_a_broken_root_file_says_file_line_and_what_to_do_and_one_elsewhere_is_a_problem(project):
+    project.write("compose.yaml", "services:\n  a:\n   image: x\n  b: [\n")
+    with pytest.raises(DkdbgError, match=r"compose\.yaml:5: not valid YAML") as caught:
+        project.facts()
+    assert "docker compose config" in caught.value.hint
+    project.empty().write("compose.yaml", "services:\n  - a\n")
+    with pytest.raises(DkdbgError, match="mapping of names to services"):
+        project.facts()
+    project.empty().write("examples/a/compose.yaml", "services: [\n")
+    assert any(problem.startswith("examples/a/compose.yaml:") for problem in project.facts().problems)
+
+
+def test_tags_are_plain_values_anchors_and_merge_keys_are_followed_and_variables_are_filled_in(project):
+    service = "{image: x, ports: !override ['8000:80'], user: !reset null}"
+    project.write("compose.yaml", f"services: {{a: {service}}}\n")
+    assert services(project)["a"].ports == (80,)
+    project.empty().write(
+        "compose.yaml",
+        """
+        x-base: &base
+          image: python:3.11
+          profiles: [gpu]
+        services:
+          a:
+            <<: *base
+            command: python a.py
+    """,
+    )
+    fact = services(project)["a"]
+    assert (fact.image, fact.profiles, fact.command) == ("python:3.11", ("gpu",), ("python", "a.py"))
+    project.empty().write(".env", "TAG=9 # nine\n")
+    service = "image: i:${TAG}-${B:-x}-${C:-${D:-y}}\n    ports: ['${P:-80}:81']\n"
+    project.write("compose.yaml", f"services:\n  a:\n    {service}")
+    assert (services(project)["a"].image, services(project)["a"].ports) == ("i:9-x-y", (81,))
+
+
+def test_a_service_of_another_file_is_extended_with_its_own_paths_also_in_a_circle(project):
+    project.write("base/compose.yml", "services:\n  b:\n    build: .\n    volumes: ['./src:/src']\n")
+    project.write("base/Dockerfile", "FROM python:3.11\n").write("base/src/a.py")
+    service = "{extends: {file: base/compose.yml, service: b}, command: python a.py}"
+    project.write("compose.yaml", f"services: {{a: {service}}}\n")
+    fact = services(project)["a"]
+    assert (fact.context, fact.dockerfile, fact.binds) == ("base", "base/Dockerfile", (("base/src", "/src"),))
+    project.empty().write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
+    assert set(services(project)) == {"a", "b"}
+
+
+def test_the_override_file_is_part_of_the_default_one_and_compose_file_names_the_project(project):
+    project.write("compose.yaml", "services:\n  a:\n    image: x\n    command: [a]\n    ports: ['1:2']\n")
+    project.write("compose.override.yaml", "services:\n  a:\n    command: [b]\n    ports: ['3:4']\n")
+    fact = services(project)["a"]
+    assert (fact.command, fact.ports, fact.file) == (("b",), (2, 4), "compose.yaml")
+    project.empty().write(".env", "COMPOSE_FILE=a.yml:b.yml\n")
+    project.write("a.yml", "services:\n  a: {image: x}\n").write("b.yml", "services:\n  a: {command: [b]}\n")
+    facts = project.facts()
+    assert (facts.compose_env, facts.services[0].image) == ("a.yml:b.yml", "x")
+    assert facts.services[0].command == ("b",)
+    theirs, ours = (
+        {"command": [1], "ports": [1], "a": {"b": 1}},
+        {"command": [2], "ports": [2], "a": {"c": 2}},
+    )
+    merged = merge(theirs, ours)
+    assert merged == {"command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2}}
+
+
+@pytest.mark.parametrize("value", ["", ":", ": "])
+def test_compose_file_of_the_env_file_without_a_name_names_nothing(project, value):
+    project.write(".env", f"COMPOSE_FILE={value}\n").write("compose.yaml", "services:\n  a: {image: x}\n")
+    facts = project.facts()
+    assert (facts.compose_env, [service.name for service in facts.services]) == (None, ["a"])
+
+
+RESERVED = "deploy: {resources: {reservations: {devices: [{%s}]}}}"
+
+
+@pytest.mark.parametrize(
+    ("body", "asks"),
+    [
+        (RESERVED % "driver: nvidia, count: 1, capabilities: [gpu]", True),
+        (RESERVED % "device_ids: ['0'], capabilities: [compute, utility]", True),
+        (RESERVED % "driver: cdi, device_ids: ['nvidia.com/gpu=all']", True),
+        ("gpus: all", True),
+        ("runtime: nvidia", True),
+        ("devices: ['/dev/kfd', '/dev/dri']", True),
+        ("devices: ['nvidia.com/gpu=0']", True),
+        ("devices: ['/dev/ttyUSB0']", False),
+        ("deploy: {}", False),
+        ("environment: [NVIDIA_VISIBLE_DEVICES=all]", False),
+    ],
+)
+def test_the_ways_of_asking_for_a_gpu(project, body, asks):
+    project.write("compose.yaml", f"services:\n  a:\n    image: x\n    {body}\n")
+    assert services(project)["a"].gpu is asks
+
+
+@pytest.mark.parametrize(
+    ("port", "container"),
+    [("8004:8000", (8000,)), ("127.0.0.1:1:9000/tcp", (9000,)), ("'5000'", (5000,)), ("{target: 80, published: 1}", (80,)),
+     ("7000-7002:7000-7002", (7000,))],
+)  # fmt: skip
+def test_ports_are_those_inside_the_container(project, port, container):
+    project.write("compose.yaml", f"services:\n  a:\n    image: x\n    ports:\n      - {port}\n")
+    assert services(project)["a"].ports == container
+
+
+@pytest.mark.parametrize("source", [".", "./", "${PWD}", "$PWD"])
+def test_a_bind_of_the_whole_repository(project, source):
+    project.write("compose.yaml", f"services: {{a: {{image: x, volumes: ['{source}:/w:ro']}}}}\n")
+    assert services(project)["a"].binds == ((".", "/w"),)
+
+
+def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_not_elsewhere(project):
+    volumes = "['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']"
+    project.write("compose.yaml", f"services: {{a: {{image: x, volumes: {volumes}}}}}\n")
+    assert services(project)["a"].binds == ()
+    build = "{context: .., dockerfile: docker/Dockerfile}"
+    project.empty().write("docker/compose.yml", f"services: {{a: {{build: {build}}}}}\n")
+    project.write("docker/Dockerfile", "FROM python:3.11\n")
+    fact = services(project)["a"]
+    assert (fact.context, fact.dockerfile) == (".", "docker/Dockerfile")
+    project.empty().write("compose.yaml", "services:\n  a:\n    build: https://github.com/x/y.git\n")
+    assert services(project)["a"].context is None
+
+
+def test_the_shell_folder_is_the_files_own_unless_it_is_named_or_builds_from_the_root(project):
+    project.write("examples/arm/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
+    project.write("examples/arm/README.md", "docker compose -f examples/arm/compose.yml up\n").write("x.py")
+    assert services(project)["a"].binds == ((".", "/app"),)
+    project.empty().write("docker/compose.yml", "services: {a: {build: '..', volumes: ['${PWD}:/app']}}\n")
+    assert services(project)["a"].binds == ((".", "/app"),)
+    project.empty().write("demo/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
+    assert services(project)["a"].binds == (("demo", "/app"),)
+
+
+@pytest.mark.parametrize(
+    ("said", "needs"),
+    [
+        ("build: .\n    volumes: ['${DATA}:/data', '$RUNS/x:/runs']", ("DATA",)),
+        ("build: .\n    volumes: ['${DATA:-./data}:/data', '.:/app', 'cache:/c', '/anonymous']", ()),
+        ("image: ${IMAGE}", ("IMAGE",)),
+        ("image: ${IMAGE:-python:3.12}\n    environment: [TOKEN, 'A=${B}']", ()),
+        ("build: .\n    image: ${IMAGE}", ()),
+        ("build: {context: ., args: {KEY: '${KEY:?say it}'}}", ("KEY",)),
+        ("build: .\n    environment: {A: '$${NOT:?}', B: '${KNOWN:?}', C: '${EMPTY?}', D: '${EMPTY:?}'}", ("EMPTY",)),
+    ],
+)  # fmt: skip
+def test_variables_for_which_compose_refuses_the_file_are_known(project, said, needs):
+    project.write(".env", "KNOWN=1\nEMPTY=\n").program("train.py")
+    project.write("compose.yml", f"services:\n  train:\n    {said}\n")
+    assert [each.needs for each in project.facts().services] == [needs]
+
+
+@pytest.mark.parametrize(
+    ("example", "known"),
+    [(".env.example", ".env.example"), ("example.env", "example.env"), (".env.sample", ".env.sample"), ("env.md", None)],
+)  # fmt: skip
+def test_environment_files_without_which_compose_refuses_are_known_with_the_example(project, example, known):
+    project.write(
+        "compose.yml",
+        """\
+services:
+  train: {build: ., env_file: [there.env, {path: maybe.env, required: false}]}
+  web: {build: ., env_file: .env}
+  later: {build: ., env_file: later.env, profiles: [x]}
+""",
+    )
+    project.write("there.env", "A=1\n").write(example, "B=2\n").program("train.py")
+    assert [each.needs_files for each in project.facts().services] == [((".env", known),)] * 3
+
+
+def test_keys_that_are_no_strings_stop_nothing_a_file_of_a_stage_is_a_compose_file_by_its_services(project):
+    networks = "networks: {n: {x-since: {2024-01-01: first, 1: {2: 3}}}}\n"
+    project.write("examples/compose.yaml", "services: {s: {image: x, networks: [n]}}\n" + networks)
+    project.program("train.py", "import torch")
+    assert project.facts().services[0].parts[0][2] == '{"x-since": {"2024-01-01": "first", "1": {"2": 3}}}'
+    body = "services:\n  web: {build: ., command: python train.py}\n"
+    project.empty().write("local.yml", "version: '3'\n\n" + body).write("production.yml", body)
+    project.write("dev.yaml", "lr: 0.1\n")
+    project.write("conf/local.yml", body).write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
+    project.program("train.py")
+    facts = project.facts()
+    assert facts.compose_files == ("local.yml", "production.yml")
+    assert (facts.service.name, facts.service.file) == ("web", "local.yml")

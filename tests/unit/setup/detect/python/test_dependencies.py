@@ -1,0 +1,234 @@
+"""Who installs the dependencies, from which files, and what those hold."""
+
+import pytest
+
+from dkdbg.setup.detect.files import Tree
+from dkdbg.setup.detect.python.dependencies import read_dependency_files
+from dkdbg.setup.detect.python.pyproject import caret
+from dkdbg.setup.detect.python.requirements import parse_requirement
+
+PROJECT = '[project]\nname = "p"\ndependencies = ["torch==2.5.1"]\n'
+CONDA = "name: env\ndependencies:\n  - python=3.9\n  - pytorch=2.1\n"
+
+
+def read(project, path):
+    return next(file for file in read_dependency_files(Tree(project.root)) if file.path == path)
+
+
+def names(file):
+    return [item.name for item in file.wanted]
+
+
+@pytest.mark.parametrize(
+    ("files", "manager"),
+    [
+        ({}, "none"),
+        ({"requirements.txt": "numpy\n"}, "pip"),
+        ({"requirements.txt": "numpy\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "pip"),
+        ({"setup.py": "from setuptools import setup\nsetup(name='p', install_requires=['torch'])\n"}, "setuptools"),
+        ({"pyproject.toml": PROJECT}, "setuptools"),
+        ({"pyproject.toml": PROJECT, "uv.lock": ""}, "uv"),
+        ({"pyproject.toml": PROJECT + "[tool.uv]\ndev-dependencies = []\n"}, "uv"),
+        ({"pyproject.toml": PROJECT, "uv.lock": "", "requirements.txt": "numpy\n"}, "uv"),
+        ({"pyproject.toml": PROJECT, "poetry.lock": ""}, "poetry"),
+        ({"pyproject.toml": '[tool.poetry]\nname = "p"\n[tool.poetry.dependencies]\npython = "^3.10"\n[build-system]\nbuild-backend = "poetry.core.masonry.api"\n'}, "poetry"),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100\n", "requirements.txt": "numpy\n"}, "pip"),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100\n"}, "none"),
+        ({"pyproject.toml": PROJECT + '[tool.pdm]\nversion = {source = "scm"}\n[build-system]\nbuild-backend = "pdm.backend"\n'}, "pip"),
+        ({"pyproject.toml": PROJECT + '[build-system]\nbuild-backend = "hatchling.build"\n'}, "pip"),
+        ({"pyproject.toml": PROJECT + '[build-system]\nbuild-backend = "setuptools.build_meta"\n'}, "setuptools"),
+        ({"course2024_gpu.yml": "channels:\n  - pytorch\n" + CONDA}, "conda"),
+        ({"data.yml": "channels: 3\n", "config.yaml": CONDA}, "none"),
+        ({"env/SE3.yml": "channels:\n  - pytorch\n" + CONDA, "setup.py": "from setuptools import setup\nsetup(name='p')\n", "README.md": "    conda env create -f env/SE3.yml\n"}, "conda"),
+        ({"pyproject.toml": PROJECT, "pdm.lock": ""}, "pdm"),
+        ({"Pipfile": "[packages]\ntorch = '*'\n"}, "pipenv"),
+        ({"environment.yml": CONDA}, "conda"),
+        ({"environment.yml": CONDA, "requirements.txt": "numpy\n"}, "pip"),
+        ({"environment.yml": CONDA, "requirements.txt": "x\n", "README.md": "    conda env create -f environment.yml\n"}, "conda"),
+        ({"environment.yml": CONDA, "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "conda"),
+        ({"Dockerfile": "FROM python:3.11\nRUN pip install torch\n"}, "docker"),
+        ({"requirements-dev.txt": "pytest\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
+        ({"evaluations/requirements.txt": "tensorflow\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
+        ({"setup.py": "import os\nos.system('pip install x')\n"}, "none"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.6\n    conda install -y pytorch=1.4 -c pytorch\n    pip install tqdm\n"}, "conda"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.10 pytorch numpy\n"}, "conda"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.10 -y\n    pip install torch\n"}, "pip"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.10 -y\n"}, "none"),
+        ({"README.md": "# P\n\n    conda install pyg\n", "requirements.txt": "numpy\n"}, "pip"),
+        ({"README.md": "# P\n\n    conda install pyg\n", "setup.py": "from setuptools import setup\nsetup(name='p', install_requires=[])\n"}, "conda"),
+        ({"README.md": "# P\n\n    conda install pyg\n    pip install -e .\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
+    ],
+)  # fmt: skip
+def test_the_manager(project, files, manager):
+    for path, text in files.items():
+        project.write(path, text)
+    assert project.facts().package_manager == manager
+
+
+def test_of_several_environments_the_plain_or_the_readmes_comes_first_and_hides_no_project_in_it(project):
+    for name in ("environment-chapter7.yml", "environment.yml", "environment_py39.yaml"):
+        project.write(name, CONDA)
+    assert project.facts().dependency_files == ("environment.yml",)
+    project.readme("conda env create -f environment_py39.yaml")
+    assert project.facts().dependency_files == ("environment_py39.yaml",)
+    project.empty().write("env/SE3.yml", "channels: [x]\n" + CONDA)
+    project.readme("conda env create --file env/SE3.yml", "pip install -e .")
+    project.write("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['torch'])\n")
+    assert project.facts().dependency_files == ("env/SE3.yml", "setup.py")
+
+
+def test_requirements_beside_the_program_or_that_the_image_installs_and_workspace_members_are_found(project):
+    project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
+    facts = project.facts()
+    assert (facts.package_manager, facts.dependency_files) == ("pip", ("src/gpu/requirements.txt",))
+    project.empty().write("deploy/reqs/requirements.txt", "torch\n").program("main.py")
+    path = "deploy/reqs/requirements.txt"
+    project.write("Dockerfile", f"FROM python:3.11\nCOPY {path} .\nRUN pip install -r {path}\n")
+    assert project.facts().dependency_files == (path,)
+    project.empty().write("pyproject.toml", '[tool.uv.workspace]\nmembers = ["backend"]\n').write("uv.lock")
+    project.write("backend/pyproject.toml", PROJECT).program("backend/main.py")
+    assert project.facts().dependency_files == ("pyproject.toml", "uv.lock", "backend/pyproject.toml")
+
+
+def test_requirements_follow_includes_also_in_a_circle_and_collect_indexes(project):
+    lines = "--extra-index-url https://x/whl/cu121\n-r base.txt\ntorch==2.1.0+cu121 # ours\n-e .\n"
+    project.write("requirements.txt", lines)
+    file = read(project.write("base.txt", "numpy>=1\n"), "requirements.txt")
+    assert (names(file), file.indexes) == (["numpy", "torch"], ("https://x/whl/cu121",))
+    project.empty().write("requirements.txt", "-r requirements-b.txt\na\n")
+    project.write("requirements-b.txt", "-r requirements.txt\nb\n")
+    assert "a" in names(read(project, "requirements.txt"))
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "spec"),
+    [
+        ("Torch>=2.0,<3", "torch", "<3,>=2.0"), ("torch (==2.7.1)", "torch", "==2.7.1"), ("torch==2.7.1+cu126", "torch", "==2.7.1+cu126"),
+        ("diffusers[torch]==0.32.2", "diffusers", "==0.32.2"), ("x @ git+https://h/o/x.git", "x", ""), ("git+https://h/o/My_Pkg.git@v1", "my-pkg", ""),
+        ("-e git+https://h/o/r.git#egg=thing", "thing", ""), ("torch == 1.9.*", "torch", "==1.9.*"), ("pkg==1.0 --hash=sha256:ab", "pkg", "==1.0"),
+    ],
+)  # fmt: skip
+def test_a_requirement_line(line, name, spec):
+    item = parse_requirement(line, "f")
+    assert (item.name, item.spec) == (name, spec)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-e .", ".", "./wheels/a.whl", "--no-binary x", "https://x/y.whl", "pywin32; sys_platform == 'win32'"],
+)
+def test_a_line_without_a_requirement(line):
+    assert parse_requirement(line, "f") is None
+
+
+def test_setup_py_is_read_without_being_run_with_pins_by_name_and_its_requirements_file(project):
+    project.write(
+        "setup.py",
+        """
+        import torch_that_is_not_there
+        from setuptools import setup
+        base = ["torch>=2"]
+        setup(name="p", install_requires=base + ["numpy"], python_requires=">=3.8",
+              extras_require={"dev": ["pytest"]}, entry_points={"console_scripts": ["p = p.cli:main"]})
+    """,
+    )
+    file = read(project, "setup.py")
+    assert (file.python, file.scripts) == (((">=3.8", "python_requires"),), (("p", "p.cli:main"),))
+    assert names(file) == ["torch", "numpy", "pytest"]
+    pins = '_deps = ["torch==2.5.1", "numpy>1"]\ndeps = {d: d for d in _deps}\n'
+    project.empty().write("setup.py", pins + 'setup(name="p", install_requires=[deps["torch"]])\n')
+    assert [item.spec for item in read(project, "setup.py").wanted] == ["==2.5.1"]
+    lines = "reqs = open('requirements.txt').read().split()\nsetup(name='p', install_requires=reqs)\n"
+    project.empty().write("setup.py", lines)
+    assert names(read(project.write("requirements.txt", "torch\n"), "setup.py")) == ["torch"]
+
+
+def test_setup_cfg_and_conda_are_read_and_their_pins_translated(project):
+    options = "[options]\npython_requires = >=3.9\ninstall_requires =\n    torch\n    numpy\n"
+    project.write("setup.cfg", "[metadata]\nname = p\n" + options)
+    file = read(project, "setup.cfg")
+    assert (names(file), file.python) == (["torch", "numpy"], ((">=3.9", "python_requires"),))
+    torch = "pytorch::pytorch=1.9.1=py3.8_cuda11.1_cudnn8"
+    text = f"name: e\ndependencies:\n  - python >= 3.8\n  - {torch}\n  - pip:\n    - timm==0.9\n"
+    project.empty().write("environment.yml", text)
+    file = read(project, "environment.yml")
+    assert [(item.name, item.spec) for item in file.wanted] == [("torch", "==1.9.1"), ("timm", "==0.9")]
+    assert (file.python, file.name) == (((">=3.8", "dependencies"),), "e")
+
+
+def test_poetry_versions_are_translated():
+    versions = ("^3.10", "^0.4", "~3.11", ">=3.9,<3.12", "*", "2.1.0")
+    specs = [">=3.10,<4", ">=0.4,<0.5", ">=3.11,<3.12", ">=3.9,<3.12", "", "==2.1.0"]
+    assert [caret(each) for each in versions] == specs
+
+
+BROKEN = {"pyproject.toml": "[p\n", "Pipfile": "= =\n", "setup.py": "def (:\n", "environment.yml": "a: [\n"}
+
+
+@pytest.mark.parametrize(("path", "text"), [*BROKEN.items(), (".vscode/launch.json", "{,")])
+def test_a_broken_file_is_named_and_nothing_else_happens(project, path, text):
+    facts = project.write(path, text).program("train.py").facts()
+    assert facts.entrypoint.file == "train.py"
+    assert [problem for problem in facts.problems if problem.startswith(path)]
+
+
+def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_standard_library(project):
+    project.readme("pip install -U torch numpy 'transformers>=4' tiktoken")
+    assert project.facts().requirements == ("torch", "numpy", "transformers", "tiktoken")
+    project.empty().write(
+        "train.py", "import os, cv2\nimport numpy as np\nfrom PIL import Image\nimport models\n"
+    ).write("models.py", "import yaml\n")
+    assert set(project.facts().requirements) == {"opencv-python", "numpy", "pillow", "pyyaml"}
+    project.empty().write(
+        "a.ipynb", '{"cells": [{"cell_type": "code", "source": ["import random\\n", "import torch"]}]}'
+    )
+    assert project.facts().requirements == ("torch",)
+
+
+def test_system_packages_follow_the_requirements_and_a_folder_the_readme_installs_is_the_project(project):
+    facts = project.write("requirements.txt", "opencv-python\nmpi4py\nx @ git+https://h/x.git\n").facts()
+    assert facts.apt == ("libgl1", "libglib2.0-0", "openmpi-bin")
+    assert facts.build_apt == ("build-essential", "git", "libopenmpi-dev")
+    project.empty().write("learn/train.py", "import torch\n")
+    project.write("python/requirements.txt", "torch==0.4.0\n")
+    project.write("python/setup.py", "from setuptools import setup\nsetup(name='p')\n")
+    project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
+    facts = project.facts()
+    assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
+
+
+def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
+    conda = "https://conda.anaconda.org/conda-forge/linux-64"
+    project.write("train.py", "import torch\n").write("requirements.txt", "torch==1.12.1\n")
+    needs = '[workspace]\nname = "p"\n[system-requirements]\ncuda = "12.0"\n'
+    packages = '[dependencies]\npytorch-gpu = "*"\nmake = "*"\n[pypi-dependencies]\neinops = ">=0.8"\n'
+    project.write("pixi.toml", needs + packages)
+    project.write(
+        "pixi.lock",
+        f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n"
+        f"      - conda: {conda}/python-3.12.7-h32b2ec7_101_cp312.conda\n"
+        f"      - conda: {conda}/pytorch-2.7.1-cuda126_mkl_py312_h62_302.conda\n"
+        f"      win-64:\n      - conda: {conda}/python-3.11.1-h1_0.conda\n",
+    )
+    facts = project.facts()
+    assert (facts.package_manager, facts.python.version, facts.gpu) == ("pixi", "3.12", "required")
+    assert (facts.torch.version, facts.torch.cuda) == ("2.7.1", "12.6")
+    assert names(read(project, "pixi.toml")) == ["torch", "einops"]
+
+
+def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):
+    text = '[project]\nname = "p"\ndependencies = []\n[project.optional-dependencies]\n'
+    project.program("train.py", "import p").program("extra/compare.py", "import torch\nimport pyaudio")
+    project.write("pyproject.toml", text + 'testing = ["torch==2.9.1"]\n').readme("python train.py")
+    facts = project.facts()
+    assert (facts.requirements, facts.declared, facts.torch, facts.apt) == ((), (), None, ())
+    project.write("pyproject.toml", text + 'train = ["torch==2.9.1"]\n')
+    assert project.facts().torch.version == "2.9.1"
+
+
+def test_nothing_of_a_strangers_python_warns_or_is_too_deep(project, recwarn):
+    deep = "a" + ".b" * 50000 + ":\n    loss.backward()\n"
+    project.write("train.py", 'import re\nre.compile("\\d")\ntry:\n    import apex\nexcept ' + deep)
+    project.write("setup.py", '"\\d"\nfrom setuptools import setup\nsetup(name="x")\n')
+    project.facts()
+    assert not list(recwarn)

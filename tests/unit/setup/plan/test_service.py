@@ -1,0 +1,187 @@
+"""The debug service: values in, values out."""
+
+from dataclasses import replace
+
+import pytest
+
+from dkdbg.core.config import Config
+from dkdbg.core.facts import DockerRun, EntryPoint
+from tests.unit.setup.plan.given import dockerfile, of_service, plan, service
+
+TRAIN = EntryPoint(command="python train.py", file="train.py", launcher="python", source="README.md")
+
+
+def test_an_override_of_the_users_leads_to_compose_file_in_dotenv_which_stays_if_it_names_our_file():
+    files = ("docker-compose.yml", "docker-compose.override.yml")
+    made = of_service(service(file=files[0]), compose_files=files)
+    assert made.compose_file_value == "docker-compose.yml:docker-compose.override.yml:compose.dkdbg.yaml"
+    made = of_service(service(file="a.yml"), compose_env="a.yml:compose.dkdbg.yaml")
+    assert made.compose_file_value == "a.yml:compose.dkdbg.yaml"
+
+
+def test_the_command_of_the_image_is_entrypoint_and_cmd_unless_compose_has_an_entrypoint():
+    image = dockerfile((".", "/app"), workdir="/app", entrypoint=("python",), cmd=("app.py",))
+    made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
+    assert made.service.argv == ("python", "app.py")
+    assert made.service.mounts == ((".", "/app"),)
+    assert not made.image.ours
+    own = service(None, dockerfile="Dockerfile", entrypoint=("python", "b.py"))
+    made = of_service(own, dockerfiles=(dockerfile(cmd=("unused.py",)),))
+    assert made.service.argv == ("python", "b.py")
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "command", "user", "is_owner"),
+    [
+        ((), ("python3", "train.py"), None, True),
+        ((), ("sh", "-c", "cd src && PYTHONPATH=lib exec python3 -u train.py"), None, True),
+        ((), ("uv", "run", "train.py"), None, True),
+        (("./entrypoint.sh",), ("python3", "train.py"), None, False),
+        (("./entrypoint.sh",), ("python3", "train.py"), "app", True),
+        ((), ("gosu", "app", "python3", "train.py"), None, False),
+        ((), ("sh", "-c", "chown -R app /data && su app -c 'python3 train.py'"), None, False),
+        ((), ("supervisord", "-n"), None, False),
+        ((), ("gunicorn", "--user", "app", "web:app"), None, False),
+    ],
+)
+def test_the_owner_of_the_workspace_runs_what_needs_no_root(entrypoint, command, user, is_owner):
+    image = dockerfile((".", "/app"), entrypoint=entrypoint, cmd=command, user=user)
+    made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
+    assert made.service.as_owner is is_owner
+    assert ("it runs as the user of its image" in [each.what for each in made.decisions]) is not is_owner
+
+
+def test_a_virtual_environment_stays_visible_a_part_gets_the_whole_beside_it_and_a_narrow_mapping_comes_first():
+    command = ("/app/.venv/bin/python", "a.py")
+    image = dockerfile((".", "/app"), workdir="/app", cmd=command, venvs=("/app/.venv",))
+    made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
+    assert made.service.masks == ("/app/.venv",)
+    made = plan(dockerfiles=(dockerfile(("app", "/app/app")),), mappings=(("app", "/app/app"),))
+    assert [str(m.remote) for m in made.mappings] == ["/app/app", "/workspace"]
+    assert made.workspace == "/workspace"
+    whole = of_service(service(binds=((".", "/app"),)), mappings=((".", "/app"),))
+    assert whole.service.mounts == ()
+    copies = ((".", "/app"), ("lib", "/opt/lib"))
+    made = plan(dockerfiles=(dockerfile(*copies),), mappings=copies)
+    assert [m.local for m in made.mappings] == ["lib", "."]
+
+
+def test_a_script_waits_for_an_editor_and_a_server_or_a_service_with_ports_does_not():
+    server = EntryPoint(command="uvicorn main:app", file="main.py", launcher="uvicorn")
+    assert plan(entrypoint=server, candidates=(server,)).service.wait == 0
+    assert plan(entrypoint=TRAIN, candidates=(TRAIN,)).service.wait == 600
+    assert of_service(service(ports=(7860, 6006))).service.wait == 0
+
+
+def test_the_command_of_the_flag_counts_untouched_and_in_a_shell_where_it_needs_one():
+    assert plan(Config(command="python other.py"), entrypoint=TRAIN).service.command == ("python", "other.py")
+    assert plan(Config(command="A=1 python x.py | tee log")).service.command[:2] == ("sh", "-c")
+    command = "torchrun --nproc_per_node=8 train.py"
+    assert plan(Config(command=command)).service.argv == tuple(command.split())
+
+
+def test_a_service_with_our_name_is_not_merged_with_ours_and_a_devcontainer_of_the_users_stays():
+    services = tuple(service(None, name=name) for name in ("web", "web-debug"))
+    made = of_service(services[0], services=services)
+    assert made.service.name == "web-dkdbg"
+    made = plan(devcontainers=(".devcontainer/devcontainer.json",))
+    assert made.devcontainer == ".devcontainer/dkdbg/devcontainer.json"
+
+
+def test_other_candidates_and_notebooks_are_named_and_each_line_has_a_reason():
+    other = EntryPoint(command="python sample.py", file="sample.py", launcher="python")
+    made = plan(entrypoint=TRAIN, candidates=(TRAIN, other))
+    assert any("python sample.py" in note for note in made.notes)
+    made = plan(notebooks=3)
+    assert made.service.idle
+    assert any("notebooks" in note for note in made.notes)
+    text = plan(entrypoint=TRAIN, candidates=(TRAIN,)).describe()
+    assert all("because" in line or line.startswith("note:") for line in text.splitlines())
+
+
+def test_a_documented_launch_on_eight_gpus_or_a_placeholder_is_one_rank_which_is_said():
+    line = "torchrun --standalone --nproc_per_node=8 train.py"
+    entry = EntryPoint(command=line, file="train.py", launcher="torchrun")
+    made = plan(entrypoint=entry, candidates=(entry,))
+    assert made.service.argv == ("torchrun", "--standalone", "--nproc_per_node=1", "train.py")
+    assert made.service.processes == 8
+    assert any("8 processes" in note and "DKDBG_PROCESSES" in note for note in made.notes)
+    entry = EntryPoint(command="mpiexec -n N python a.py", file="a.py", launcher="mpiexec")
+    argv = plan(entrypoint=entry, candidates=(entry,)).service.argv
+    assert argv == ("mpiexec", "-n", "1", "python", "a.py")
+
+
+def test_a_command_that_compose_says_or_a_shell_that_runs_something_stays():
+    assert of_service(service()).service.inherits_command
+    made = of_service(service(("bash", "-c", "python a.py")), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.argv == ("bash", "-c", "python a.py")
+
+
+SLEEPS = ("sh", "-c", "while sleep 1000; do :; done")
+
+
+@pytest.mark.parametrize(
+    "argv", [("/bin/bash",), ("tail", "-f", "/dev/null"), SLEEPS, ("nvidia-smi", "dmon")]
+)
+def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
+    made = of_service(service(argv), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.argv == ("python", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("workdir", "started_in"), [("/home/me", "/workspace"), ("/workspace", None), ("/", "/workspace")]
+)
+def test_a_documented_command_begins_in_the_repository_wherever_the_image_would_begin(workdir, started_in):
+    image = dockerfile(path="docker/Dockerfile", workdir=workdir, cmd=None)
+    idle = service(("sleep", "infinity"), context="docker", dockerfile=image.path)
+    made = of_service(idle, dockerfiles=(image,), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.working_dir == started_in
+    kept = of_service(replace(idle, command=("python", "serve.py")), dockerfiles=(image,))
+    assert kept.service.working_dir is None
+
+
+def test_nothing_is_mounted_over_all_of_a_container():
+    image = dockerfile(("requirements", "/"), ("pkg", "/pkg"), cmd=("python", "pkg/a.py"))
+    made = plan(dockerfiles=(image,), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert "/" not in {remote for _, remote in made.service.mounts}
+    assert ("pkg", "/pkg") in made.service.mounts
+
+
+COPIES_ALL = dockerfile((".", "/app"), workdir="/app", cmd=("python", "train.py"))
+
+
+def writes_bytecode(image=COPIES_ALL, **values):
+    made = plan(
+        entrypoint=TRAIN, candidates=(TRAIN,), dockerfiles=(image,), mappings=((".", "/app"),), **values
+    )
+    assert [each.why for each in made.decisions if "PYTHONDONTWRITEBYTECODE" in each.what] == (
+        ["Dockerfile builds from every file here, and with __pycache__ in the repository the next start would install again"]
+        if made.service.no_bytecode
+        else []
+    )  # fmt: skip
+    return not made.service.no_bytecode
+
+
+def test_an_image_of_every_file_gets_no_bytecode_from_the_programs_that_run_in_it():
+    assert not writes_bytecode()
+    assert not writes_bytecode(dockerignores=(("sub/.dockerignore", True), (".dockerignore", False)))
+    assert not writes_bytecode(dockerignores=((".dockerignore", True), ("Dockerfile.dockerignore", False)))
+
+
+def test_where_it_changes_no_build_or_a_person_has_said_where_it_goes_bytecode_is_written():
+    assert writes_bytecode(dockerignores=((".dockerignore", True),))
+    assert writes_bytecode(dockerignores=((".dockerignore", False), ("Dockerfile.dockerignore", True)))
+    assert writes_bytecode(replace(COPIES_ALL, env=(("PYTHONPYCACHEPREFIX", "/tmp/compiled"),)))
+    assert writes_bytecode(replace(COPIES_ALL, env=(("PYTHONDONTWRITEBYTECODE", ""),)))
+    assert writes_bytecode(replace(COPIES_ALL, inputs=("./",)))  # a start looks at the dependencies alone
+    by_hand = DockerRun(source="README.md", mounts=(), env=(("PYTHONPYCACHEPREFIX", None),))
+    assert writes_bytecode(docker_run=by_hand)
+    assert plan(entrypoint=TRAIN, candidates=(TRAIN,)).service.no_bytecode is False  # our own Dockerfile
+
+
+@pytest.mark.parametrize(
+    ("variables", "writes"), [((), False), (("PYTHONDONTWRITEBYTECODE",), True), (("TOKEN",), False)]
+)
+def test_a_service_of_the_users_may_say_so_too(variables, writes):
+    own = service(dockerfile="Dockerfile", variables=frozenset(variables))
+    assert writes_bytecode(compose_files=(own.file,), services=(own,), service=own) is writes

@@ -1,0 +1,42 @@
+"""The user's token: made once, for this user's eyes only."""
+
+import stat
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.render import token_file
+
+
+@pytest.fixture
+def environ(tmp_path):
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+def test_a_token_is_made_once_another_for_each_user_and_read_by_nobody_else(environ, tmp_path):
+    assert token_file.read(environ) is None
+    made = token_file.make(environ)
+    path = token_file.path(environ)
+    assert token_file.read(environ) == made
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+    with pytest.raises(DkdbgError):
+        token_file.make(environ)
+    assert token_file.read(environ) == made != token_file.make({"XDG_CONFIG_HOME": str(tmp_path / "other")})
+
+
+def test_the_variable_wins_also_when_it_is_empty(environ):
+    token_file.make(environ)
+    assert token_file.read({**environ, "DKDBG_TOKEN": " mine\n"}) == "mine"
+    assert token_file.read({**environ, "DKDBG_TOKEN": ""}) == ""
+
+
+def test_a_token_that_others_can_read_or_that_is_empty_is_refused(environ):
+    made = token_file.make(environ)
+    token_file.path(environ).chmod(0o640)
+    with pytest.raises(DkdbgError, match="other users can read") as refused:
+        token_file.read(environ)
+    assert made not in refused.value.message + refused.value.hint
+    token_file.path(environ).chmod(0o600)
+    token_file.path(environ).write_text("\n")
+    with pytest.raises(DkdbgError, match="is empty"):
+        token_file.read(environ)

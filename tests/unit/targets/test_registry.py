@@ -1,0 +1,88 @@
+"""Which place a target names, without an engine."""
+
+import json
+import os
+
+import pytest
+
+from dkdbg.core.target import Startable
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets import registry
+
+#: One address of each kind.
+EXAMPLES = {
+    "compose": "compose://trainer",
+    "docker": "docker://web-1",
+    "k8s": "k8s://ml/train-0/main",
+    "local": "local:job",
+    "ssh": "ssh://me@login,node4/~/code",
+    "slurm": "slurm://me@login/7_3/node-12:rank3",
+    "pbs": "pbs:///12.server/node4",
+    "pai": "pai://127.0.0.1:1/me/mnist/worker/0",
+    "ray": "ray://me@login,node-12:8265",
+    "call": "call://nightly",
+    "endpoint": "node4:5678",
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_docker(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("entry", registry.ENTRIES, ids=lambda entry: entry.scheme)
+def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_path):
+    place = registry.place_of(EXAMPLES[entry.scheme], tmp_path)
+    assert str(place.address) == EXAMPLES[entry.scheme]
+    assert place.pause > 0
+    assert place.door().why
+    assert isinstance(place, Startable) == (entry.scheme == "compose")
+    place.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["lsf://login/7", "lsf+ray://head:8265"]
+)  # fmt: skip
+def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp_path):
+    with pytest.raises(DkdbgError) as caught:
+        registry.place_of(text, tmp_path)
+    scheme = text.partition(":")[0]
+    assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
+    assert caught.value.hint == (
+        "a target is compose://SERVICE, docker://CONTAINER, k8s://NAMESPACE/POD[/CONTAINER], local:[SESSION or /FOLDER], "
+        "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE], pbs://LOGIN/JOB[/NODE], "
+        "pai://HOST/USER/JOB[/ROLE/INDEX], ray://HEAD:8265, call://JOB or HOST:PORT"
+    )
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+@pytest.mark.parametrize("text", ["compose://a/b", "docker://a/b", "docker://-it", "a/b", "-x", ""])
+def test_what_makes_no_sense_is_refused(text, tmp_path):
+    with pytest.raises(DkdbgError) as caught:
+        registry.place_of(text, tmp_path)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert "docker://CONTAINER" in caught.value.hint or "compose://SERVICE" in caught.value.hint
+
+
+def test_a_name_that_nothing_answers_to_is_a_service_that_does_not_run_yet(tmp_path):
+    (tmp_path / "compose.yaml").write_text("services: {}\n")
+    place = registry.place_of("trainer", tmp_path)
+    assert str(place.address) == "compose://trainer"
+    with pytest.raises(DkdbgError, match="there is no program 'docker' here"):
+        place.find()
+
+
+def test_a_name_of_a_session_of_this_machine_is_that_session(tmp_path):
+    from dkdbg.agent.state import records
+
+    record = records.first_record(
+        session_id="job-7", name="job", host="127.0.0.1", port=4711, debugpy="1", argv=["x"]
+    )
+    (tmp_path / "run" / "job-7").mkdir(parents=True)
+    (tmp_path / "run" / "job-7" / "session.json").write_text(json.dumps({**record, "pid": os.getpid()}))
+    for name in ("job", "job-7"):
+        place = registry.place_of(name, tmp_path)
+        assert str(place.address) == f"local:{name}"
+        assert place.door().endpoint == ("127.0.0.1", 4711)
+        assert [each.id for each in place.sessions()] == ["job-7"]

@@ -1,0 +1,39 @@
+"""What options are read as."""
+
+import sys
+
+import pytest
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.verbs.options import command_line
+from tests.engine.projects import command
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [((), 0), (("--wait",), 600), (("--wait", "0"), 0), (("--wait", "9"), 9)]
+)
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_the_default_of_wait_can_be_typed_too(verb, words, seconds):
+    """A script that computes the seconds (issue 15)."""
+    options = command_line.parsed([verb, *words, "--", "train.py"], command_line.parser())
+    assert options.wait == seconds
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "1m", "", "²"])
+def test_a_wait_that_is_no_number_of_seconds_is_refused(value):
+    with pytest.raises(DkdbgError) as refused:
+        command_line.parsed(["run", f"--wait={value}", "--", "train.py"], command_line.parser())
+    assert refused.value.exit_code == EXIT_USAGE
+    assert f"{value!r} is not a whole number from 0 on" in refused.value.message
+
+
+@pytest.mark.parametrize("words", [["--version"], ["help"], ["ps", "--help"], ["completion", "bash"]])
+def test_nothing_that_is_slow_to_load_is_loaded_before_it_is_needed(words):
+    """Each of these takes longer than all of dkdbg's own modules at a start (issue 15)."""
+    code = "import atexit, sys\nfrom dkdbg.main import main\n"
+    code += "atexit.register(lambda: print('LOADED', *{each.split('.')[0] for each in sys.modules}))\n"
+    done = command([sys.executable, "-c", f"{code}main(sys.argv[1:])", *words])
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert "dkdbg" in loaded
+    slow = "asyncio debugpy docker jinja2 requests rich ssl tomlkit watchdog"
+    assert not loaded & set(slow.split())

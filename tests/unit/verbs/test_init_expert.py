@@ -1,0 +1,683 @@
+"""What an expert would have written: each case was wrong on a repository that nobody had prepared."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.detect.around import initialised
+from dkdbg.setup.detect.values import load_yaml
+from dkdbg.verbs.init import files_for, make_plan
+from tests.checkout import checkout, run_dkdbg
+from tests.unit.project import Project
+
+TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
+OLD_WEB = "services: {web: {build: {context: ., dockerfile: old.Dockerfile}, command: python server.py}}\n"
+SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
+
+
+class Repository(Project):
+    """Files in a folder, and what `init` would make of them."""
+
+    def plan(self, **words):
+        return make_plan(self.root, **words)[0]
+
+    def service(self, **words):
+        """The debug service as compose reads it, tags left out."""
+        plan, config = make_plan(self.root, **words)
+        written = files_for(self.root, plan, config)[plan.service.compose_file]
+        return load_yaml(written.content.decode())["services"][plan.service.name]
+
+
+@pytest.fixture
+def repository(tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    return Repository(root)
+
+
+# --- what the service says is never made worse
+
+
+def test_shared_memory_is_not_lowered_and_a_service_that_says_none_gets_enough_for_data_loaders(repository):
+    repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
+    repository.write(
+        "compose.yaml", "services: {train: {build: ., shm_size: 16gb, command: python train.py}}\n"
+    )
+    assert "shm_size" not in repository.service()
+    repository.empty().write("train.py", TRAIN).readme("python train.py")
+    assert repository.service()["shm_size"] == "2gb"
+
+
+@pytest.mark.parametrize("key", ["ipc: host", "shm_size: 16gb"])
+def test_no_shared_memory_is_given_where_the_service_says_how_it_is_shared(repository, key):
+    repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
+    service = f"{{build: ., {key}, init: false, stop_grace_period: 60s, command: python train.py}}"
+    repository.write("compose.yaml", f"services: {{train: {service}}}\n")
+    assert not {"shm_size", "init", "stop_grace_period"} & set(repository.service())
+
+
+def test_a_program_that_asks_for_a_terminal_gets_one_unless_it_has_a_fallback(repository):
+    repository.write("utils.py", "import os\n_, columns = os.popen('stty size', 'r').read().split()\n")
+    repository.write("main.py", "from utils import columns\n" + TRAIN).readme("python main.py")
+    assert repository.service()["tty"] is True
+    repository.empty().write("main.py", "import shutil\nprint(shutil.get_terminal_size())\n" + TRAIN)
+    repository.readme("python main.py")
+    assert "tty" not in repository.service()
+
+
+# --- the command
+
+
+def test_what_a_person_has_to_fill_in_is_left_out_and_said_and_a_token_of_a_model_is_none(repository):
+    repository.write("train.py", TRAIN).readme(
+        "torchrun --nproc_per_node=1 --master_port=<your_random_port> train.py --model <path of the model> "
+        "--out /path/to/out --data ./data.json"
+    )
+    plan = repository.plan()
+    assert plan.service.argv == ("torchrun", "--nproc_per_node=1", "train.py", "--data", "./data.json")
+    assert any(
+        "--master_port=<your_random_port>" in note and "--out /path/to/out" in note for note in plan.notes
+    )
+    repository.empty().write("train.py", TRAIN).readme("python train.py --eos_token '<|im_end|>'")
+    plan = repository.plan()
+    assert "<|im_end|>" in " ".join(plan.service.argv)
+    assert not any("fill in" in note or "arguments of yours" in note for note in plan.notes)
+
+
+def test_a_training_run_stays_a_job_beside_ports_and_a_server_behind_a_script_does_not_wait(repository):
+    repository.write("Dockerfile", SLIM).write("cli.py", "def main(): ...\n")
+    repository.write("pyproject.toml", '[project]\nname = "llm"\n[project.scripts]\nllm = "cli:main"\n')
+    repository.readme("llm webui", "llm train examples/small.yaml")
+    service = "{build: ., ports: ['7860:7860'], command: bash, tty: true}"
+    repository.write("compose.yaml", f"services: {{llm: {service}}}\n")
+    plan = repository.plan()
+    assert plan.service.argv == ("llm", "train", "examples/small.yaml")
+    assert plan.service.wait == 600
+    repository.empty().write("Dockerfile", SLIM + 'ENTRYPOINT ["/app/entry.sh"]\n')
+    repository.write("web/wsgi.py", "app = 1\n")
+    wait = "until cd /app/web\ndo sleep 1\ndone\n"
+    repository.write("entry.sh", f"#!/bin/bash\n{wait}gunicorn wsgi --bind 0.0.0.0:8000\n")
+    assert repository.plan().service.wait == 0
+
+
+def test_a_program_with_windows_is_not_started_and_one_that_runs_as_it_stands_comes_first(repository):
+    repository.write("gui.py", "import PySimpleGUI\nPySimpleGUI.Window('x')\n").write("train.py", TRAIN)
+    repository.write("Dockerfile", SLIM + 'ENTRYPOINT ["python", "gui.py"]\n').readme("python train.py")
+    plan = repository.plan()
+    assert plan.service.argv == ("python", "train.py")
+    assert any("gui.py" in note and "screen" in note for note in plan.notes)
+    repository.empty().write("main.py", TRAIN)
+    repository.readme("python main.py --push_to_hub --hub_token $HF_TOKEN", "python main.py --epochs 1")
+    assert repository.plan().service.argv == ("python", "main.py", "--epochs", "1")
+
+
+# --- which Python
+
+
+@pytest.mark.parametrize("name", ["containerfile", "Containerfile", "CONTAINERFILE", "dockerfile"])
+def test_a_containerfile_in_any_case_is_read(repository, name):
+    repository.write("train.py", TRAIN)
+    repository.write(name, "FROM x/ray:2.47.0-slim-py312-cu128\nWORKDIR /app\nCOPY . .\n")
+    plan = repository.plan()
+    assert (plan.facts.python.version, plan.image.dockerfile) == ("3.12", name)
+
+
+def test_what_a_hosting_service_is_told_says_less_than_ci_and_is_named_itself(repository):
+    repository.write("runtime.txt", "3.9\n").write("train.py", TRAIN)
+    repository.write(".github/workflows/ci.yml", "      - with:\n          python-version: '3.12'\n")
+    assert repository.plan().facts.python.version == "3.12"
+    repository.empty().write("runtime.txt", "python-3.10.4\n").write("train.py", TRAIN)
+    assert repository.plan().facts.python.source == "runtime.txt"
+
+
+def test_a_python_that_no_debugger_supports_gets_an_image_beside_it_unless_another_service_does(repository):
+    repository.write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
+    repository.write("server.py", "import flask\napp = flask.Flask('x')\napp.run()\n")
+    repository.write("compose.yaml", OLD_WEB)
+    plan = repository.plan()
+    assert plan.facts.python.version == "3.6"
+    assert (plan.python, plan.image.base) == ("3.8", "python:3.8-slim")
+    assert plan.service.argv == ("python", "server.py")
+    assert any("3.6" in note and "no current debugger" in note for note in plan.notes)
+    repository.empty().write("old/Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
+    repository.write("new/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
+    repository.write("app.py", "import flask\nflask.Flask('x').run()\n")
+    repository.write(
+        "compose.yaml",
+        """
+        services:
+          app:
+            build: {context: ., dockerfile: old/Dockerfile}
+            command: python app.py
+          tool:
+            build: {context: ., dockerfile: new/Dockerfile}
+            command: python app.py
+        """,
+    )
+    plan = repository.plan()
+    assert (plan.service.extends.name, plan.python) == ("tool", "3.11")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "compose"),
+    [
+        ("FROM python:3.6\nRUN pip install project\n", {}),
+        ("FROM python:3.6\nWORKDIR /app\nCOPY . .\n", {"compose.yaml": "services: {web: {build: ., command: python train.py}}\n"}),
+    ],
+)  # fmt: skip
+def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_ours(tmp_path, theirs, compose):
+    root = checkout(tmp_path / "project", {"Dockerfile": theirs, "train.py": TRAIN, **compose})
+    assert run_dkdbg(root, "init", "--yes").returncode == 0
+    assert (root / "Dockerfile").read_text() == theirs
+    assert not (root / "Dockerfile.dockerignore").exists()  # theirs would copy less
+    ours = next(path for path in root.glob("compose*.yaml") if path.name not in compose)
+    services = load_yaml(ours.read_text())["services"].values()
+    (built,) = {each["build"]["dockerfile"] for each in services if "build" in each}
+    assert "python:3.8-slim" in (root / built).read_text()
+    assert (root / f"{built}.dockerignore").exists()
+    again = run_dkdbg(root, "init", "--check")
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_an_old_python_is_said_in_a_sentence_and_refused_only_for_a_service_that_a_person_names(repository):
+    repository.write("requirements.txt", "torch==1.1.0\n").write("train.py", TRAIN)
+    said = "the releases that are named here have wheels for Python 3.7, which no current debugger supports: "
+    assert any(note.startswith(said) for note in repository.plan().notes)
+    repository.empty().write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
+    repository.write("server.py", TRAIN)
+    repository.write("compose.yaml", OLD_WEB)
+    with pytest.raises(DkdbgError, match=r"Python 3\.6") as error:
+        repository.plan(service="web")
+    assert "without --service" in error.value.hint
+    assert repository.plan().python == "3.8"
+
+
+def test_notebooks_with_pins_say_their_python_and_a_long_lock_is_read_to_its_end(repository):
+    cells = '[{"cell_type": "code", "source": ["!pip install tensorflow==2.4.1"]}]'
+    language = '{"language_info": {"name": "python", "version": "3.7.3"}}'
+    repository.write("a.ipynb", f'{{"cells": {cells}, "metadata": {language}}}')
+    assert repository.plan().facts.python.version == "3.7"
+    filler = "".join(f'[[package]]\nname = "aa{n}"\nversion = "1"\n# {"x" * 400}\n' for n in range(2000))
+    repository.empty().write("pyproject.toml", '[project]\nname = "x"\ndependencies = ["torch"]\n')
+    (repository.root / "uv.lock").write_text(filler + '[[package]]\nname = "torch"\nversion = "2.8.0"\n')
+    assert repository.write("train.py", TRAIN).plan().facts.torch.version == "2.8.0"
+
+
+def test_a_script_that_is_not_there_is_said_of_a_command_and_of_a_service(repository):
+    repository.write("train.py", TRAIN)
+    said = repository.plan(command="python nosuch.py").notes
+    assert any("nosuch.py is not in the repository" in note for note in said)
+    assert not any("not in the repository" in n for n in repository.plan(command="python train.py").notes)
+    repository.empty().write("train.py", TRAIN).write("Dockerfile", SLIM)
+    repository.write("compose.yaml", "services:\n  train:\n    build: .\n    command: python gone/run.py\n")
+    assert any("gone/run.py is not in the repository" in note for note in repository.plan().notes)
+
+
+WEB_AND_WORKER = """
+    services:
+      web: {build: web, command: python app.py, gpus: all}
+      worker: {build: worker, command: python work.py}
+    """
+
+
+def test_a_service_that_a_person_names_has_its_own_mappings_and_its_own_need_of_a_gpu(repository):
+    repository.write("web/Dockerfile", "FROM python:3.11\nWORKDIR /srv/web\nCOPY . .\n")
+    repository.write("web/app.py", "import torch\n")
+    repository.write("worker/Dockerfile", "FROM python:3.12\nWORKDIR /srv/work\nCOPY . .\n")
+    repository.write("worker/work.py", TRAIN).write("compose.yaml", WEB_AND_WORKER)
+    plan = repository.plan(service="worker")
+    assert plan.facts.python.version == "3.12"
+    assert ("worker", "/srv/work") in [(m.local, str(m.remote)) for m in plan.mappings]
+    assert "/srv/web" not in str((plan.mappings, plan.service.mounts))
+    assert plan.facts.gpu_source == "compose service web asks for a GPU, worker does not"
+
+
+def test_a_service_that_is_not_found_may_be_in_a_compose_file_that_was_left_out(repository):
+    repository.write("compose.yaml", "services: {web: {image: x}}\n")
+    repository.write("docker/compose.yaml", "services:\n  app: [\n")
+    with pytest.raises(DkdbgError) as caught:
+        repository.plan(service="app")
+    assert caught.value.message.startswith("there is no compose service 'app' here; there are: web\n")
+    assert "\n  left out: docker/compose.yaml:3: not valid YAML: " in caught.value.message
+    assert caught.value.hint == "Correct docker/compose.yaml, if it is in there; then try again"
+
+
+def test_of_services_of_one_name_a_person_names_one_by_its_file(repository):
+    for folder in ("a", "b"):
+        repository.write(f"{folder}/Dockerfile", f"FROM python:3.11\nWORKDIR /{folder}\nCOPY . .\n")
+        repository.write(f"{folder}/train.py", TRAIN)
+        repository.write(
+            f"{folder}/compose.yaml", "services: {runtime: {build: ., command: python train.py}}\n"
+        )
+    plan = repository.plan(service="runtime")
+    assert plan.service.extends.file == "a/compose.yaml"
+    (note,) = [each for each in plan.notes if "there are more" in each]
+    other = note.rpartition(": ")[2]
+    plan = repository.plan(service=other)
+    assert plan.service.extends.file == "b/compose.yaml"
+    assert ("b", "/b") in [(m.local, str(m.remote)) for m in plan.mappings]
+    assert not [each for each in plan.notes if "there are more" in each]
+
+
+@pytest.mark.parametrize(("gpu", "says"), [(True, "asks for a GPU"), (False, "gives app a GPU, another one")])
+def test_what_says_that_a_gpu_is_needed_is_of_the_service_that_is_debugged(repository, gpu, says):
+    repository.write("Dockerfile", SLIM).write("train.py", TRAIN)
+    app = "services: {app: {build: ., command: python train.py, gpus: all}}\n"
+    other = "services: {app: {build: ., command: python train.py}, other: {image: nginx, gpus: all}}\n"
+    repository.files({"compose.yaml": app} if gpu else {"compose.yaml": other, "compose.gpu.yaml": app})
+    assert says in repository.plan().facts.gpu_source
+
+
+def test_an_import_of_the_program_that_no_file_names_is_said(repository):
+    repository.write("requirements.txt", "torch\nopencv-python-headless\nlightning\n")
+    imports = "import ray, numpy, cv2, pytorch_lightning\nfrom lib.net import log\n"
+    repository.write("train.py", imports + "try:\n    import apex\nexcept ImportError: ...\n" + TRAIN)
+    repository.write("lib/net.py", "from wandb import log\n").write("lib/__init__.py")
+    (note,) = [each for each in repository.plan().notes if "does not name" in each]
+    assert note.startswith("train.py imports what requirements.txt does not name: ray, wandb;")
+    repository.write("requirements.txt", "torch\nopencv-python\nlightning\nray[default]\nwandb\n")
+    assert not [each for each in repository.plan().notes if "does not name" in each]
+
+
+def test_what_is_named_otherwise_built_here_or_lacks_in_an_own_image_is_no_import_nobody_names(repository):
+    modules = "grpc, OpenSSL, dns, websocket, Bio, absl, tree, Box2D, nacl, airflow, cupy, clip, fastop, cyth, cPickle, pip, imblearn"
+    named = "grpcio pyOpenSSL dnspython websocket-client biopython absl-py dm-tree box2d-py PyNaCl apache-airflow cupy-cuda12x git+https://github.com/openai/CLIP.git imbalanced-learn"
+    repository.write("requirements.txt", "\n".join(["torch", *named.split()]) + "\n")
+    repository.write("fastop.cpython-311-x86_64-linux-gnu.so").write("cyth.pyx")
+    repository.write("train.py", "".join(f"import {name}\n" for name in modules.split(", ")) + TRAIN)
+    assert not [each for each in repository.plan().notes if "does not name" in each]
+    repository.empty().write("requirements.txt", "torch\n").write("Dockerfile", SLIM)
+    repository.write("train.py", "import ray\n" + TRAIN)
+    assert not [each for each in repository.plan().notes if "does not name" in each]
+
+
+def test_a_command_of_the_readme_comes_first_and_a_wait_of_dkdbg_toml_is_said_to_be_of_there(repository):
+    repository.readme("python tool/train.py").write("tool/train.py", TRAIN).write("tool/launch.py", TRAIN)
+    repository.write("docs/en/advanced/kt.md", "```bash\naccelerate launch tool/launch.py --kt\n```\n")
+    assert repository.plan().service.argv == ("python", "tool/train.py")
+    repository.empty().write("train.py", TRAIN).write("dkdbg.toml", "[debug]\nwait = 5\n")
+    (why,) = [each.why for each in repository.plan().decisions if "waits 5 s" in each.what]
+    assert why == "dkdbg.toml says so"
+
+
+# --- several projects in one repository
+
+
+def several(repository):
+    for name in ("imagenet", "mnist", "vae"):
+        repository.write(f"{name}/main.py", TRAIN).write(f"{name}/requirements.txt", f"torch\n{name}-data\n")
+        repository.write(f"{name}/README.md", "```bash\npython main.py --epochs 1\n```\n")
+    repository.write("data/x.bin").write("README.md", "# Examples\n")
+    repository.write(".git/HEAD", "ref: refs/heads/main\n")
+    return repository
+
+
+def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_folder_and_source(repository):
+    plan = several(repository).plan()
+    assert [each.folder for each in plan.facts.projects] == ["imagenet", "mnist", "vae"]
+    note = next(note for note in plan.notes if "3 projects are here" in note)
+    folder = re.search(r"dkdbg -C (\S+) init", note)[1]
+    made = Repository(repository.root / folder).plan()
+    assert made.service.argv == ("python", "main.py", "--epochs", "1")
+    notes = several(repository).plan().notes
+    assert any("(in mnist, mnist/README.md)" in n or "(in vae, vae/README.md)" in n for n in notes)
+    several(repository)
+    done = run_dkdbg(repository.root, "init", "--diff")
+    assert done.returncode == 0
+    assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.stdout
+
+
+def test_a_subfolder_sees_the_repository_around_it_but_no_home_folder(repository, monkeypatch):
+    several(repository)
+    mnist = Repository(repository.root / "mnist")
+    plan, service = mnist.plan(), mnist.service()
+    assert (plan.service.mounts, plan.service.working_dir) == ((("..", "/workspace"),), "/workspace/mnist")
+    assert "..:/workspace" in service["volumes"]
+    assert [(m.local, str(m.remote)) for m in plan.mappings] == [(".", "/workspace/mnist")]
+    monkeypatch.setenv("HOME", str(repository.root))
+    assert Repository(repository.root / "mnist").plan().service.mounts == ((".", "/workspace"),)
+
+
+def test_a_command_in_a_project_brings_its_dependencies(repository):
+    several(repository)
+    assert repository.plan(command="python mnist/main.py").facts.dependency_files == (
+        "mnist/requirements.txt",
+    )
+    assert repository.plan(command="cd vae && python main.py").facts.dependency_files == (
+        "vae/requirements.txt",
+    )
+
+
+def typed(root, keys, *, expect):
+    """What `dkdbg init` shows to a person who types `keys` at its first question, and Ctrl-D at the last one."""
+    person, terminal = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "init"], cwd=root, stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(terminal)
+    shown, until, sent = b"", time.monotonic() + 300, 0
+    while time.monotonic() < until:
+        if not select.select([person], [], [], 1)[0]:
+            continue
+        try:
+            shown += os.read(person, 65536)
+        except OSError:  # the other side is closed
+            break
+        if child.poll() is not None:
+            break
+        if sent == 0 and expect in shown:
+            os.write(person, keys)
+            sent = 1
+        if sent == 1 and b"[y/N]" in shown:
+            os.write(person, b"\x04")
+            sent = 2
+    assert child.wait(300) in {0, 1}
+    os.close(person)
+    return shown.decode(errors="replace")
+
+
+def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arrow_keys(repository):
+    for name in ("alpha", "beta"):
+        repository.write(f"{name}/fit_{name}.py", TRAIN)
+    repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
+    shown = typed(repository.root, b"\x1b[B\r", expect=b"beta/fit_beta.py  (README.md)")
+    assert re.search(r"command python beta/fit_beta\.py\s+because you said so", shown)
+    several(repository.empty())
+    shown = typed(repository.root, b"\x1b[A\r", expect=b"vae  (main.py)")
+    assert "mapping . -> /workspace/" in shown
+
+
+def test_inside_a_set_up_repository_every_verb_walks_up(tmp_path):
+    root = checkout(
+        tmp_path / "repo", {"train.py": TRAIN, "src/deep/x.py": "", "sub/requirements.txt": "torch\n"}
+    )
+    assert run_dkdbg(root, "init", "--yes").returncode == 0
+    checked = run_dkdbg(root / "src/deep", "init", "--check")
+    assert (checked.returncode, checked.stderr) == (0, f"dkdbg: in {root}\n")
+    undone = run_dkdbg(root / "src", "init", "--undo")
+    assert undone.returncode == 0, undone.stderr
+    assert not (root / "compose.yaml").exists()
+
+
+def test_a_project_in_a_set_up_repository_may_be_set_up_itself(tmp_path):
+    root = checkout(
+        tmp_path / "repo", {"train.py": TRAIN, "sub/requirements.txt": "torch\n", "sub/train.py": TRAIN}
+    )
+    assert run_dkdbg(root, "init", "--yes").returncode == 0
+    assert run_dkdbg(root / "sub", "init", "--yes").returncode == 0
+    assert (root / "sub/compose.yaml").exists()
+
+
+def test_nothing_is_walked_up_to_that_belongs_to_no_repository(tmp_path):
+    (tmp_path / ".dkdbg").mkdir()
+    (tmp_path / ".dkdbg/manifest.json").write_text("{}")
+    (tmp_path / "mine").mkdir()
+    assert initialised(tmp_path / "mine") is None
+    assert initialised(tmp_path) == tmp_path
+
+
+# --- code that the image installs, or that a script mounts
+
+
+def package(repository):
+    repository.write("src/nerf/__init__.py").write("src/nerf/train.py", TRAIN + "def main(): ...\n")
+    script = '[project.scripts]\nnerf = "nerf.train:main"\n'
+    return repository.write("pyproject.toml", '[project]\nname = "nerf"\n' + script)
+
+
+@pytest.mark.parametrize("install", ["pip install --no-cache-dir '.[gpu]'", "uv pip install /app"])
+def test_of_a_package_that_the_image_has_copied_the_mounted_sources_run(repository, install):
+    package(repository).write("Dockerfile", f"{SLIM}ENV PYTHONPATH=/opt/more\nRUN {install}\nCMD nerf\n")
+    assert repository.service()["environment"]["PYTHONPATH"] == "/app/src:/opt/more"
+    assert any("installs a copy" in note for note in repository.plan().notes)
+
+
+def test_a_copy_with_compiled_parts_or_a_release_is_said_and_sources_imported_first_are_fine(repository):
+    package(repository).write("Dockerfile", f"{SLIM}ENV PYTHONPATH=/app/src\nRUN pip install .\nCMD nerf\n")
+    assert "PYTHONPATH" not in repository.service()["environment"]
+    assert not repository.plan().notes
+    setup = "from setuptools import setup, Extension\nsetup(ext_modules=[])\n"
+    package(repository.empty()).write("setup.py", setup)
+    repository.write("Dockerfile", f"{SLIM}RUN pip install .\nCMD nerf\n")
+    assert "PYTHONPATH" not in repository.service()["environment"]
+    assert any("compiled parts" in note for note in repository.plan().notes)
+    repository.write("Dockerfile", f"{SLIM}RUN pip install -e .\nCMD nerf\n")
+    assert not any("compiled parts" in note for note in repository.plan().notes)
+    package(repository.empty()).write("Dockerfile", "FROM python:3.11\nRUN pip install -U nerf\nCMD nerf\n")
+    plan = repository.plan()
+    assert plan.image.ours
+    assert any("installs a release" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("install", ["uv sync --frozen", "pip install -r requirements.txt"])
+def test_an_editable_package_needs_nothing(repository, install):
+    package(repository).write("Dockerfile", f"{SLIM}RUN {install}\nCMD nerf\n")
+    assert "PYTHONPATH" not in repository.service()["environment"]
+
+
+def test_what_docker_run_says_in_a_script_and_in_the_comments_of_a_dockerfile_is_kept(repository):
+    repository.write("Dockerfile", "FROM python:3.11\nRUN pip install torch\n").write("train.py", TRAIN)
+    repository.write(
+        "run.sh",
+        """
+        #!/bin/bash
+        docker run --rm -it --gpus all --shm-size=16g \\
+            -v "$(pwd)":/code -w /code -p 6006:6006 img python train.py
+        """,
+    )
+    plan, service = repository.plan(), repository.service()
+    assert (service["working_dir"], service["shm_size"]) == ("/code", "16g")
+    assert (".", "/code") in plan.service.mounts
+    assert [(m.local, str(m.remote)) for m in plan.mappings] == [(".", "/code")]
+    assert plan.service.wait == 600
+    repository.empty().write("train.py", TRAIN).write("requirements.txt", "torch\n").write(
+        "Dockerfile",
+        """
+        # docker build -t img . && \\
+        # docker run -it --rm --gpus all -v $PWD:/code img \\
+        #   sh xvfb_run.sh python3 train.py
+        FROM python:3.11
+        WORKDIR /code
+        COPY requirements.txt .
+        RUN pip install -r requirements.txt
+        """,
+    )
+    plan = repository.plan()
+    assert [(m.local, str(m.remote)) for m in plan.mappings] == [(".", "/code")]
+    assert plan.service.mounts == ((".", "/code"),)
+
+
+def test_the_environment_of_docker_run_is_kept_and_secrets_stay_where_they_are(repository):
+    repository.write("Dockerfile", "FROM python:3.11\nRUN pip install torch\n").write("train.py", TRAIN)
+    repository.write("docker/run.env", "A=1\n")
+    repository.write(
+        "docker/run.sh",
+        """
+        docker run -e OMP_NUM_THREADS=4 -e HF_TOKEN=hf_AbCdEfGhIjKlMnOp --env=WANDB_API_KEY -e CACHE=$DATA_DIR \\
+            -e MODEL='a $ b' -e "RUN_NAME=first run" -e HOST_UID=$(id -u) -e API=<your_api> -e PATH=/x -e DKDBG_PORT=1 \\
+            -e DB=postgres://me:geheim@db/x --env-file run.env --env-file $PWD/.env.local --env-file ~/secrets \\
+            -v "$(pwd)":/code -w /code img python train.py -e epochs
+        """,
+    )
+    plan, service = repository.plan(), repository.service()
+    environment = service["environment"]
+    said = {name: value for name, value in environment.items() if not name.startswith(("DKDBG_", "PYTHON"))}
+    assert said == {
+        "OMP_NUM_THREADS": "4", "HF_TOKEN": None, "WANDB_API_KEY": None, "CACHE": "${DATA_DIR:-}", "MODEL": None,
+        "RUN_NAME": "first run", "HOST_UID": None, "API": None, "DB": None,
+    }  # fmt: skip
+    assert environment["DKDBG_PORT"] == "5678"
+    assert [each["path"] for each in service["env_file"]] == ["./docker/run.env", "./.env.local"]
+    assert not any(each["required"] for each in service["env_file"])
+    written = repr(sorted(vars(plan).items())) + repr(service)
+    assert "hf_Ab" not in written
+    assert "geheim" not in written
+    assert any("HF_TOKEN (from your environment or .env)" in decision.what for decision in plan.decisions)
+
+
+def test_a_line_that_starts_the_image_of_the_makefile_says_its_environment_too(repository):
+    repository.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python train.py\n")
+    repository.write("train.py", TRAIN)
+    repository.write("README.md", "    docker run -e POSTGRES_DB=x -p 5432:5432 postgres\n")
+    line = "docker run --shm-size=8g -e STEPS=3 -e SEED=$(SEED) acme/trainer:latest"
+    repository.write("Makefile", f"build:\n\tdocker build -t acme/trainer .\nrun:\n\t{line}\n")
+    environment, shm_size = (repository.service()[key] for key in ("environment", "shm_size"))
+    assert (environment["STEPS"], environment["SEED"], shm_size) == ("3", None, "8g")
+    assert "POSTGRES_DB" not in environment
+
+
+@pytest.mark.parametrize("line", ["--ipc=host -v $PWD:/w", "--ipc host --mount type=bind,src=$(pwd),dst=/w"])
+def test_a_makefile_that_shares_memory_with_the_host_is_followed(repository, line):
+    repository.write("Dockerfile", "FROM python:3.11\n").write("train.py", TRAIN)
+    repository.write("Makefile", f"run:\n\tdocker run {line} -w /w img python train.py\n")
+    service = repository.service()
+    assert (service.get("ipc"), service.get("shm_size"), service["working_dir"]) == ("host", None, "/w")
+
+
+def test_files_that_git_ignores_are_named(tmp_path):
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, ".gitignore": ".vscode/\n"})
+    said = run_dkdbg(root, "init", "--yes").stdout
+    assert "git ignores .vscode/launch.json" in said
+    added = re.search(r"git add -f (.+?);", said)[1]
+    assert subprocess.run(["git", "add", "-f", *added.split()], cwd=root, check=False).returncode == 0
+
+
+# --- what is no evidence about the program
+
+
+def test_a_dev_container_of_another_folder_says_nothing_and_words_to_owners_of_a_gpu_require_none(repository):
+    repository.write("train.py", TRAIN)
+    repository.write("pyproject.toml", "[project]\nname='x'\nrequires-python='>=3.10,<3.13'\n")
+    repository.write("extra/.devcontainer/Dockerfile", "FROM pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime\n")
+    opened = '{"build": {"dockerfile": "Dockerfile"}, "runArgs": ["--gpus", "all"]}'
+    repository.write("extra/.devcontainer/devcontainer.json", opened)
+    facts = repository.plan().facts
+    assert (facts.python.version, facts.gpu) == ("3.11", "optional")
+    repository.empty().write("train.py", TRAIN + "x.to('cuda')\n").readme("python train.py")
+    text = (repository.root / "README.md").read_text()
+    said = "If you have a GPU card, install the driver. You will need CUDA too."
+    repository.write("README.md", f"{text}\n{said}\n")
+    assert repository.plan().facts.gpu_source.startswith(("train.py", "README"))
+    assert "need CUDA" not in repository.plan().facts.gpu_source
+
+
+def test_a_prompt_with_a_folder_in_brackets_and_a_block_that_is_called_python_have_commands(repository):
+    repository.write("train.py", TRAIN).write("eval_real.py", TRAIN)
+    repository.readme("(env)[project]$ python train.py --config-name=a", "python eval_real.py -i x")
+    assert repository.plan().service.argv == ("python", "train.py", "--config-name=a")
+    blocks = ("python -m lib.main algorithm=x", "import lib\nlib.run()")
+    repository.empty().write("README.md", "\n".join(f"```python\n{each}\n```\n" for each in blocks))
+    repository.write("lib/main.py", TRAIN + "if __name__ == '__main__': ...\n").write("lib/__init__.py")
+    repository.write("lib/tool/finetune.py", TRAIN + "if __name__ == '__main__': ...\n")
+    assert repository.plan().service.argv == ("python", "-m", "lib.main", "algorithm=x")
+
+
+# --- how many processes
+
+
+def test_the_documented_number_of_processes_is_kept_for_machines_that_can(repository):
+    repository.write("train.py", TRAIN).readme("torchrun --nproc_per_node=4 train.py --epochs 1")
+    plan, service = repository.plan(), repository.service()
+    assert (
+        " ".join(service["command"]) == "torchrun --nproc_per_node=${DKDBG_PROCESSES:-1} train.py --epochs 1"
+    )
+    assert plan.service.argv[1] == "--nproc_per_node=1"
+    assert any("4 processes" in note and "DKDBG_PROCESSES" in note for note in plan.notes)
+    assert (plan.debug_service.processes, plan.debug_service.needs_gpu) == (4, plan.facts.gpu == "required")
+
+
+@pytest.mark.parametrize("gpu", ["", "gpus: all, "])
+def test_an_env_file_that_git_has_not_brought_does_not_keep_the_debug_service_from_starting(repository, gpu):
+    repository.write("docker/a.env", "A=1\n").write("Dockerfile", SLIM).write("train.py", TRAIN)
+    service = f"{{build: {{context: ..}}, {gpu}env_file: [a.env, .env], command: python train.py}}"
+    repository.write("docker/docker-compose.yml", f"services: {{train: {service}}}\n")
+    service = repository.service()
+    found = [(each["path"], each["required"]) for each in service["env_file"]]
+    assert found == [("./docker/a.env", False), ("./docker/.env", False)]
+    assert any("docker/.env" in note for note in repository.plan().notes)
+    repository.write("docker/.env", "B=2\n")
+    assert "env_file" not in repository.service()
+
+
+def test_the_line_that_keeps_the_generated_files_as_they_are_is_said_until_it_is_there(repository):
+    said = "* text eol=crlf\n*.pyz filter=lfs diff=lfs merge=lfs"
+    repository.write(".gitattributes", said).write("train.py", TRAIN)
+    root = checkout(repository.root, {})
+    made = run_dkdbg(root, "init", "--yes")
+    assert (root / ".gitattributes").read_text() == said
+    pattern = r"text, filter in \.gitattributes.*: (printf '.+' >> \.gitattributes)$"
+    line = re.search(pattern, made.stdout, re.MULTILINE)
+    assert line, made.stdout
+    subprocess.run(["sh", "-c", line[1]], cwd=root, check=True)
+    names = [".dkdbg/agent.pyz", ".dkdbg/up.sh", ".dkdbg/manifest.json"]
+    before = [(root / name).read_bytes() for name in names]
+    subprocess.run(["git", "add", "--", *names], cwd=root, check=True, capture_output=True)
+    for name in names:
+        (root / name).unlink()
+    subprocess.run(["git", "checkout", "--", *names], cwd=root, check=True, capture_output=True)
+    assert [(root / name).read_bytes() for name in names] == before
+    (root / "compose.yaml").unlink()
+    assert "gitattributes" not in run_dkdbg(root, "init", "--yes").stdout
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "bash -l", '["sh", "-c", "bash"]'])
+def test_an_image_that_opens_a_shell_has_no_program_of_its_own(repository, shell):
+    repository.write("Dockerfile", f"FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD {shell}\n")
+    repository.write("train.py", TRAIN).readme("python train.py --epochs 3")
+    assert repository.plan().service.argv == ("python", "train.py", "--epochs", "3")
+
+
+def test_a_compose_file_that_needs_variables_is_said(repository):
+    repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
+    repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")
+    said = "compose refuses compose.yml until these have a value in .env or your environment: DATA"
+    assert said in repository.plan().notes
+
+
+def test_a_compose_file_that_needs_an_environment_file_is_said_with_its_example(repository):
+    repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
+    repository.write("compose.yml", "services: {train: {build: ., env_file: .env}}\n")
+    said = "compose refuses compose.yml until .env is there"
+    assert said in repository.plan().notes
+    repository.write(".env.example", "A=1\n")
+    assert f"{said}; first: cp .env.example .env" in repository.plan().notes
+    repository.write(".env", "A=1\n")
+    assert not repository.plan().notes
+
+
+def mounts_of(plan):
+    """What is mounted where, local side first."""
+    return {**dict(plan.service.mounts), **{m.local: str(m.remote) for m in plan.mappings}}
+
+
+def test_python_files_copied_by_a_pattern_are_mapped_singly_a_stages_environment_is_no_code(repository):
+    steps = "WORKDIR /app\nCOPY *.py *.sh LICENSE /app/\nCMD python speech.py\n"
+    repository.write("Dockerfile", "FROM python:3.11\n" + steps)
+    repository.write("speech.py", TRAIN).write("say.py", TRAIN).write("run.sh").write("LICENSE")
+    mounted = {"speech.py": "/app/speech.py", "say.py": "/app/say.py", ".": "/workspace"}
+    assert mounts_of(repository.plan()) == mounted
+    text = '[project]\nname = "bikes"\nversion = "1"\n[project.scripts]\nbikes = "bikes:main"\n'
+    repository.empty().write("pyproject.toml", text)
+    repository.write("src/bikes/__init__.py", "def main(): ...\n")
+    repository.write(
+        "Dockerfile",
+        """
+        FROM python:3.11 AS build
+        WORKDIR /app
+        COPY . /app
+        RUN uv sync --no-editable
+        FROM python:3.11
+        WORKDIR /app
+        COPY --from=build /app/.venv /app/.venv
+        ENTRYPOINT ["bikes"]
+        """,
+    )
+    assert mounts_of(repository.plan()) == {".": "/workspace"}

@@ -1,0 +1,71 @@
+"""`dkdbg init --ranks N`: a launch entry a rank, and one F5 for all of them."""
+
+import json
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.render.editor_files import LAUNCH, TASKS, with_port
+from dkdbg.verbs import init, init_ranks
+
+
+def write(root, count, port=None):
+    options = {"yes": True, "diff": False, "check": False, "as_json": True}
+    assert init_ranks.init_ranks(root, count, port=port, **options) == 0
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """One that is set up."""
+    (tmp_path / "train.py").write_text("import torch\nprint(1)\n")
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    (tmp_path / ".git").mkdir()
+    assert set_up(tmp_path) == 0
+    return tmp_path
+
+
+def set_up(root, *, check=False):
+    return init.init(
+        root, command="python3 train.py", service=None, yes=True, diff=False, check=check, as_json=True
+    )
+
+
+def read(root, name):
+    return json.loads((root / name).read_text())
+
+
+def test_each_rank_has_an_entry_at_its_port_and_one_compound_starts_and_stops_them(repository):
+    write(repository, 3)
+    launch = read(repository, LAUNCH)
+    ports = {each["name"]: each["connect"]["port"] for each in launch["configurations"]}
+    service = ports.pop("dkdbg: attach")
+    first = ports["dkdbg: rank 0"]
+    assert ports == {f"dkdbg: rank {rank}": first + rank for rank in range(3)}
+    assert service not in ports.values()
+    [compound] = launch["compounds"]
+    assert (compound["configurations"], compound["stopAll"]) == (list(ports), True)
+    [task] = [each for each in read(repository, TASKS)["tasks"] if each["label"] == compound["preLaunchTask"]]
+    assert task["args"] == ["attach", "--ports", str(first)]
+    assert task["dependsOn"] == ["dkdbg: up"]
+
+
+def test_another_init_keeps_them_and_fewer_ranks_take_the_place_of_more(repository):
+    write(repository, 4)
+    assert set_up(repository, check=True) == 0
+    write(repository, 2, port=7000)
+    launch = read(repository, LAUNCH)
+    names = [each["name"] for each in launch["configurations"]]
+    assert names == ["dkdbg: attach", "dkdbg: rank 0", "dkdbg: rank 1"]
+    moved = with_port(repository, 9999)  # what `up` writes where the service's port is taken
+    assert moved is not None
+    ports = [each["connect"]["port"] for each in json.loads(moved.content)["configurations"]]
+    assert ports == [9999, 7000, 7001]
+    assert init.undo(repository, force=False, as_json=True) == 0
+    assert not (repository / LAUNCH).exists()
+
+
+def test_a_repository_that_is_not_set_up_gets_no_entries(tmp_path):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    with pytest.raises(DkdbgError):
+        write(tmp_path, 2)
+    assert not (tmp_path / LAUNCH).exists()

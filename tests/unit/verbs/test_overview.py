@@ -1,0 +1,87 @@
+"""`dkdbg help`, and `dkdbg` alone, say where one is and what to type next."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from dkdbg.verbs.options import command_line
+from tests.checkout import checkout
+
+
+def test_the_help_has_every_verb_once_is_that_of_its_option_and_says_which_verb_may_be_meant(script, dkdbg):
+    shown = dkdbg(script, "help").out
+    verbs = next(each.choices for each in command_line.parser()._actions if each.dest == "verb")
+    for verb in verbs:
+        assert shown.count(f"\n  {verb} ") == 1, verb
+    assert shown.index("start here:") < shown.index("  init ") < shown.index("while it runs:")
+    assert dkdbg(script, "--help").out == shown
+    assert dkdbg(script, "help", "up").out == dkdbg(script, "up", "--help").out != ""
+    ran = dkdbg(script, "help", "atach")
+    assert (ran.code, "did you mean dkdbg attach?" in ran.err) == (2, True)
+
+
+@pytest.fixture
+def no_sessions(monkeypatch):
+    monkeypatch.setattr("dkdbg.targets.registry.sessions", lambda: ([], {"docker": "no engine answers"}))
+
+
+@pytest.mark.usefixtures("no_sessions")
+class TestAlone:
+    """`dkdbg` without a verb, where no engine answers."""
+
+    def test_it_leads_from_nothing_to_the_first_f5(self, script, dkdbg):
+        first = dkdbg(script)
+        assert first.code == 0
+        assert "set up  not yet" in first.out
+        assert "next    dkdbg init" in first.out
+        assert "docker cannot be asked: no engine answers" in first.out
+        assert dkdbg(script, "init", "--yes").code == 0
+        then = dkdbg(script).out
+        assert "set up  app-debug in compose.yaml, F5 attaches to port 5678" in then
+        assert "next    set a breakpoint and press F5" in then
+        (script / "dkdbg.toml").write_text("[debug]\nwait = 5\n")
+        assert "next    dkdbg init shows what would change" in dkdbg(script).out
+
+    def test_it_says_what_is_missing_when_a_file_was_taken_away(self, tmp_path, dkdbg):
+        root = checkout(tmp_path / "half", {"train.py": "print(1)\n"})
+        assert dkdbg(root, "init", "--yes").code == 0
+        (root / ".dkdbg/agent.pyz").unlink()
+        shown = dkdbg(root).out
+        assert ".dkdbg/ is missing" in shown
+        assert "next    dkdbg init" in shown
+
+
+def test_the_plan_fits_a_screen_and_the_diff_comes_when_asked_for(script):
+    person, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "init"], cwd=script, stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"},
+    )  # fmt: skip
+    os.close(terminal)
+    shown, answers, asked = b"", [b"d\n", b"n\n"], 0
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        try:
+            shown += os.read(person, 65536)
+        except OSError:  # the other side is closed
+            break
+        if answers and shown.count(b"d for the diff") > asked:
+            asked += 1
+            os.write(person, answers.pop(0))
+    assert child.wait(300) == 1  # nothing was written
+    os.close(person)
+    plan, diff = shown.decode().replace("\r", "").split("d for the diff", 1)
+    assert "+++ " not in plan
+    assert "+++ b/compose.yaml" in diff
+    because = plan[: plan.index("\ncreate")].splitlines()
+    assert max(map(len, because)) < 80, because
+    assert len(plan.splitlines()) < 40, plan
+    assert not (script / ".dkdbg").exists()

@@ -1,0 +1,48 @@
+"""What `dkdbg submit` says at the end of a job; a stand-in for the queue, as Slurm shows a job in its last moments."""
+
+from dataclasses import replace
+
+import pytest
+
+from dkdbg.core.jobs import Job
+from dkdbg.errors import DkdbgError
+from dkdbg.verbs import submit
+
+JOB = {"id": "7", "state": "COMPLETING", "phase": "ended", "user": "me", "nodes": ("n1",)}
+RUNS = Job(**JOB, reason="NonZeroExitCode", folder="/code")
+
+
+class Queue:
+    """Shows a job in one state after the other; the last one stays."""
+
+    def __init__(self, *states):
+        self.states = list(states)
+
+    def look(self, _job):
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if not state:
+            raise DkdbgError("the login node does not answer")
+        return replace(RUNS, state=state)
+
+    def address(self, job=""):
+        return f"slurm://login/{job}"
+
+    def last_words(self, job):
+        return f"the last words of a job that is {job.state}"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(submit, "_SOON", 0.0)
+
+
+def ended(queue):
+    return submit._ended(queue, submit._noted(queue, RUNS))
+
+
+def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_or_told_as_it_stays():
+    error = ended(Queue("COMPLETING", "", "FAILED"))
+    assert (
+        error.message == "job 7 has ended: FAILED (NonZeroExitCode)\nthe last words of a job that is FAILED"
+    )
+    assert "has ended: COMPLETING" in ended(Queue("COMPLETING")).message

@@ -1,0 +1,61 @@
+"""Which folder `dkdbg sync` copies, below the root that is set up."""
+
+import pytest
+
+from dkdbg.main import main
+from dkdbg.targets import registry
+from tests.checkout import TRAIN, checkout
+
+
+def files_of(folder):
+    return {each.relative_to(folder).as_posix() for each in folder.rglob("*.py")}
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch, dkdbg):
+    """One that is set up, in whose folder `a` somebody is."""
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "a/one.py": "", "a/b/two.py": ""})
+    assert dkdbg(root, "init", "--yes").code == 0
+    monkeypatch.chdir(root / "a")
+    return root
+
+
+WHOLE = {"train.py", "a/one.py", "a/b/two.py"}
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        (("-C", "../a", "sync", "local:", "--to", "{there}"), {"one.py", "b/two.py"}),
+        (("-C", "b", "sync", "local:", "--to", "{there}"), {"two.py"}),
+        (("-C", "..", "sync", "local:", "--to", "{there}"), WHOLE),
+        (("-C", "../a", "sync", "local:{there}"), WHOLE),
+        (("sync", "local:", "--to", "{there}"), WHOLE),
+        (("sync", "local:{there}"), WHOLE),
+    ],
+)
+def test_a_folder_that_is_named_with_where_to_is_copied_itself(tmp_path, capsys, words, files):
+    """`dkdbg -C a sync TARGET --to /wa`, as a hint says it, copied the whole repository to /wa."""
+    there = tmp_path / "there"
+    capsys.readouterr()
+    assert main([*(each.format(there=there) for each in words), "--once"]) == 0, capsys.readouterr().err
+    assert files_of(there) == files
+
+
+def test_with_such_a_folder_a_name_is_still_looked_for_in_the_repository(repository, tmp_path, monkeypatch):
+    there = tmp_path / "there"
+    monkeypatch.setattr(registry, "place_of", lambda _name, root: asked.append(root) or local)
+    asked, local = [], registry.place_at(registry.address_of("local:"), repository)
+    assert main(["-C", "b", "sync", "trainer", "--to", str(there), "--once"]) == 0
+    assert main(["-C", "b", "sync", "trainer", "--to", str(there), "--verify"]) == 0
+    assert (asked, files_of(there)) == ([repository, repository], {"two.py"})
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_folder_outside_of_the_repository_is_synced_as_the_hint_says(tmp_path):
+    there, other = tmp_path / "there", tmp_path / "other"
+    other.mkdir()
+    (other / "three.py").touch()
+    assert main(["-C", str(other), "sync", "local:", "--to", str(there), "--once"]) == 0
+    assert files_of(there) == {"three.py"}
