@@ -55,4 +55,4 @@ def test_who_has_the_methods_of_a_protocol_by_name_has_their_parameters(protocol
 
 def test_there_are_targets_and_protocols_to_compare():
     assert len(_protocols()) > 10
-    assert len([each for each in _classes() if each.__name__.endswith("Place")]) > 5
+    assert len(_classes()) > 5
