@@ -25,11 +25,7 @@ def _classes():
     found: dict[str, type] = {}
     for module in pkgutil.walk_packages(targets.__path__, f"{targets.__name__}."):
         for _, each in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if (
-                each.__module__.startswith(targets.__name__)
-                and hasattr(each, "find")
-                and hasattr(each, "address")
-            ):
+            if each.__module__.startswith(targets.__name__) and hasattr(each, "find"):
                 found[f"{each.__module__}.{each.__qualname__}"] = each
     return list(found.values())
 
