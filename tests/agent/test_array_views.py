@@ -221,7 +221,7 @@ def test_nothing_is_imported_for_a_program_without_a_framework(stopped):
     with attaching as editor:
         stop = editor.wait_stops(1, 300)[0]
         assert _values(stop)["one"]["value"].startswith("<__main__.Loaded object")
-        loaded = "[name for name in ('torch', 'numpy', 'jax', '_dkdbg.torch_views', '_dkdbg.array_figures') if name in sys.modules]"
+        loaded = "[name for name in ('torch', 'numpy', 'jax', '_dkdbg.arrays.torch_views', '_dkdbg.arrays.array_figures') if name in sys.modules]"
         assert _evaluate(stop, loaded, "repl") == "[]"
         stop["session"].request("continue", threadId=stop["thread"])
         assert running.finish(300)[0] == 0

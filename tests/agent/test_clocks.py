@@ -236,7 +236,7 @@ def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left
     program = """
 import os, sys, time
 from time import monotonic
-from dkdbg.agent.inprocess import clocks, held_time
+from dkdbg.agent.inprocess.clocks import clocks, held_time
 
 def kinds():
     return [type(each).__name__ for each in (time.monotonic, monotonic, time.time, time.perf_counter_ns)]
@@ -268,7 +268,7 @@ def test_replaced_clocks_and_waits_behave_as_those_in_c(tmp_path):
     """What a hostile review has found; each of them ended a program that runs without an editor."""
     program = """
 import _thread, decimal, multiprocessing, pickle, selectors, socket, sys, threading, time
-from dkdbg.agent.inprocess import clocks, held_time
+from dkdbg.agent.inprocess.clocks import clocks, held_time
 
 kept = time.monotonic
 folder = sys.argv[1]

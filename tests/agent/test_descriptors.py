@@ -14,7 +14,7 @@ from dkdbg.agent.state import processes
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import need
 
-HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
+HOOK = Path(processes.__file__).parents[1] / "inprocess" / "hook"
 
 #: Writes into files of its own, before and after a fork; argv: the first number, up to which one is closed.
 FILES = """import os, sys

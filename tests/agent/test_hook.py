@@ -13,7 +13,7 @@ import pytest
 
 from dkdbg.agent.state import processes
 
-HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
+HOOK = Path(processes.__file__).parents[1] / "inprocess" / "hook"
 
 
 def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **more: object) -> str:

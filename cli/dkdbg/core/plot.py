@@ -42,7 +42,7 @@ class Shown:
 
 def expression(of: str) -> str:
     """What to evaluate in the program for the picture of an expression."""
-    return f"__import__('_dkdbg.array_views').array_views.plotted(({of}\n))"
+    return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 
 def read(value: str, label: str) -> Shown:
