@@ -85,8 +85,10 @@ def forget() -> None:
     pydevd = sys.modules.get("pydevd")
     if pydevd is None:
         return
+    from . import last_stack
     from .pydevd_patches import shutdown, suspending
 
+    last_stack.forget()
     shutdown.forget()
     suspending.forget()
     debugger = pydevd.get_global_debugger()
@@ -162,10 +164,9 @@ def _join(session_dir: str, at_start: bool) -> str:
 
     if shutdown.program_has_ended():
         return "the program has ended"
-    reason = _what_is_missing()
-    if reason:
+    if reason := _what_is_missing():
         return "not joined: " + reason
-    from . import zipped
+    from . import last_stack, zipped
     from .arrays import array_views
     from .pydevd_patches import (
         connection,
@@ -193,9 +194,10 @@ def _join(session_dir: str, at_start: bool) -> str:
     _show_output(pydevd.PyDB)
     helper_fits = _prepare_helper()
     _forget_former_stops()
-    nobody = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY)
+    own = "%s/p/%d" % (session_dir, os.getpid())
+    last_stack.keep(own + last_stack.SUFFIX)
     with contextlib.suppress(OSError):  # of what has executed this program in its place
-        os.unlink(nobody)
+        os.unlink(own + NOBODY)
     pydevd.settrace(
         host=info["adapter"],
         port=0,
@@ -217,7 +219,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
-        answer = _wait_for_breakpoints(nobody, configured, pydevd, info["deadline"])
+        answer = _wait_for_breakpoints(own + NOBODY, configured, pydevd, info["deadline"])
     else:
         if not helper_fits:
             _trace_main_thread(pydevd.get_global_debugger())

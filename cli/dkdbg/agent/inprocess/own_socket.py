@@ -121,7 +121,7 @@ for _name in (
 def take(sock: _socket.socket) -> OwnSocket:
     """Move a socket to a high descriptor; the one given is closed."""
     family, kind, proto, limit = sock.family, sock.type, sock.proto, sock.gettimeout()
-    number = _lifted(sock.fileno())
+    number = lifted(sock.fileno())
     if number is None:
         number = sock.detach()
     else:
@@ -133,12 +133,12 @@ def take(sock: _socket.socket) -> OwnSocket:
 
 def lift(sock: _socket.socket) -> _socket.socket:
     """The same for a bare socket of `_socket`."""
-    number = _lifted(sock.fileno())
+    number = lifted(sock.fileno())
     if number is None:
         return sock
-    lifted = type(sock)(sock.family, sock.type, sock.proto, number)
+    high = type(sock)(sock.family, sock.type, sock.proto, number)
     sock.close()
-    return lifted
+    return high
 
 
 def identity(number: int) -> Optional[Tuple[int, int]]:
@@ -150,8 +150,9 @@ def identity(number: int) -> Optional[Tuple[int, int]]:
     return found.st_dev, found.st_ino
 
 
-def _lifted(number: int) -> Optional[int]:
+def lifted(number: int) -> Optional[int]:
+    """Return a copy of a descriptor under a high number; None where none is to be had (`ulimit -n`)."""
     try:
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, LOWEST)
-    except OSError:  # `ulimit -n`
+    except OSError:
         return None

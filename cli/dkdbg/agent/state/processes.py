@@ -13,8 +13,8 @@ import struct
 import threading
 import time
 
-from dkdbg.agent.inprocess import choosing, join, ranks
-from dkdbg.agent.state import job, naming, notes, procfs
+from dkdbg.agent.inprocess import choosing, join, last_stack, ranks
+from dkdbg.agent.state import deaths, job, naming, notes, procfs
 from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
@@ -55,6 +55,7 @@ class ProcessTable:
         on_absent: told of each process that has not joined when it was asked, and of each that has ended.
         on_raised: told whenever a process has raised the timeouts of its process groups.
         before_look: called before each look at the folder.
+        on_death: told of each process that died of a signal; see deaths.py.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ProcessTable:
         on_absent: Callable[[int], None] = lambda _: None,
         on_raised: Callable[[], object] = lambda: None,
         before_look: Callable[[], object] = lambda: None,
+        on_death: Callable[[int, str, List[str]], None] = lambda _pid, _line, _stack: None,
     ) -> None:
         self._directory = directory
         self._users = users
@@ -91,6 +93,7 @@ class ProcessTable:
         self._joined: Dict[int, float] = {}
         self._died = float("-inf")
         self._stops: Dict[int, str] = {}
+        self.deaths = deaths.Deaths(self._path, self.name_of, lambda pid: self._stops.get(pid, ""), on_death)
         self._lock = threading.Lock()
         self._reporting = threading.Lock()
         self._slots = threading.BoundedSemaphore(PARALLEL)
@@ -355,6 +358,7 @@ class ProcessTable:
                     self._belongs.pop(pid, None)
                     changed = True
         for pid in new:
+            self.deaths.follow(pid)
             process = self._known[pid]
             is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
             if self._attached() and is_rank:
@@ -457,7 +461,8 @@ class ProcessTable:
         return before and time.monotonic() < self._died + ORPHANED_LIMIT
 
     def _forget(self, pid: int) -> None:
-        for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY):
+        self.deaths.ended(pid)
+        for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY, last_stack.SUFFIX):
             for folder in self._folders():
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))

@@ -31,6 +31,12 @@ def state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
+def exit_status(pid: int) -> Optional[int]:
+    """Return the wait status of a zombie; None when the process runs, is gone, or belongs to somebody else."""
+    fields = _stat_fields(pid)
+    return int(fields[-1]) if fields is not None and fields[0] in ("Z", "X") else None
+
+
 def waits_in(pid: int) -> str:
     """Return the function of the kernel that the main thread waits in; empty when it runs, or that is not shown to us."""
     try:

@@ -182,6 +182,7 @@ class Session:
         if self._lets_users_in:
             self.store.open_for_users()
         self._program = 0
+        self._first_death = ""
         self._unseen = hook_check.Unseen(self.store.processes_dir)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
@@ -205,6 +206,7 @@ class Session:
             on_absent=self._service.gatekeeper.without,
             on_raised=self._say_raised,
             before_look=self._look_around,
+            on_death=self._on_death,
         )
         self.store.create(
             records.first_record(
@@ -289,6 +291,7 @@ class Session:
         """
         command = self.options.command
         self._unseen.begin()
+        self._first_death = ""
         try:
             environment = self.environment()
         except OSError as error:
@@ -323,7 +326,8 @@ class Session:
         Args:
             pause: see `Ending.run`.
         """
-        stuck = ending.Ending(self.store.directory, running, self.registered).run(pause)
+        with self._table.deaths.ignored():
+            stuck = ending.Ending(self.store.directory, running, self.registered).run(pause)
         if stuck:
             self.tell("%d processes of the program cannot be ended" % stuck)
 
@@ -352,6 +356,8 @@ class Session:
         if self.attached and (note := self._unseen.note()):
             self.say(note, "important")
         note = end_note.compose(code, end, words, name)
+        if code and self._first_death:
+            note = "%s; other failures came after it\n%s" % (self._first_death, note)
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
 
     def tell(self, text: str, category: str = "console") -> None:
@@ -525,6 +531,12 @@ class Session:
         age = time.monotonic() - self._since
         self._starts_anew = edited.starts_anew(self._edited, self.options.restart, age, is_held=held)
         return self._table.leave_out() if self._starts_anew else set()
+
+    def _on_death(self, pid: int, line: str, stack: List[str]) -> None:
+        if pid == self._program and not stack:
+            return  # its exit code says it
+        self._first_death = self._first_death or line
+        self.tell("\n  ".join([line, *stack]), "important")
 
     def _on_stop(self, pid: int, where: str) -> None:
         self._clocks.note(pid, is_held=bool(where))

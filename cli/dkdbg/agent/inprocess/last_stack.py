@@ -1,0 +1,74 @@
+"""Keep the Python stack of a process that dies of a fatal signal: `faulthandler` writes it into a file of the session.
+
+Enabled when the process joins, so a program without an editor is not touched. A program that handles one of the
+signals itself, or has enabled `faulthandler`, keeps what it has. `agent/state/deaths.py` reads the file (issue 33).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from . import own_socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+#: Name of the file, behind the pid, in the folder where the process announces itself.
+SUFFIX = ".fault"
+_SIGNALS = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
+_file: Optional[int] = None
+
+
+def keep(path: str) -> None:
+    """Have `faulthandler` write into the file `path`, once.
+
+    It writes without a look at the descriptor, so the file lies under a high number that a program does not reach by
+    opening files; where there is no such number, nothing is kept.
+    """
+    global _file  # noqa: PLW0603
+    if _file is not None or _is_handled():
+        return
+    import faulthandler
+
+    if faulthandler.is_enabled():
+        return
+    try:
+        low = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return
+    _file = own_socket.lifted(low)
+    os.close(low)
+    if _file is not None:
+        faulthandler.enable(_file, all_threads=False)
+
+
+def forget() -> None:
+    """Stop writing into the parent's file, in a forked child."""
+    global _file  # noqa: PLW0603
+    if _file is None:
+        return
+    import faulthandler
+
+    faulthandler.disable()
+    with contextlib.suppress(OSError):
+        os.close(_file)
+    _file = None
+
+
+def _is_handled() -> bool:
+    """Tell whether the process handles or ignores one of the signals; True where the kernel does not say."""
+    masks = {"SigCgt", "SigIgn"}
+    taken = 0
+    try:
+        with open("/proc/self/status") as source:
+            for line in source:
+                name, _, value = line.partition(":")
+                if name in masks:
+                    masks.discard(name)
+                    taken |= int(value, 16)
+    except (OSError, ValueError):
+        return True
+    return bool(masks) or any(taken >> (number - 1) & 1 for number in _SIGNALS)

@@ -1,0 +1,174 @@
+"""Tell of processes of the program that died of a signal: which one, of what, where, and of what the kernel knows.
+
+A parent that is not ours reaps the process, so its exit status is read from /proc while it is a zombie: a pidfd tells
+of the end at once. Without pidfds (Linux < 5.3, Python 3.8, macOS) only what `faulthandler` kept is told (issue 33).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import threading
+
+from dkdbg.agent import console
+from dkdbg.agent.inprocess import last_stack
+from dkdbg.agent.state import notes, procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
+
+#: Signals of a fault in the process itself: always told.
+_FAULTS = ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS")
+#: What `faulthandler` calls them.
+_NAMES = {
+    "Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Bus error": "SIGBUS",
+    "Floating point exception": "SIGFPE", "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL",
+}  # fmt: skip
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
+_INSTALLED = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen")
+MAX_STACK_BYTES = 64 * 1024
+MAX_FRAMES = 20
+
+
+class Deaths:
+    """Follows processes to their end, on a thread of its own.
+
+    Args:
+        path_of: returns the path of a process's file by its pid and the suffix.
+        name_of: returns what a process is, by its pid.
+        held_at: returns where a debugger holds a process; empty when it runs.
+        told: called with the pid, one line, and the frames of the stack, innermost first.
+    """
+
+    def __init__(
+        self,
+        path_of: Callable[[int, str], str],
+        name_of: Callable[[int], str],
+        held_at: Callable[[int], str],
+        told: Callable[[int, str, List[str]], None],
+    ) -> None:
+        self._path_of = path_of
+        self._name_of = name_of
+        self._held_at = held_at
+        self._told = told
+        self._lock = threading.Lock()
+        self._pids: Dict[int, int] = {}
+        self._over: Set[int] = set()
+        self._is_ending = False
+        self._out_of_memory = _oom_kills()
+        self._poll: Optional[select.epoll] = None
+
+    def follow(self, pid: int) -> None:
+        """Watch a process that has announced itself."""
+        opened = getattr(os, "pidfd_open", None)
+        if opened is None:
+            return
+        with contextlib.suppress(OSError), self._lock:
+            self._over.discard(pid)  # the number was used again
+            if pid in self._pids.values():
+                return
+            number = opened(pid)
+            self._pids[number] = pid
+            if self._poll is None:
+                self._poll = select.epoll()
+                threading.Thread(
+                    target=self._watch, args=(self._poll,), name="dkdbg deaths", daemon=True
+                ).start()
+            self._poll.register(number, select.EPOLLIN)
+
+    def _watch(self, poll: select.epoll) -> None:
+        while True:
+            for number, _ in poll.poll():
+                with self._lock:
+                    pid = self._pids.pop(number)
+                    poll.unregister(number)
+                    os.close(number)
+                with contextlib.suppress(Exception):  # the folder may be going
+                    self.ended(pid)
+
+    @contextlib.contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Tell of no death meanwhile: the agent ends the program."""
+        self._is_ending = True
+        try:
+            yield
+        finally:
+            self._is_ending = False
+
+    def ended(self, pid: int) -> None:
+        """Look at the death of a process, once."""
+        with self._lock:
+            if pid in self._over:
+                return
+            self._over.add(pid)
+        if self._is_ending:
+            return
+        name, frames = _kept(self._path_of(pid, last_stack.SUFFIX))
+        name = _signal_of(procfs.exit_status(pid)) or name
+        held = self._held_at(pid)
+        if not name or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):
+            return
+        process = "%s (pid %d)" % (self._name_of(pid), pid)
+        self._told(pid, describe(process, name, frames, held, self._why(name)), frames)
+
+    def _why(self, name: str) -> str:
+        if name != "SIGKILL":
+            return ""
+        kills = _oom_kills()
+        more, self._out_of_memory = kills - self._out_of_memory, kills
+        return "the kernel's OOM killer ended it (memory.events: oom_kill %d)" % more if more > 0 else ""
+
+
+def describe(process: str, name: str, frames: List[str], held: str, why: str) -> str:
+    """Return one line about a death.
+
+    Args:
+        process: what it was, such as `rank 2 (pid 812)`. name: of the signal. frames: its stack, innermost first.
+        held: where a debugger held it. why: who ended it, if known.
+    """
+    own = next((each for each in frames if not any(mark in each for mark in _INSTALLED)), "")
+    where = " in %s" % (own or frames[0]) if frames else ""
+    told = "%s died of %s%s" % (process, name, where)
+    if held:
+        told += ", while you held it at %s" % held
+    return "%s: %s" % (told, why) if why else told
+
+
+def _kept(path: str) -> Tuple[str, List[str]]:
+    """Return the signal and the frames that `faulthandler` kept, `kernel, train.py:7`, innermost first."""
+    try:
+        with notes.opened(path) as source:
+            text = source.read(MAX_STACK_BYTES)
+    except (OSError, ValueError):
+        return "", []
+    frames = [
+        console.printable("%s, %s:%s" % (function, file, line))
+        for file, line, function in _FRAME.findall(text)[:MAX_FRAMES]
+    ]
+    first = text.partition("\n")[0].rpartition("Fatal Python error: ")[2].strip()
+    return _NAMES.get(first, ""), frames
+
+
+def _signal_of(status: Optional[int]) -> str:
+    """Return the name of the signal in a wait status; empty for none."""
+    number = (status or 0) & 0x7F
+    if not number:
+        return ""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+def _oom_kills() -> int:
+    """Return how often the kernel's OOM killer has ended a process of this cgroup; 0 where it is not said (cgroups v1)."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open("/proc/self/cgroup") as source:
+            path = next((line.split(":", 2)[2].strip() for line in source if line.startswith("0::")), "")
+        with open("/sys/fs/cgroup%s/memory.events" % path.rstrip("/")) as source:
+            return sum(int(line.split()[1]) for line in source if line.startswith("oom_kill "))
+    return 0
