@@ -159,7 +159,7 @@ def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(pr
 ENDED_EARLY = """import debugpy
 from debugpy.server import api
 import pydevd
-from dkdbg.agent.inprocess import connection
+from dkdbg.agent.inprocess.pydevd_patches import connection
 class Full:
     def empty(self): return False
 connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
