@@ -1,7 +1,7 @@
-"""The table of attacks in SECURITY.md, made from the tests here.
+"""The table of attacks in README.md of this folder, made from the tests here.
 
 python -m tests.attacks.table            print it
-python -m tests.attacks.table --write    write it into SECURITY.md, between its two marks
+python -m tests.attacks.table --write    write it into README.md, between its two marks
 """
 
 import ast
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-DOCUMENT = HERE.parents[1] / "SECURITY.md"
+DOCUMENT = HERE / "README.md"
 BEGIN, END = "<!-- attacks: made by tests/attacks/table.py -->", "<!-- end of attacks -->"
 
 
@@ -33,7 +33,7 @@ def attacks() -> list[Attack]:
             if isinstance(node, ast.FunctionDef) and (hole := _hole(node)) is not None:
                 says = (ast.get_docstring(node) or "").split("\n\n")[0]
                 if not says:
-                    raise ValueError(f"{path.name}: {node.name} has no docstring, which SECURITY.md shows")
+                    raise ValueError(f"{path.name}: {node.name} has no docstring, which README.md shows")
                 attacker = path.stem.removeprefix("test_").replace("_", " ")
                 found.append(Attack(attacker, hole, " ".join(says.split()), f"{path.name}::{node.name}"))
     return sorted(found, key=lambda one: (one.attacker, one.hole or 99, one.test))

@@ -1,4 +1,4 @@
-"""SECURITY.md shows the attacks that are tested, and no others."""
+"""tests/attacks/README.md lists the attacks that are tested, and no others."""
 
 from tests.attacks import table
 
