@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import dkdbg
+from dkdbg import pai
 from tests.pages import DOCS
 from tests.reference import reference
 
@@ -49,6 +51,12 @@ def test_the_readme_is_short_and_the_index_knows_every_page():
     known = {(DOCS / link).resolve() for link in _LINK.findall(index)}
     pages = {page for page in DOCS.rglob("*.md") if page.parent.name != "adr"} - {DOCS / "index.md"}
     assert {str(page.relative_to(DOCS)) for page in pages - known} <= {"compatibility.md"}
+
+
+def test_the_python_api_page_has_every_public_function():
+    page = (DOCS / "python-api.md").read_text()
+    assert [name for name in dkdbg._ON_DEMAND if f"`dkdbg.{name}" not in page] == []
+    assert [name for name in pai.__all__ if name != "main" and f"`{name}(" not in page] == []
 
 
 def test_a_figure_names_a_command_that_measures_it_again():
