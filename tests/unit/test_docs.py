@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,14 @@ def test_the_python_api_page_has_every_public_function():
     page = (DOCS / "python-api.md").read_text()
     assert [name for name in dkdbg._ON_DEMAND if f"`dkdbg.{name}" not in page] == []
     assert [name for name in pai.__all__ if name != "main" and f"`{name}(" not in page] == []
+
+
+def test_the_architecture_has_every_room_and_decision():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = [each.parent for each in Path(dkdbg.__file__).parent.glob("*/__init__.py")]
+    assert [each.name for each in rooms if not re.search(rf"^ │ .*\b{each.name} ", page, re.MULTILINE)] == []
+    numbers = [int(each) for each in re.findall(r"\[(\d+) [^]]*\]\(docs/adr/", page)]
+    assert numbers == sorted(int(each.name[:4]) for each in (DOCS / "adr").glob("*.md"))
 
 
 def test_a_figure_names_a_command_that_measures_it_again():
