@@ -1,5 +1,6 @@
 """Timeouts of process groups while a rank is held: real torchrun, real gloo."""
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -91,3 +92,38 @@ def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_th
     code, _, err = running.finish(300)
     assert code != 0
     assert "imed out" in err, err
+
+
+WAITING = """
+import datetime, os, threading, time
+import torch.distributed as dist
+from torch._C._distributed_c10d import _dump_fr_trace_json as recorded
+
+def tell():
+    while b"gloo:barrier" not in recorded(True, False):
+        time.sleep(0.01)
+    open("waits%d" % rank, "w").close()
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=90))
+rank = dist.get_rank()
+if rank:
+    threading.Thread(target=tell).start()
+while not rank and not os.path.exists("stop"):
+    time.sleep(0.01)
+dist.barrier()
+"""
+
+
+def test_ranks_that_wait_since_before_the_attach_are_told_with_the_time_that_is_left(launch, tmp_path):
+    (tmp_path / "train.py").write_text(WAITING)
+    run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "train.py")
+    running = launch(python_with("torch"), *run, python=sys.executable, env={"OMP_NUM_THREADS": "1"})
+    wait_for(lambda: all((tmp_path / f"waits{rank}").exists() for rank in (1, 2)), bool)
+    told = re.compile(
+        r"ranks 1, 2 began to wait in barrier \d+ s before you attached.* in (\d+) s it gives up"
+    )
+    with Editor(running.port, {}) as editor:
+        found = wait_for(lambda: told.search("".join(editor.output)), bool)
+        assert 0 < int(found[1]) <= 90
+        (tmp_path / "stop").touch()
+        assert running.finish(300)[0] == 0

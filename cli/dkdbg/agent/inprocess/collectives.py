@@ -15,7 +15,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     from .member import Member
 
@@ -24,6 +24,8 @@ _MODULE = "torch._C._distributed_c10d"
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Collectives of a group, groups of a process, and tensors of a collective that are told.
 LAST, GROUPS, _TENSORS = 8, 64, 8
+#: Frames of Python between a collective and the thread that waits in it.
+_WRAPPERS = 4
 #: By pid: a forked child has the note of its parent, and not its thread.
 _asking: Dict[int, bool] = {}
 
@@ -54,6 +56,34 @@ def follow(member: Member, answer: Callable[[str], None], close: Callable[[], No
     thread.pydev_do_not_trace = True
     thread.is_pydev_daemon_thread = True
     thread.start()
+
+
+def pending() -> Optional[Tuple[str, float, float]]:
+    """Return the collective in which a thread of this process waits; None for none, or where torch does not record it.
+
+    NCCL's are not looked for: its dump may wait for a device.
+
+    Returns:
+        Its name, the seconds since it began, and the seconds until it gives up.
+    """
+    dump = getattr(sys.modules.get(_MODULE), "_dump_fr_trace_json", None)
+    if dump is None:
+        return None
+    import json
+
+    entries = json.loads(dump(True, False)).get("entries") or ()
+    frames = sys._current_frames()
+    for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[:LAST]:
+        frame: Any = frames.get(int(entry.get("thread_id") or 0))
+        for _ in range(_WRAPPERS):
+            if frame is None:
+                break
+            if frame.f_code.co_filename.endswith("torch/distributed/distributed_c10d.py"):
+                age = max(0.0, time.time() - int(entry["time_created_ns"]) / 1e9)
+                name = str(entry.get("profiling_name"))[:100].rpartition(":")[2]
+                return name, age, int(entry["timeout_ms"]) / 1e3 - age
+            frame = frame.f_back
+    return None
 
 
 def _told(dumps: List[Callable[..., Any]]) -> str:

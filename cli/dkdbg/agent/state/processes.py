@@ -53,6 +53,7 @@ class ProcessTable:
         on_refusal: told once for each reason why a process cannot be debugged, in one line.
         choice: returns which ranks are debugged.
         on_absent: told of each process that has not joined when it was asked, and of each that has ended.
+        on_pending: told of each process in a collective that keeps its timeout: pid, name, seconds since, seconds left.
         on_raised: told whenever a process has raised the timeouts of its process groups.
         before_look: called before each look at the folder.
         on_death: told of each process that died of a signal; see deaths.py.
@@ -69,6 +70,7 @@ class ProcessTable:
         choice: Callable[[], ranks.RankSet] = lambda: ranks.EVERYONE,
         on_absent: Callable[[int], None] = lambda _: None,
         on_raised: Callable[[], object] = lambda: None,
+        on_pending: Callable[[int, str, float, float], object] = lambda *_: None,
         before_look: Callable[[], object] = lambda: None,
         on_death: Callable[[int, str, List[str]], None] = lambda _pid, _line, _stack: None,
     ) -> None:
@@ -79,6 +81,7 @@ class ProcessTable:
         self._on_refusal = on_refusal
         self._choice = choice
         self._on_raised = on_raised
+        self._on_pending = on_pending
         self._before_look = before_look
         self._belongs: Dict[int, Optional[int]] = {}
         self._unclear: Dict[int, int] = {}
@@ -148,6 +151,10 @@ class ProcessTable:
             answer = ask(path, "timeouts", CHANGED_LIMIT)
             if answer.startswith("raised ") and answer != "raised 0":
                 self._on_raised()
+            words = answer.split()
+            if words[2:3] == ["waits"] and len(words) == 6:
+                with contextlib.suppress(ValueError):
+                    self._on_pending(pid, words[3], float(words[4]), float(words[5]))
 
         threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
 

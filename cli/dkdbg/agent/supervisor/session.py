@@ -26,6 +26,7 @@ from dkdbg.agent.supervisor import (
     image_files,
     original_service,
     own_client,
+    pending_collectives,
     profiles,
     restarts,
     reverse,
@@ -196,6 +197,10 @@ class Session:
             on_restart=self._on_restart,
             log=console.log,
         )
+        self._pending = pending_collectives.PendingCollectives(
+            lambda pid: self._table.name_of(pid),  # noqa: PLW0108 - made after this
+            lambda line: self.tell(line, "important"),
+        )
         self._table = processes.ProcessTable(
             self.store.processes_dir,
             users=self.store.users,
@@ -205,6 +210,7 @@ class Session:
             choice=lambda: self._choice.current,
             on_absent=self._service.gatekeeper.without,
             on_raised=self._say_raised,
+            on_pending=self._pending.note,
             before_look=self._look_around,
             on_death=self._on_death,
         )
@@ -547,6 +553,7 @@ class Session:
     def _on_attach(self, is_new: bool) -> None:
         if is_new:
             self.attaches += 1
+            self._pending.forget()
         if self._since:
             self._tell_unseen_after(max(0.0, self._since + hook_check.PATIENCE - time.monotonic()))
         changed, self._edited = self._edited, []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import choosing, importing, member, session
+from .. import choosing, collectives, importing, member, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,11 @@ class _State:
 
 
 def follow(directory: str) -> str:
-    """Raise the timeouts if an editor is attached, else put them back; return `raised N`, of N groups, or `as they were`.
+    """Raise the timeouts if an editor is attached, else put them back.
+
+    Returns:
+        `raised N`, of N groups, or `as they were`. `raised N waits OP AGE LEFT` where a collective had begun before: it
+        gives up after LEFT seconds, whatever is raised now.
 
     Args:
         directory: the session's folder.
@@ -61,7 +65,10 @@ def _follow(directory: str) -> str:
         return "raised 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)
-        return "raised %d" % _raise_groups(module)
+        found = _raise_groups(module)
+        waits = collectives.pending() if found else None
+        is_old = waits is not None and waits[1] + waits[2] < RAISED
+        return "raised %d" % found + (" waits %s %.1f %.1f" % waits if waits is not None and is_old else "")
     _restore(module)
     return "as they were"
 
