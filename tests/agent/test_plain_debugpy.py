@@ -121,7 +121,7 @@ def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs
 
 def test_a_plain_debugpy_is_asked_once(debugpy):
     _, port, program = debugpy
-    place = registry.place_at(registry.address_of(f"127.0.0.1:{port}"), Path("/"))
+    place = registry.target_at(registry.address_of(f"127.0.0.1:{port}"), Path("/"))
     upstream = Upstream(place, "later")
     said = upstream.look().why
     assert f"a plain debugpy listens at 127.0.0.1:{port}" in said

@@ -37,7 +37,7 @@ def test_a_name_that_kubernetes_does_not_allow_is_in_no_command_line(root, clust
     for number, (name, container) in enumerate(NAMES):
         cluster.put(Pod(name, {container: None} if container else {}, labels={"app": f"n{number}"}))
         with pytest.raises(DkdbgError, match="makes no sense") as caught:
-            registry.place_of(f"k8s://ml/app=n{number}", root).find()
+            registry.target_of(f"k8s://ml/app=n{number}", root).find()
         assert names_no_terminal(caught.value.message + caught.value.hint), name
     assert not any("/exec" in each for each in cluster.asked)
 
@@ -99,7 +99,7 @@ def test_a_pod_that_lies_about_its_working_folder_gets_nothing(root, cluster, tm
     for said in ("train\n", "--help\n", "/srv\n/etc\n", "/srv" + ESCAPES, "", "/\n", "//\n", "x" * 100_000):
         (tmp_path / "said").write_text(said)
         with pytest.raises(DkdbgError, match="nothing says where the code lies in the pod") as caught:
-            registry.place_of("k8s://ml/train-0", root).workspace()
+            registry.target_of("k8s://ml/train-0", root).workspace()
         assert names_no_terminal(caught.value.message), said[:20]
 
 
@@ -120,7 +120,7 @@ def test_a_pod_that_answers_anything_is_named(root, cluster, tmp_path):  # noqa:
     """Answers an agent's path and its sessions with escapes and nonsense: they are named, and command no terminal."""
     (tmp_path / "said").write_text(f"{ESCAPES}\n/tmp/a b/agent.pyz\n/tmp/$(id)\n/tmp{ESCAPES}/agent.pyz\n")
     cluster.put(Pod("train-0", {"main": ("cat", str(tmp_path / "said"))}))
-    assert registry.place_of("k8s://ml/train-0", root).agent() is None
+    assert registry.target_of("k8s://ml/train-0", root).agent() is None
     (tmp_path / "said").write_text("/tmp/agent.pyz\n" + ESCAPES)
     done = dkdbg(root, "ps", "k8s://ml/train-0")
     assert "cannot be understood" in done.stderr

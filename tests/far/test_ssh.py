@@ -43,7 +43,7 @@ def test_output_and_exit_code_are_the_programs_and_nothing_is_left(laptop, tmp_p
 @pytest.mark.parametrize("user", ["me", "fish", "csh"])
 @pytest.mark.core
 def test_words_arrive_as_they_are_whatever_the_login_shell(tmp_path, user):
-    place = registry.place_of(f"ssh://login,{user}@node1/tmp", tmp_path)
+    place = registry.target_of(f"ssh://login,{user}@node1/tmp", tmp_path)
     try:
         argv = place.wrap(["python3", "-c", SHOWS, *ODD])
         done = subprocess.run(argv, capture_output=True, check=False, timeout=300)
@@ -54,7 +54,7 @@ def test_words_arrive_as_they_are_whatever_the_login_shell(tmp_path, user):
 
 @pytest.mark.usefixtures("laptop")
 def test_input_and_output_are_byte_for_byte_and_exit_codes_the_programs(tmp_path):
-    place = registry.place_of(NODE, tmp_path)
+    place = registry.target_of(NODE, tmp_path)
     try:
         data = bytes(range(256)) * 2000 + b"\n~.\n\x04\x1a"
         done = subprocess.run(place.wrap(["cat"]), input=data, capture_output=True, check=False, timeout=300)
@@ -70,7 +70,7 @@ def test_input_and_output_are_byte_for_byte_and_exit_codes_the_programs(tmp_path
 
 
 def test_all_commands_share_one_connection_which_ends_with_the_place(laptop, tmp_path):
-    place, second = (registry.place_of(NODE, tmp_path) for _ in range(2))
+    place, second = (registry.target_of(NODE, tmp_path) for _ in range(2))
     place.find()
     one = laptop.local_ssh()
     second.find()
@@ -139,7 +139,7 @@ def test_the_verbs_work_there_and_ctrl_c_is_the_programs(laptop, tmp_path):
 
 
 def refused(root, target: str) -> DkdbgError:
-    place = registry.place_of(target, root)
+    place = registry.target_of(target, root)
     try:
         with pytest.raises(DkdbgError) as caught:
             place.find()

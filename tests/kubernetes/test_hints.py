@@ -112,4 +112,4 @@ def test_the_program_that_logs_in_works_where_kubectl_does(root, pod, tmp_path):
     token = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "x"}}
     program.write_text(f"#!/bin/sh\necho '{json.dumps(token)}'\n")
     program.chmod(0o755)
-    assert registry.place_of("k8s://ml/train-0", root).find().label == "k8s://ml/train-0"
+    assert registry.target_of("k8s://ml/train-0", root).find().label == "k8s://ml/train-0"

@@ -18,7 +18,7 @@ from tests.kubernetes.cluster import Pod
 
 def find(root, target: str) -> DkdbgError:
     with pytest.raises(DkdbgError) as caught:
-        registry.place_of(target, root).find()
+        registry.target_of(target, root).find()
     assert caught.value.hint
     return caught.value
 
@@ -75,7 +75,7 @@ def test_two_pods_that_fit_are_named(root, cluster):
     assert error.message == "2 running pods fit app=train: train-0, train-1"
     assert error.hint == "name one: k8s://ml/train-0"
     assert error.exit_code == EXIT_USAGE
-    assert registry.place_of(error.hint.removeprefix("name one: "), root).find().label == "k8s://ml/train-0"
+    assert registry.target_of(error.hint.removeprefix("name one: "), root).find().label == "k8s://ml/train-0"
 
 
 def test_the_pod_of_a_jobs_index_is_found_and_another_index_names_those_that_there_are(root, cluster):
@@ -84,7 +84,7 @@ def test_the_pod_of_a_jobs_index_is_found_and_another_index_names_those_that_the
         cluster.put(
             Pod(f"bert-{index}-x7k", {"main": None}, labels={"job-name": "bert"}, annotations=annotations)
         )
-    assert registry.place_of("k8s://ml/job/bert:1", root).find().label == "k8s://ml/bert-1-x7k"
+    assert registry.target_of("k8s://ml/job/bert:1", root).find().label == "k8s://ml/bert-1-x7k"
     several = find(root, "k8s://ml/job/bert")
     assert several.message == "2 running pods fit job/bert: bert-0-x7k (0), bert-1-x7k (1)"
     assert several.hint == "name a rank: k8s://ml/job/bert:0"
@@ -102,7 +102,7 @@ def test_the_pod_of_a_pytorchjobs_rank_is_found(root, cluster):
         }  # fmt: skip
         cluster.put(Pod(f"bert-{role}-{index}", {"pytorch": None, "istio-proxy": None}, labels=labels))
     for rank, name in enumerate(("bert-master-0", "bert-worker-0", "bert-worker-1")):
-        found = registry.place_of(f"k8s://ml/pytorchjob/bert:{rank}", root).find()
+        found = registry.target_of(f"k8s://ml/pytorchjob/bert:{rank}", root).find()
         assert found.label == f"k8s://ml/{name}/pytorch"
 
 
@@ -110,10 +110,10 @@ def test_a_deployment_is_the_pod_that_its_labels_select_and_its_debug_copy_where
     cluster.objects.put("deployments", "bert", {"spec": {"selector": {"matchLabels": {"app": "bert"}}}})
     cluster.put(Pod("bert-7d-x", {"main": None}, labels={"app": "bert", "pod-template-hash": "7d"}))
     cluster.put(Pod("other-7d-x", {"main": None}, labels={"app": "other"}))
-    assert registry.place_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-7d-x"
+    assert registry.target_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-7d-x"
     cluster.put(Pod("bert-dkdbg-9f-y", {"main": None}, labels={"dev.dkdbg/copy-of": "deployment.bert"}))
-    assert registry.place_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-dkdbg-9f-y"
-    assert registry.place_of("k8s://ml/app=bert", root).find().label == "k8s://ml/bert-7d-x"
+    assert registry.target_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-dkdbg-9f-y"
+    assert registry.target_of("k8s://ml/app=bert", root).find().label == "k8s://ml/bert-7d-x"
     missing = find(root, "k8s://ml/deployment/nope")
     assert missing.message.startswith(
         "there is no such object in the namespace ml\n  kubectl: Error from server (NotFound)"
@@ -138,15 +138,15 @@ def test_a_job_that_was_tried_again_is_the_pod_that_runs(root, cluster):
     for name, phase in (("bert-0-a", "Failed"), ("bert-0-b", "Running"), ("bert-0-c", "Failed")):
         about = {"labels": {"job-name": "bert"}, "annotations": annotations, "status": {"phase": phase}}
         cluster.put(Pod(name, {"main": None}, **about))
-    assert registry.place_of("k8s://ml/job/bert:0", root).find().label == "k8s://ml/bert-0-b"
+    assert registry.target_of("k8s://ml/job/bert:0", root).find().label == "k8s://ml/bert-0-b"
 
 
 def test_the_container_is_the_one_that_is_named_or_that_the_pod_names(root, cluster):
     containers = {"proxy": None, "main": None}
     annotations = {"kubectl.kubernetes.io/default-container": "main"}
     cluster.put(Pod("train-0", containers, annotations=annotations))
-    assert registry.place_of("k8s://ml/train-0", root).find().label == "k8s://ml/train-0/main"
-    assert registry.place_of("k8s://ml/train-0/proxy", root).find().label == "k8s://ml/train-0/proxy"
+    assert registry.target_of("k8s://ml/train-0", root).find().label == "k8s://ml/train-0/main"
+    assert registry.target_of("k8s://ml/train-0/proxy", root).find().label == "k8s://ml/train-0/proxy"
     error = find(root, "k8s://ml/train-0/other")
     assert error.message == "the pod train-0 has no container other; there are: proxy, main"
 
@@ -163,7 +163,7 @@ def test_a_pod_and_a_namespace_that_are_not_there_are_named(root, cluster):
 
 def test_a_watch_that_is_denied_is_said_and_one_that_is_not_tells_of_changes(root, cluster):
     cluster.put(Pod("train-0", {"main": None}, labels={"app": "train"}))
-    place = registry.place_of("k8s://ml/app=train", root)
+    place = registry.target_of("k8s://ml/app=train", root)
     cluster.denied = {("watch", "pods")}
     source = place.changes()
     with pytest.raises(DkdbgError, match="you may not watch pods in the namespace ml"):
@@ -225,7 +225,7 @@ def test_without_kubectl_oc_is_taken_and_without_both_it_says_so(root, cluster, 
     error = find(root, "k8s://ml/train-0")
     assert (error.message, error.exit_code) == ("neither kubectl nor oc is installed here", 127)
     (tmp_path / "bin" / "oc").symlink_to(os.path.realpath(real))
-    reach = registry.place_of("k8s://ml/train-0", root).find()
+    reach = registry.target_of("k8s://ml/train-0", root).find()
     assert reach.wrap(["true"])[0] == "oc"
 
 
@@ -237,7 +237,7 @@ def test_without_kubectl_oc_is_taken_and_without_both_it_says_so(root, cluster, 
 )  # fmt: skip
 def test_an_address_with_a_name_that_kubernetes_does_not_allow_is_refused(text, root):
     with pytest.raises(DkdbgError) as caught:
-        registry.place_of(text, root)
+        registry.target_of(text, root)
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.hint
 
@@ -247,4 +247,4 @@ def test_labels_with_a_slash_and_odd_names_are_taken(root):
         "k8s://ml/training.kubeflow.org/job-name=bert", "k8s://ml/training.kubeflow.org/job-name=bert,a=b/main",
         "k8s://ml/pod/job", "k8s://ml/app=", "k8s://ml/a.b-c.d", "k8s://ml/job",
     ):  # fmt: skip
-        assert str(registry.place_of(text, root).address) == text
+        assert str(registry.target_of(text, root).address) == text

@@ -61,7 +61,7 @@ def test_output_and_exit_code_are_the_programs_and_nothing_is_left(root, box):
 
 @pytest.mark.usefixtures("box")
 def test_a_command_line_gets_there_word_by_word_and_input_and_output_byte_for_byte(root, cluster):
-    place = registry.place_of("k8s://ml/app=train", root)
+    place = registry.target_of("k8s://ml/app=train", root)
     reach = place.find()
     words = ["", "a b", "$HOME", "*", "'", '"', "`id`", "\\", "ä\n\u202e", "--", "-it", "%41+&c=1"]
     show = "import sys; print(ascii(sys.argv[1:]))"

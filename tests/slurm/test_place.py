@@ -47,7 +47,7 @@ def test_commands_run_on_the_jobs_nodes_in_its_folder(ways, job, tmp_path):
         tmp_path, "run", "--on", f"slurm://login/{job}/node-22", "--", "sh", "-c", "hostname; pwd; exit 7"
     )
     assert (done.returncode, done.stdout) == (7, f"node-22\n{CODE}\n"), done.stderr
-    place = registry.place_of(f"slurm://login/{job}", tmp_path)
+    place = registry.target_of(f"slurm://login/{job}", tmp_path)
     try:
         shown = subprocess.run(
             place.wrap(["python3", "-c", SHOWS, *ODD]), capture_output=True, check=False, timeout=300
@@ -171,7 +171,7 @@ def test_hostlists_are_read_as_slurm_reads_them(laptop):
 def test_what_is_asked_on_the_login_node_itself_is_answered(laptop, tmp_path):
     """The command line of `slurm:///JOB`, run there by hand: dkdbg is not installed in the image."""
     number = laptop.job()
-    place = registry.place_of(f"slurm:///{number}", tmp_path)
+    place = registry.target_of(f"slurm:///{number}", tmp_path)
     try:
         asked = place._line._system.show(number)
         said = laptop.sh("login", asked, user="me")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.attach.actions import Branch
     from dkdbg.attach.sources import Asked
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 #: Seconds that an editor has to close its connection after its process is gone.
 GOODBYE = 2.0
@@ -46,7 +46,7 @@ class Passage:
         parser: frames.FrameParser,
         upstream: socket.socket,
         branch: Branch,
-        place: Place,
+        place: Target,
         *,
         must_prove: bool = False,
     ) -> None:

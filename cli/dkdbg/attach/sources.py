@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 #: Seconds to wait for a running `dkdbg sync` after a save, before a difference is reported.
 SYNC_LIMIT = 5.0
@@ -56,7 +56,7 @@ class Sources:
     def __init__(
         self,
         mappings: object,
-        place: Place,
+        place: Target,
         target: str,
         told: dict[object, object],
         number: Callable[[], int],

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from dkdbg.attach import plain_debugpy
 from dkdbg.attach.asking import ANSWER_LIMIT, PlainDebugpyError, status_of
 from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Door
+from dkdbg.core.target import Endpoint
 
 if TYPE_CHECKING:
     from dkdbg.core.record import SeenRecord
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 #: Seconds between two looks at a door that is not ready.
 INTERVAL = 0.1
@@ -48,7 +48,7 @@ class Upstream:
         token: opens the list of processes of a door that asks for one.
     """
 
-    def __init__(self, place: Place, name: str, token: str = "") -> None:
+    def __init__(self, place: Target, name: str, token: str = "") -> None:
         self.place = place
         self.name = name
         self.changed = threading.Event()
@@ -60,7 +60,7 @@ class Upstream:
         self._held: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_LIMIT
         self._lock = threading.Lock()
-        self._door = Door(endpoint=None, why="")
+        self._endpoint = Endpoint(address=None, why="")
         self._searched = 0.0
         self._stale = True
         self._seen: Seen | None = None
@@ -92,18 +92,18 @@ class Upstream:
             missing = self._seen is None or not self._seen.agent
             if self._stale or (missing and now - self._searched > self.place.pause):
                 self._stale = False
-                self._door = self.place.door()
+                self._endpoint = self.place.endpoint()
                 self._searched = time.monotonic()
             self._seen = self._ask()
             self._looked = time.monotonic()
             return self._seen
 
     def _ask(self) -> Seen:
-        endpoint = self._door.endpoint
+        endpoint = self._endpoint.address
         if self._plain:
             return Seen(endpoint=None, agent="", why=self._plain, record=None)
         if endpoint is None:
-            return Seen(endpoint=None, agent="", why=self._door.why, record=None)
+            return Seen(endpoint=None, agent="", why=self._endpoint.why, record=None)
         try:
             self._look_for_debugpy(endpoint)
             record = self._status_of(endpoint)
@@ -119,7 +119,7 @@ class Upstream:
             why = f"what answers at {endpoint[0]}:{endpoint[1]} cannot be understood: {error}"
             return Seen(endpoint=endpoint, agent="", why=why, record=None)
         unready = record is not None and record.state in {"starting", "exited"}
-        why = f"its agent is {record.state}" if record is not None and unready else self._door.why
+        why = f"its agent is {record.state}" if record is not None and unready else self._endpoint.why
         return Seen(endpoint=endpoint, agent="", why=why, record=record)
 
     def _look_for_debugpy(self, endpoint: tuple[str, int]) -> None:

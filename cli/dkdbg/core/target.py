@@ -40,15 +40,15 @@ class Reach(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
-    """Where a place's door is, seen from this machine.
+class Endpoint:
+    """Where the agent of a target is reached from this machine.
 
     Attributes:
-        endpoint: host and port; None when there is none now.
+        address: host and port; None when there is none now.
         why: what is waited for as long as nothing answers there, in words.
     """
 
-    endpoint: tuple[str, int] | None
+    address: tuple[str, int] | None
     why: str
 
 
@@ -81,7 +81,7 @@ class Changes(Protocol):
         """Let `listen` return; from any thread."""
 
 
-class Place(Protocol):
+class Target(Protocol):
     """A place, as an address names it: what runs there may be replaced at any time, or not be there yet.
 
     Made without I/O. Only `door` is called from several threads.
@@ -132,7 +132,7 @@ class Place(Protocol):
             DkdbgError: as `find`; or nothing says it.
         """
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """Look where the door is now. Never raises."""
 
     def changes(self) -> Changes | None:
@@ -473,7 +473,7 @@ class Roomy(Protocol):
     def names_folder(self) -> bool:
         """See the class."""
 
-    def at(self, folder: str) -> Place:
+    def at(self, folder: str) -> Target:
         """The same place in a folder that is there.
 
         Args:
@@ -490,7 +490,7 @@ class Roomy(Protocol):
             DkdbgError: the place cannot be reached.
         """
 
-    def with_folder(self, name: str) -> Place:
+    def with_folder(self, name: str) -> Target:
         """The same place in the folder of its address, else in one of ours; it is made there if need be.
 
         Args:
@@ -505,7 +505,7 @@ class Roomy(Protocol):
 class Several(Protocol):
     """A place that stands for several, such as a job on many nodes with a session for each of its ranks."""
 
-    def each(self) -> Sequence[Place]:
+    def each(self) -> Sequence[Target]:
         """The places that it stands for now, instead of it, which is closed; itself alone while there is one.
 
         A place that cannot be asked is itself: its door says why.
@@ -520,7 +520,7 @@ class Spreading(Protocol):
     """A place whose programs have workers elsewhere, such as a cluster."""
 
     @property
-    def drivers(self) -> Place:
+    def drivers(self) -> Target:
         """The place where a program is started.
 
         Raises:
@@ -534,7 +534,7 @@ class Spreading(Protocol):
             workers: which, by shell patterns with commas.
         """
 
-    def each(self) -> Sequence[Place]:
+    def each(self) -> Sequence[Target]:
         """As `Several.each`."""
 
 
@@ -604,7 +604,7 @@ class Kind:
     """What a module of `places/` tells the registry, as its `KIND`.
 
     Attributes:
-        place: the place at an address of this kind, relative to the repository's root, resolved; no I/O.
+        target: the target at an address of this kind, relative to the repository's root, resolved; no I/O.
             Raises DkdbgError when the address makes no sense for this kind.
         named: the place that a name without a scheme means now; None when there is none.
         sessions: all sessions of this kind that can be seen from this machine, for `dkdbg ps`, those that have ended
@@ -613,13 +613,13 @@ class Kind:
             Raises DkdbgError when the address makes no sense.
         inner: the address of the place from which one of this kind is reached; None for what is reached by itself.
             Raises DkdbgError when the address makes no sense.
-        around: the place at an address of this kind, made instead of by `place`, around
+        around: the place at an address of this kind, made instead of by `target`, around
             those at `inner` that its second argument makes, and that it closes.
     """
 
-    place: Callable[[Address, Path], Place]
-    named: Callable[[str, Path], Place | None] = _none_named
+    target: Callable[[Address, Path], Target]
+    named: Callable[[str, Path], Target | None] = _none_named
     sessions: Callable[[], list[SeenSession]] = _no_sessions
     queue: Callable[[Address], Queue] | None = None
     inner: Callable[[Address], Address] | None = None
-    around: Callable[[Address, Callable[[], Place]], Place] | None = None
+    around: Callable[[Address, Callable[[], Target]], Target] | None = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.stacks import Session
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 #: Bytes of one answer; seconds for it, with native frames, and of these processes at a time.
 _MOST, _LIMIT, _NATIVE_LIMIT, _PARALLEL = 64 << 20, 20.0, 120.0, 32
@@ -30,7 +30,7 @@ class Wanted:
         ids: of the sessions there; empty for all.
     """
 
-    place: Place
+    place: Target
     target: str
     ids: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Sessions on a far machine: what its agent says of them, and the door of the newest one."""
+"""Sessions on a remote machine: what its agent reports, and the endpoint of the newest one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.core.record import SeenRecord, parse_all
-from dkdbg.core.target import Door
+from dkdbg.core.target import Endpoint
 from dkdbg.relay.relay import Relay
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRec
     return [] if done.code else parse_all(done.stdout)  # it was taken away in this moment
 
 
-class RelayedDoor:
-    """Where the door of the newest session is on this machine: by a relay, whose connections outlive the transport's.
+class RelayedEndpoint:
+    """Endpoint of the newest session on this machine: by a relay, whose connections outlive the transport's.
 
     One thread at a time.
 
@@ -61,20 +61,20 @@ class RelayedDoor:
             self._relay = None
         return why
 
-    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Door:
-        """The door of the newest of these sessions.
+    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Endpoint:
+        """Return the endpoint of the newest of these sessions.
 
         Args:
             nobody: what is waited for where none of them runs.
         """
         live = [each for each in found if isinstance(each, SeenRecord) and each.live]
         if not live:
-            return Door(endpoint=None, why=nobody)
+            return Endpoint(address=None, why=nobody)
         if self._relay is None:
             self._relay = Relay(self._command, ends=True)
             self._local = self._relay.listen(live[-1].port)
         self._relay.aim(self._local, live[-1].port)
-        return Door(endpoint=("127.0.0.1", self._local), why="its session does not answer")
+        return Endpoint(address=("127.0.0.1", self._local), why="its session does not answer")
 
     def close(self) -> None:
         """End the relay."""

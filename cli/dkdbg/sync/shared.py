@@ -17,7 +17,7 @@ from dkdbg.sync.remote.stream import StreamEndedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.core.target import Place, Reach, Workspace
+    from dkdbg.core.target import Reach, Target, Workspace
 
 _MOUNTS = "/proc/self/mountinfo"
 #: Bytes of it, and seconds for an answer.
@@ -50,7 +50,7 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
     return None
 
 
-def folder_of(place: Place, reach: Reach) -> Workspace:
+def folder_of(place: Target, reach: Reach) -> Workspace:
     """Return where the code of a place lies, to be written to.
 
     A job runs in the folder that it was submitted from, which may be the user's home.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.core.attach_only import AttachOnly
-from dkdbg.core.target import Door, Kind
+from dkdbg.core.target import Endpoint, Kind
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Endpoint(AttachOnly):
+class EndpointTarget(AttachOnly):
     """See `core/target.py`."""
 
     address: Address
@@ -27,9 +27,11 @@ class Endpoint(AttachOnly):
         """Host and port."""
         return self.address.label
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """The port itself."""
-        return Door(endpoint=(self.address.host, self.address.port), why=f"nothing answers at {self.address}")
+        return Endpoint(
+            address=(self.address.host, self.address.port), why=f"nothing answers at {self.address}"
+        )
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -43,8 +45,8 @@ class Endpoint(AttachOnly):
         )
 
 
-def _place(address: Address, _root: Path) -> Endpoint:
-    return Endpoint(address)
+def _target(address: Address, _root: Path) -> EndpointTarget:
+    return EndpointTarget(address)
 
 
-KIND = Kind(place=_place)
+KIND = Kind(target=_target)

@@ -13,7 +13,7 @@ from dkdbg.core import sessions
 from dkdbg.core.address import LOCAL, Address
 from dkdbg.core.local_commands import Local
 from dkdbg.core.record import BadRecord, parse
-from dkdbg.core.target import Door, Kind, Workspace
+from dkdbg.core.target import Endpoint, Kind, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
 
 
 @dataclass(frozen=True)
-class LocalPlace:
+class LocalTarget:
     """See `core/target.py`."""
 
     address: Address
@@ -60,13 +60,13 @@ class LocalPlace:
             exit_code=EXIT_USAGE,
         )
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """That of the newest session that runs under this name."""
         live = [record for record, is_live in _records() if is_live and self._means(record)]
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
-            return Door(endpoint=None, why=why)
-        return Door(endpoint=live[-1].here, why="its session does not answer")
+            return Endpoint(address=None, why=why)
+        return Endpoint(address=live[-1].here, why="its session does not answer")
 
     def changes(self) -> Changes | None:
         """Nobody tells; to look costs next to nothing."""
@@ -98,17 +98,17 @@ def _seen(record: SeenRecord, is_live: bool) -> SeenSession:
     return sessions.of_record(record, live=is_live, target=LOCAL, address=address)
 
 
-def _place(address: Address, _root: Path) -> LocalPlace:
-    return LocalPlace(address)
+def _target(address: Address, _root: Path) -> LocalTarget:
+    return LocalTarget(address)
 
 
-def _named(name: str, _root: Path) -> LocalPlace | None:
-    place = LocalPlace(Address(scheme=LOCAL, rest=name))
-    return place if place.door().endpoint else None
+def _named(name: str, _root: Path) -> LocalTarget | None:
+    place = LocalTarget(Address(scheme=LOCAL, rest=name))
+    return place if place.endpoint().address else None
 
 
 def _sessions() -> list[SeenSession]:
     return [_seen(record, is_live) for record, is_live in _records()]
 
 
-KIND = Kind(place=_place, named=_named, sessions=_sessions)
+KIND = Kind(target=_target, named=_named, sessions=_sessions)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.jobs import Queue
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Kind, Place
+    from dkdbg.core.target import Kind, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def address_of(text: str) -> Address:
     return found
 
 
-def place_at(address: Address, root: Path) -> Place:
+def target_at(address: Address, root: Path) -> Target:
     """The place at an address; nothing is looked for yet.
 
     Args:
@@ -93,11 +93,11 @@ def place_at(address: Address, root: Path) -> Place:
     """
     kind, inner = _entry(address).kind, _inner(address)
     if inner is not None and kind.around is not None:
-        return kind.around(address, lambda: place_at(inner, root))
-    return kind.place(address, root)
+        return kind.around(address, lambda: target_at(inner, root))
+    return kind.target(address, root)
 
 
-def place_of(target: str, root: Path) -> Place:
+def target_of(target: str, root: Path) -> Target:
     """The place that a person names: by its address, or by the name of a service, a container or a session.
 
     A name is first one of dkdbg.toml's [places], then a service of this repository's compose project, then a container, then a session of this machine,
@@ -113,9 +113,9 @@ def place_of(target: str, root: Path) -> Place:
         known = f"{forms()}, or a name that dkdbg ps shows"
         with contextlib.suppress(DkdbgError):  # the address is what is wrong
             known += "".join(f", {each}" for each in names(root))
-        return place_at(addresses.parse(target, forms=known), root)
+        return target_at(addresses.parse(target, forms=known), root)
     if (uri := names(root).get(target)) is not None:
-        return place_at(configured.address_of(target, uri, forms=forms(), inner=_inner), root)
+        return target_at(configured.address_of(target, uri, forms=forms(), inner=_inner), root)
     silent: DkdbgError | None = None
     for entry in ENTRIES:
         try:
@@ -125,7 +125,7 @@ def place_of(target: str, root: Path) -> Place:
             silent = silent or error
     named = {each.address for each in sessions()[0] if target in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
-        return place_at(addresses.parse(named.pop()), root)
+        return target_at(addresses.parse(named.pop()), root)
     if silent is not None and not _has_compose_file(root):
         raise DkdbgError(
             f"nothing here is called {target!r}: it is not in [places] of dkdbg.toml, there is no compose file "
@@ -136,13 +136,13 @@ def place_of(target: str, root: Path) -> Place:
     return home(root, target)
 
 
-def places_of(target: str, root: Path) -> Sequence[Place]:
+def targets_of(target: str, root: Path) -> Sequence[Target]:
     """The places that a person names by one target: a job may have many sessions.
 
     Raises:
-        DkdbgError: as `place_of`.
+        DkdbgError: as `target_of`.
     """
-    place = place_of(target, root)
+    place = target_of(target, root)
     return place.each() if isinstance(place, Several) else [place]
 
 
@@ -163,14 +163,14 @@ def queue_of(target: str) -> Queue:
     return queue(address)
 
 
-def home(root: Path, service: str = "") -> Place:
+def home(root: Path, service: str = "") -> Target:
     """The place of this repository's debug service.
 
     Args:
         root: the repository's root, resolved.
         service: its name; empty for the only one that runs.
     """
-    return place_at(Address(scheme=HOME, rest=service), root)
+    return target_at(Address(scheme=HOME, rest=service), root)
 
 
 def names(root: Path) -> dict[str, str]:

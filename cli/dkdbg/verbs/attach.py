@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Note
     from dkdbg.attach.upstream import Seen, Upstream
     from dkdbg.core.plan import ProjectPlan
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
     from dkdbg.verbs.plain_proxy import PlainDoor
 
 #: Name of the launch entry that is shown.
@@ -79,7 +79,7 @@ def attach(
     """
     chosen = ranks_of(root, ranks)
     plan = _plan(root, needed=not targets and listen is None)
-    places = [each for text in targets for each in registry.places_of(text, root)]
+    places = [each for text in targets for each in registry.targets_of(text, root)]
     if not places and plan is not None and listen is None:
         places = [registry.home(root, plan.service.name)]
     if pids and len(places) != 1:
@@ -298,7 +298,7 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
     return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
 
 
-def _code_of(root: Path, place: Place, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
+def _code_of(root: Path, place: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
     """Return where the code lies on a far place: what runs there says it, else `guess` names where it would be brought to.
 
     Without `guess` a session that is slow to answer adds no folder that it does not use.

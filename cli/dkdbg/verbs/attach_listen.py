@@ -13,7 +13,7 @@ from dkdbg.agent.proxy.listener import proof
 from dkdbg.agent.state.runtime_dir import RuntimeDirError
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.render import token_file
-from dkdbg.targets.reverse.called_job import Calling
+from dkdbg.targets.reverse.called_job import CalledJobTarget
 from dkdbg.targets.reverse.jobs import Callers
 from dkdbg.targets.reverse.query_server import Desk
 
@@ -58,7 +58,7 @@ def wait_for_jobs(
         DkdbgError: it cannot be listened there.
     """
     lock = threading.Lock()
-    known: dict[str, tuple[Calling, Upstream]] = {}
+    known: dict[str, tuple[CalledJobTarget, Upstream]] = {}
 
     def arrived(caller: Caller) -> None:
         with lock:
@@ -71,7 +71,7 @@ def wait_for_jobs(
                 place, upstream = known[name]
                 former, place.caller = place.caller, caller
             else:
-                place = Calling(caller, name)
+                place = CalledJobTarget(caller, name)
                 upstream = door.add(place)
                 known[name] = place, upstream
         if former is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.pythons import PythonThere
-    from dkdbg.core.target import Place, Reach
+    from dkdbg.core.target import Reach, Target
     from dkdbg.delivery.bring import Brought
 
 #: Seconds until the agent there has said what comes of it, and that it gets to leave.
@@ -63,7 +63,7 @@ class Entered:
         self._agent.close()
 
 
-def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> Entered | None:
+def enter(place: Target, pids: Sequence[int], root: Path, reporter: Reporter) -> Entered | None:
     """Enter the Pythons at a place that has no agent of ours; None where none are asked for.
 
     Args:
@@ -120,7 +120,7 @@ def _words_of(reach: Reach, pid: int) -> Sequence[str]:
     return next((each.words for each in found if each.pid == pid), ("CMD",))
 
 
-def _in_its_place(place: Place, words: Sequence[str]) -> str:
+def _in_its_place(place: Target, words: Sequence[str]) -> str:
     """What to type for a new one of the place, which begins under the agent; empty where nothing can be said."""
     if not isinstance(place, Repeatable):
         return ""
@@ -137,7 +137,7 @@ def _in_its_place(place: Place, words: Sequence[str]) -> str:
     )
 
 
-def _tell_how(place: Place, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:
+def _tell_how(place: Target, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:
     # Not by itself: what runs now may be what `dkdbg run` is about to debug, seen a moment too early.
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
@@ -146,7 +146,10 @@ def _tell_how(place: Place, programs: Sequence[Sequence[PythonThere]], reporter:
 
 
 def _chosen(
-    place: Place, found: Sequence[PythonThere], programs: Sequence[Sequence[PythonThere]], pids: Sequence[int]
+    place: Target,
+    found: Sequence[PythonThere],
+    programs: Sequence[Sequence[PythonThere]],
+    pids: Sequence[int],
 ) -> Sequence[PythonThere]:
     """Return the processes of these numbers, and what they have started."""
     wanted = [each for each in found if each.pid in pids]
@@ -160,7 +163,7 @@ def _chosen(
     return [each for program in programs for each in program if each in wanted or program[0] in wanted]
 
 
-def _in(place: Place, reach: Reach, pids: Sequence[int], reporter: Reporter) -> _Agent:
+def _in(place: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -> _Agent:
     host = place.listens_on() if isinstance(place, Apart) else "127.0.0.1"
     port = DEFAULT_PORT if isinstance(place, Enterable) and not isinstance(place, Far) else 0
     brought = bring(reach)
@@ -299,7 +302,7 @@ def _said(line: bytes) -> tuple[str, int, str]:
     return word, pid, "".join(each if is_text(each) else "?" for each in text)
 
 
-def _mappings(place: Place, folder: str, root: Path) -> tuple[tuple[str, str], ...]:
+def _mappings(place: Target, folder: str, root: Path) -> tuple[tuple[str, str], ...]:
     """Where the code lies: by what is mounted there, else the working folder is the repository."""
     if not folder.startswith("/") or folder == "/":
         return ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.attach.actions import Note
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 #: Seconds that editors get to close their sessions at the end.
 GOODBYE = 1.5
@@ -55,7 +55,7 @@ class HostDoor:
 
     def __init__(
         self,
-        places: Sequence[Place],
+        places: Sequence[Target],
         report: Reporting,
         *,
         port: int,
@@ -90,7 +90,7 @@ class HostDoor:
             self._board.exchange.offers_all = True
             self._extra.open_first()
 
-    def add(self, place: Place) -> Upstream:
+    def add(self, place: Target) -> Upstream:
         """One place more, whose label is not one of another; from any thread."""
         upstream = Upstream(place, place.label, self._token)
         self.upstreams = [*self.upstreams, upstream]
@@ -113,7 +113,7 @@ class HostDoor:
             upstream.place.close()
 
 
-def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
+def _named(places: Sequence[Target]) -> list[tuple[Target, str]]:
     """Each target with a name of its own: its label, or all of its address where two labels are the same."""
     if len({str(each.address) for each in places}) < len(places):
         raise DkdbgError("a target is named twice", hint="name each one once")

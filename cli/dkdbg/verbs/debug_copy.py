@@ -19,7 +19,7 @@ from dkdbg.verbs.run import open_door
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dkdbg.core.target import CopyPlan, Place
+    from dkdbg.core.target import CopyPlan, Target
 
 
 def up(
@@ -49,7 +49,7 @@ def up(
         DkdbgError: it cannot be made, with cause and next step.
     """
     words = _words(command)
-    with contextlib.closing(registry.place_of(target, root)) as place:
+    with contextlib.closing(registry.target_of(target, root)) as place:
         copyable = _copyable(place)
         manifests = None if overlay is None else _folder(root, overlay)
         plan = copyable.plan_copy(words, wait=wait, overlay=manifests, replace=attach is not None)
@@ -80,7 +80,7 @@ def down(root: Path, target: str) -> int:
     Raises:
         DkdbgError: it cannot be removed, with cause and next step.
     """
-    with contextlib.closing(registry.place_of(target, root)) as place:
+    with contextlib.closing(registry.target_of(target, root)) as place:
         console.say(_copyable(place).remove_copy())
     return 0
 
@@ -95,7 +95,7 @@ def _attached(root: Path, copyable: Copyable, port: int, limit: int) -> int:
     try:
         ready = copyable.make_copy(report=console.say, limit=limit)
         with contextlib.ExitStack() as opened:
-            places = [each for address in ready for each in registry.places_of(address, root)]
+            places = [each for address in ready for each in registry.targets_of(address, root)]
             open_door(opened, places, port)
             console.warn(f"dkdbg: a debugger can attach on 127.0.0.1:{port}, until Ctrl-C")
             while True:
@@ -117,7 +117,7 @@ def _folder(root: Path, overlay: str) -> Path:
     return found
 
 
-def _copyable(place: Place) -> Copyable:
+def _copyable(place: Target) -> Copyable:
     if not isinstance(place, Copyable):
         raise DkdbgError(
             f"{place.address} cannot be copied for debugging",

@@ -40,7 +40,7 @@ def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *,
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    with contextlib.closing(registry.place_of(target, root)) as place:
+    with contextlib.closing(registry.target_of(target, root)) as place:
         if not isinstance(place, Far):
             raise DkdbgError(
                 f"{place.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",

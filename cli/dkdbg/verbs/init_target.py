@@ -45,7 +45,7 @@ def init_place(
     """
     check_root(root)
     argv = _command(root, command)
-    with contextlib.closing(registry.place_of(target, root)) as place:
+    with contextlib.closing(registry.target_of(target, root)) as place:
         lies = place.room(folder_name(root)) if isinstance(place, Roomy) else place.workspace()
         where = f"{place.label}:{lies.remote}"
     entry_name = editor.PLACE_NAME + target

@@ -21,7 +21,7 @@ from dkdbg.sync.report import as_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dkdbg.core.target import Place, Reach
+    from dkdbg.core.target import Reach, Target
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
@@ -49,7 +49,7 @@ class LiveCopy:
         DkdbgError: nothing says where the code lies there.
     """
 
-    def __init__(self, root: Path, place: Place, reach: Reach, *, python: str | None) -> None:
+    def __init__(self, root: Path, place: Target, reach: Reach, *, python: str | None) -> None:
         from dkdbg.sync import shared
         from dkdbg.sync.roots import Roots
         from dkdbg.sync.rules.configured import ConfiguredRules

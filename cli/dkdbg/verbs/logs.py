@@ -17,7 +17,7 @@ from dkdbg.verbs.init import check_root, debug_service
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 
 def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> int:
@@ -36,7 +36,7 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
         check_root(root, "logs")
         place = registry.home(root, debug_service(root).name)
     else:
-        place = registry.place_of(target, root)
+        place = registry.target_of(target, root)
     with contextlib.closing(place):
         if not isinstance(place, Logged):
             raise _kept_nowhere(place)
@@ -51,7 +51,7 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
     return process.become(argv)
 
 
-def _kept_nowhere(place: Place) -> DkdbgError:
+def _kept_nowhere(place: Target) -> DkdbgError:
     if isinstance(place, AttachOnly):
         return DkdbgError(
             f"{place.address} can only be attached to: what its program prints is not seen from here",

@@ -39,7 +39,7 @@ def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = N
             f"the program of {session.name} has not started yet: it is {session.detail or 'waiting for a debugger'}",
             hint=f"let an editor attach first (F5), or start it without the wait: {_STARTS_AT_ONCE}",
         )
-    place = registry.place_at(registry.address_of(session.address), root)
+    place = registry.target_at(registry.address_of(session.address), root)
     agent = place.agent()
     if agent is None:
         raise DkdbgError(
@@ -53,7 +53,7 @@ def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = N
 def _session(root: Path, target: str | None) -> SeenSession:
     if target is None:
         return only_session(root, _naming)
-    place = registry.place_of(target, root)
+    place = registry.target_of(target, root)
     try:
         seen = place.sessions()
     except DkdbgError:  # nothing of this name is there: say what is

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.attach.plain_debugpy import Greeted
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 
 class PlainDoor:
@@ -50,14 +50,14 @@ class PlainDoor:
         self._debugpy.close()
 
 
-def plain_door(places: Sequence[Place], report: Reporting, *, port: int) -> PlainDoor | None:
+def plain_door(places: Sequence[Target], report: Reporting, *, port: int) -> PlainDoor | None:
     """The door of a plain debugpy, where the only target is a port with one; None for all others.
 
     Raises:
         DkdbgError: it is one of several targets, or no port is free.
     """
     for place in places:
-        if place.address.scheme != "endpoint" or (endpoint := place.door().endpoint) is None:
+        if place.address.scheme != "endpoint" or (endpoint := place.endpoint().address) is None:
             continue
         try:
             anchor = greeted(endpoint)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dkdbg.core.target import Place, Reach
+    from dkdbg.core.target import Reach, Target
 
 #: Where the agent writes profiles, relative to the folder that it runs in.
 FOLDER = "dkdbg-profiles"
@@ -76,7 +76,7 @@ def variables() -> tuple[str, ...]:
     return (f"{contract.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
 
-def fetch(root: Path, target: str, place: Place, reach: Reach, python: str | None, *, code: int) -> int:
+def fetch(root: Path, target: str, place: Target, reach: Reach, python: str | None, *, code: int) -> int:
     """Copy the profiles of a place into `dkdbg-pulled` of this repository; the exit code of the program or of that.
 
     Args:
@@ -95,7 +95,7 @@ def fetch(root: Path, target: str, place: Place, reach: Reach, python: str | Non
     return code or pulled
 
 
-def _fetched(root: Path, target: str, place: Place, reach: Reach, python: str | None) -> int:
+def _fetched(root: Path, target: str, place: Target, reach: Reach, python: str | None) -> int:
     if place.address.scheme == LOCAL:
         return 0  # they are here
     from dkdbg.verbs.sync import sync

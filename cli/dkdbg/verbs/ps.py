@@ -76,6 +76,6 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
 def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
     found: list[SeenSession] = []
     for target in targets:
-        with contextlib.closing(registry.place_of(target, root)) as place:
+        with contextlib.closing(registry.target_of(target, root)) as place:
             found += place.sessions()
     return found

@@ -148,7 +148,7 @@ def _unused(root: Path, expression: str) -> Path:
 
 
 def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -> list[Row]:
-    place = registry.place_at(registry.address_of(session.address), root)
+    place = registry.target_at(registry.address_of(session.address), root)
     with contextlib.closing(place):
         agent = place.agent()
         if agent is None:
@@ -176,6 +176,6 @@ def _session(root: Path, target: str | None, typed: str) -> SeenSession:
 
     if target is None:
         return only_session(root, naming)
-    place = registry.place_of(target, root)
+    place = registry.target_of(target, root)
     with contextlib.closing(place):
         return sessions.choose(place.sessions(), target, naming=naming, address=str(place.address))

@@ -16,7 +16,7 @@ from dkdbg.verbs.init import check_root, debug_service
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 
 def restart(root: Path, target: str | None = None) -> int:
@@ -42,12 +42,12 @@ def restart(root: Path, target: str | None = None) -> int:
             )
             return 0
     else:
-        place = registry.place_of(target, root)
+        place = registry.target_of(target, root)
     with contextlib.closing(place):
         return _restart(root, place, target)
 
 
-def _restart(root: Path, place: Place, target: str | None) -> int:
+def _restart(root: Path, place: Target, target: str | None) -> int:
     agent = place.agent()
     if agent is None:
         raise DkdbgError(f"no agent of dkdbg runs on {place.label}", hint="dkdbg ps shows where one does")
@@ -64,7 +64,7 @@ def _restart(root: Path, place: Place, target: str | None) -> int:
     return 0
 
 
-def _which(place: Place, target: str | None) -> list[str]:
+def _which(place: Target, target: str | None) -> list[str]:
     """The words that name the session there: of several the agent would take the newest.
 
     Raises:

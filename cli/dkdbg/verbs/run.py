@@ -12,7 +12,7 @@ from dkdbg import console, hints, process
 from dkdbg.agent.contract import DEFAULT_PORT, ENV_OWN_CONTAINER
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Apart, Contained, Door, Far, Leased, Outliving, Relaying, Roomy, Spreading
+from dkdbg.core.target import Apart, Contained, Endpoint, Far, Leased, Outliving, Relaying, Roomy, Spreading
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import unwrapped
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dkdbg.attach.actions import Note
-    from dkdbg.core.target import Place, Reach
+    from dkdbg.core.target import Reach, Target
     from dkdbg.delivery.bring import Brought
 
 #: What a command line that leads to another machine ends with when it has lost it.
@@ -95,7 +95,7 @@ def run(
 
         return run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
     with contextlib.ExitStack() as opened:
-        place = opened.enter_context(contextlib.closing(registry.place_of(target or "local:", root)))
+        place = opened.enter_context(contextlib.closing(registry.target_of(target or "local:", root)))
         flags: tuple[str, ...] = ()
         if isinstance(place, Spreading):
             flags, place = place.flags("*" if workers is None else workers), place.drivers
@@ -106,8 +106,8 @@ def run(
                 exit_code=EXIT_USAGE,
             )
         if attach is not None:
-            again = registry.place_of(target or "local:", root)
-            places = again.each() if isinstance(again, Spreading) else [cast("Place", _FromNowOn(again))]
+            again = registry.target_of(target or "local:", root)
+            places = again.each() if isinstance(again, Spreading) else [cast("Target", _FromNowOn(again))]
             open_door(opened, places, attach)
             console.warn(f"dkdbg: attach an editor to 127.0.0.1:{attach}")
         if (sync or reload) and isinstance(place, Roomy):
@@ -145,13 +145,13 @@ def run(
         return code
 
 
-def _told(place: Place, more: Sequence[str]) -> tuple[str, ...]:
+def _told(place: Target, more: Sequence[str]) -> tuple[str, ...]:
     """The words that set variables for the agent there."""
     own = (*variables(), f"{ENV_OWN_CONTAINER}=1") if isinstance(place, Contained) else variables()
     return ("env", *own, *more) if own or more else ()
 
 
-def _with_folder(place: Place, roomy: Roomy, root: Path, python: str | None) -> Place:
+def _with_folder(place: Target, roomy: Roomy, root: Path, python: str | None) -> Target:
     """In the folder of its address, else in the one there that is `root` itself, else in one of ours."""
     if not roomy.names_folder:
         from dkdbg.sync import shared
@@ -161,7 +161,7 @@ def _with_folder(place: Place, roomy: Roomy, root: Path, python: str | None) -> 
     return roomy.with_folder(folder_name(root))
 
 
-def open_door(opened: contextlib.ExitStack, places: Sequence[Place], port: int) -> None:
+def open_door(opened: contextlib.ExitStack, places: Sequence[Target], port: int) -> None:
     """Lead editors to places, until `opened` is closed; the port is that of their launch entry, and no other.
 
     Raises:
@@ -184,20 +184,20 @@ def open_door(opened: contextlib.ExitStack, places: Sequence[Place], port: int) 
 class _FromNowOn:
     """A place whose door is there as soon as a session runs there that did not run before: what ran is another program."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Target) -> None:
         self._place = place
         self._before: set[str] | None = self._live()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._place, name)
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """That of the place, or what is waited for."""
         if self._before is not None:
             if not self._live() - self._before:
-                return Door(endpoint=None, why="the program is being started")
+                return Endpoint(address=None, why="the program is being started")
             self._before = None
-        return self._place.door()
+        return self._place.endpoint()
 
     def _live(self) -> set[str]:
         with contextlib.suppress(DkdbgError, BadRecord):
@@ -221,7 +221,7 @@ class _Quiet:
 
 
 def _words(
-    place: Place, command: Sequence[str], *, port: int | None, wait: int, verb: Sequence[str]
+    place: Target, command: Sequence[str], *, port: int | None, wait: int, verb: Sequence[str]
 ) -> tuple[str, ...]:
     host = place.listens_on() if isinstance(place, Apart) else "127.0.0.1"
     if port is None:
@@ -234,7 +234,7 @@ def _words(
     )  # fmt: skip
 
 
-def _attached(place: Place, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
+def _attached(place: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
     tty, left = _tty(), f"see what still runs there: dkdbg ps {place.address}"
     try:
         if isinstance(place, Outliving) and place.outlives_cuts:

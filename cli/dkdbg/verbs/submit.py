@@ -204,7 +204,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
         DkdbgError: the job has ended before.
     """
     last, since = -1, time.monotonic()
-    with contextlib.closing(registry.place_of(queue.address(job), root)) as place:
+    with contextlib.closing(registry.target_of(queue.address(job), root)) as place:
         while True:
             seen = queue.look(job)
             if seen.phase == "ended":
@@ -322,7 +322,7 @@ def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> in
         return run(root, address, command, port=None, wait=wait)
     tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     shell = ("sh", "-c", 'exec "${SHELL:-/bin/sh}" ' + ("-l" if tty else ""))
-    with contextlib.closing(registry.place_of(address, root)) as place:
+    with contextlib.closing(registry.target_of(address, root)) as place:
         return process.attached(place.wrap(shell, tty=tty), tty=tty, on_signal=_interrupt)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dkdbg.core.target import Place, Reach
+    from dkdbg.core.target import Reach, Target
 
 
 def sync(
@@ -46,7 +46,7 @@ def sync(
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
     """
     with contextlib.closing(
-        registry.home(root) if target is None else registry.place_of(target, root)
+        registry.home(root) if target is None else registry.target_of(target, root)
     ) as place:
         return _sync_with(
             root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
@@ -55,7 +55,7 @@ def sync(
 
 
 def _sync_with(
-    root: Path, place: Place, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    root: Path, place: Target, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
     python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
 ) -> int:  # fmt: skip
     if isinstance(place, Roomy) and place.names_folder and not (to or verify or pull):
@@ -124,7 +124,7 @@ def _sync_with(
     return EXIT_ERROR if session.failed else 0
 
 
-def _workspace(root: Path, place: Place, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
+def _workspace(root: Path, place: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
     """Return the folder that the place names; where its address names none, the one there that is `root`, if any.
 
     Args:

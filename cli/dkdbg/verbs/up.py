@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.plan import DebugService, ProjectPlan
-    from dkdbg.core.target import Place
+    from dkdbg.core.target import Target
 
 
 def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
@@ -92,7 +92,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     return 0
 
 
-def startable(place: Place) -> Startable:
+def startable(place: Target) -> Startable:
     """The same place, as one that can be started and ended from here.
 
     Raises:

@@ -131,7 +131,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
     found: list[Wanted] = []
     missing: dict[str, str] = {}
     for target in targets:
-        for place in registry.places_of(target, root):
+        for place in registry.targets_of(target, root):
             seen = place.sessions()
             unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
             live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
@@ -159,7 +159,7 @@ def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
         by_address.setdefault(each.address, []).append(each)
     return [
         Wanted(
-            place=registry.place_at(registry.address_of(address), root), target=group[0].target,
+            place=registry.target_at(registry.address_of(address), root), target=group[0].target,
             ids=tuple(each.id for each in group),
         )
         for address, group in by_address.items()

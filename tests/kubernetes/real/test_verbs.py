@@ -41,7 +41,7 @@ def test_output_and_exit_code_are_the_programs_and_nothing_is_left(root, develop
 @pytest.mark.usefixtures("developer")
 def test_the_real_server_is_spoken_to_over_tls_and_spdy(root, box):
     """1.20 refuses kubectl's WebSocket: who may only `create pods/exec` gets there by POST."""
-    argv = registry.place_of(f"k8s://ml/{box}", root).find().wrap(["true"])
+    argv = registry.target_of(f"k8s://ml/{box}", root).find().wrap(["true"])
     done = subprocess.run([argv[0], "-v=7", *argv[1:]], capture_output=True, text=True, check=True)
     assert "POST https://" in done.stderr
     assert "SPDY/3.1" in done.stderr or "X-Stream-Protocol-Version" in done.stderr
@@ -70,7 +70,7 @@ def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, d
 
 def asked(root, name: str, verb: str) -> str:
     if verb in {"get", "list", "watch"}:
-        place = registry.place_of(f"k8s://ml/{'app=' if verb != 'get' else ''}{name}", root)
+        place = registry.target_of(f"k8s://ml/{'app=' if verb != 'get' else ''}{name}", root)
         source = place.changes()
         with pytest.raises(DkdbgError) as caught:
             source.listen(lambda: None) if verb == "watch" else place.find()

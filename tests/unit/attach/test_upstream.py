@@ -23,7 +23,7 @@ RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_
 
 
 def place(text, root):
-    return registry.place_of(text, root)
+    return registry.target_of(text, root)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from dkdbg.targets.docker.container import (
     Container,
     ContainerReach,
     choose,
-    door_of,
+    endpoint_of,
     not_running,
     only_debug_service,
     workspace_of,
@@ -93,15 +93,15 @@ def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id(
     ],
 )
 def test_the_endpoint_is_the_published_port_else_the_containers_own(more, endpoint):
-    assert door_of(container(**more)).endpoint == endpoint
+    assert endpoint_of(container(**more)).address == endpoint
 
 
-def test_what_a_door_waits_for_is_said_and_a_container_without_an_agent_is_never_connected_to():
-    assert door_of(None).why == "there is no container yet"
-    assert door_of(container(running=False)).why == "container shop-web-debug-1 is not running"
-    assert door_of(container()).why == "its debug port is not published"
-    door = door_of(container("app", published={5678: "127.0.0.1:6000"}, address="172.17.0.2"))
-    assert (door.endpoint, door.why) == (None, "container shop-app-1 runs without an agent of dkdbg")
+def test_what_an_endpoint_waits_for_is_named_and_a_container_without_an_agent_is_never_connected_to():
+    assert endpoint_of(None).why == "there is no container yet"
+    assert endpoint_of(container(running=False)).why == "container shop-web-debug-1 is not running"
+    assert endpoint_of(container()).why == "its debug port is not published"
+    found = endpoint_of(container("app", published={5678: "127.0.0.1:6000"}, address="172.17.0.2"))
+    assert (found.address, found.why) == (None, "container shop-app-1 runs without an agent of dkdbg")
 
 
 def test_inspect_says_service_project_port_address_and_workdir_if_any():

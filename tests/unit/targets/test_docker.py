@@ -15,7 +15,7 @@ LOOKS = """
 import sys
 from pathlib import Path
 from dkdbg.targets import registry
-place = registry.place_of("docker://job", Path("/"))
+place = registry.target_of("docker://job", Path("/"))
 print(place.find().label, place.workspace().remote, *place.wrap(["true"]), "docker.api" in sys.modules)
 """
 

@@ -17,19 +17,19 @@ def named(root, **places):
 
 def test_a_name_is_the_place_at_its_address_which_needs_no_file_itself(tmp_path):
     named(tmp_path, cluster="ssh://me@login,node1/~/code", bert="k8s://ml/pytorchjob/bert:2")
-    assert str(registry.place_of("cluster", tmp_path).address) == "ssh://me@login,node1/~/code"
-    assert str(registry.place_of("bert", tmp_path).address) == "k8s://ml/pytorchjob/bert:2"
+    assert str(registry.target_of("cluster", tmp_path).address) == "ssh://me@login,node1/~/code"
+    assert str(registry.target_of("bert", tmp_path).address) == "k8s://ml/pytorchjob/bert:2"
     (tmp_path / "compose.yaml").write_text("services: {}\n")
-    assert str(registry.place_of("trainer", tmp_path).address) == "compose://trainer"
+    assert str(registry.target_of("trainer", tmp_path).address) == "compose://trainer"
     (tmp_path / "dkdbg.toml").write_text("[[[")
-    assert registry.place_of("ssh://login", tmp_path).label == "login"
+    assert registry.target_of("ssh://login", tmp_path).label == "login"
 
 
 def test_a_name_that_nothing_here_has_is_said_to_be_none_where_no_engine_can_be_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     named(tmp_path, cluster="ssh://login")
     with pytest.raises(DkdbgError) as raised:
-        registry.place_of("clutser", tmp_path)
+        registry.target_of("clutser", tmp_path)
     assert "nothing here is called 'clutser'" in raised.value.message
     assert "no Docker engine answers" in raised.value.message
     assert "ssh://HOST" in raised.value.hint
@@ -67,7 +67,7 @@ def test_a_name_that_nothing_here_has_is_said_to_be_none_where_no_engine_can_be_
 def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, uri):
     named(tmp_path, cluster=uri)
     with pytest.raises(DkdbgError) as caught:
-        registry.place_of("cluster", tmp_path)
+        registry.target_of("cluster", tmp_path)
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.hint
 
@@ -86,7 +86,7 @@ def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, ur
 def test_a_table_that_is_wrong_is_named(tmp_path, text, problem):
     (tmp_path / "dkdbg.toml").write_text(text)
     with pytest.raises(DkdbgError) as caught:
-        registry.place_of("cluster", tmp_path)
+        registry.target_of("cluster", tmp_path)
     assert problem in caught.value.message
 
 

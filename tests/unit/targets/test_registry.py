@@ -33,10 +33,10 @@ def _no_docker(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("entry", registry.ENTRIES, ids=lambda entry: entry.scheme)
 def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_path):
-    place = registry.place_of(EXAMPLES[entry.scheme], tmp_path)
+    place = registry.target_of(EXAMPLES[entry.scheme], tmp_path)
     assert str(place.address) == EXAMPLES[entry.scheme]
     assert place.pause > 0
-    assert place.door().why
+    assert place.endpoint().why
     assert isinstance(place, Startable) == (entry.scheme == "compose")
     place.close()
 
@@ -46,7 +46,7 @@ def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_pat
 )  # fmt: skip
 def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp_path):
     with pytest.raises(DkdbgError) as caught:
-        registry.place_of(text, tmp_path)
+        registry.target_of(text, tmp_path)
     scheme = text.partition(":")[0]
     assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
     assert caught.value.hint == (
@@ -60,14 +60,14 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
 @pytest.mark.parametrize("text", ["compose://a/b", "docker://a/b", "docker://-it", "a/b", "-x", ""])
 def test_what_makes_no_sense_is_refused(text, tmp_path):
     with pytest.raises(DkdbgError) as caught:
-        registry.place_of(text, tmp_path)
+        registry.target_of(text, tmp_path)
     assert caught.value.exit_code == EXIT_USAGE
     assert "docker://CONTAINER" in caught.value.hint or "compose://SERVICE" in caught.value.hint
 
 
 def test_a_name_that_nothing_answers_to_is_a_service_that_does_not_run_yet(tmp_path):
     (tmp_path / "compose.yaml").write_text("services: {}\n")
-    place = registry.place_of("trainer", tmp_path)
+    place = registry.target_of("trainer", tmp_path)
     assert str(place.address) == "compose://trainer"
     with pytest.raises(DkdbgError, match="there is no program 'docker' here"):
         place.find()
@@ -82,7 +82,7 @@ def test_a_name_of_a_session_of_this_machine_is_that_session(tmp_path):
     (tmp_path / "run" / "job-7").mkdir(parents=True)
     (tmp_path / "run" / "job-7" / "session.json").write_text(json.dumps({**record, "pid": os.getpid()}))
     for name in ("job", "job-7"):
-        place = registry.place_of(name, tmp_path)
+        place = registry.target_of(name, tmp_path)
         assert str(place.address) == f"local:{name}"
-        assert place.door().endpoint == ("127.0.0.1", 4711)
+        assert place.endpoint().address == ("127.0.0.1", 4711)
         assert [each.id for each in place.sessions()] == ["job-7"]

@@ -16,7 +16,7 @@ from dkdbg.targets import registry
 from dkdbg.verbs.up import startable
 from tests.engine.host_doors import HostDoor
 from tests.ports import free_port
-from tests.unit.targets.toy import ToyPlace
+from tests.unit.targets.toy import ToyTarget
 
 pytestmark = pytest.mark.xdist_group("toy")
 
@@ -92,7 +92,7 @@ def dkdbg(root, *words, stdin=""):
 
 
 def toy(address):
-    return ToyPlace(registry.addresses.parse(address))
+    return ToyTarget(registry.addresses.parse(address))
 
 
 def until(condition):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dkdbg.core import record, sessions
 from dkdbg.core.address import Address
-from dkdbg.core.target import Door, Kind, Workspace
+from dkdbg.core.target import Endpoint, Kind, Workspace
 
 
-class ToyPlace:
+class ToyTarget:
     pause = 0.1
 
     def __init__(self, address):
@@ -41,10 +41,10 @@ class ToyPlace:
             for each in json.loads(said.stdout)
         ]
 
-    def door(self):
+    def endpoint(self):
         live = [each.endpoint for each in self.sessions() if not each.is_ended]
         host, _, port = live[-1].rpartition(":") if live else ("", "", "")
-        return Door(endpoint=(host, int(port)) if live else None, why=f"nothing runs on {self.label}")
+        return Endpoint(address=(host, int(port)) if live else None, why=f"nothing runs on {self.label}")
 
     def changes(self):
         return None
@@ -55,7 +55,7 @@ class ToyPlace:
 
 def seen():
     names = sorted(each.name for each in Path(os.environ["TOY_PLACES"]).iterdir())
-    return [one for name in names for one in ToyPlace(Address(scheme="toy", rest=name)).sessions()]
+    return [one for name in names for one in ToyTarget(Address(scheme="toy", rest=name)).sessions()]
 
 
-KIND = Kind(place=lambda address, _root: ToyPlace(address), sessions=seen)
+KIND = Kind(target=lambda address, _root: ToyTarget(address), sessions=seen)

@@ -45,8 +45,8 @@ def test_a_folder_that_is_named_with_where_to_is_copied_itself(tmp_path, capsys,
 
 def test_with_such_a_folder_a_name_is_still_looked_for_in_the_repository(repository, tmp_path, monkeypatch):
     there = tmp_path / "there"
-    monkeypatch.setattr(registry, "place_of", lambda _name, root: asked.append(root) or local)
-    asked, local = [], registry.place_at(registry.address_of("local:"), repository)
+    monkeypatch.setattr(registry, "target_of", lambda _name, root: asked.append(root) or local)
+    asked, local = [], registry.target_at(registry.address_of("local:"), repository)
     assert main(["-C", "b", "sync", "trainer", "--to", str(there), "--once"]) == 0
     assert main(["-C", "b", "sync", "trainer", "--to", str(there), "--verify"]) == 0
     assert (asked, files_of(there)) == ([repository, repository], {"two.py"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Door, Workspace
+from dkdbg.core.target import Endpoint, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Place, Reach
+    from dkdbg.core.target import Changes, Reach, Target
     from dkdbg.delivery.bring import Brought
     from dkdbg.targets.batch.job import BatchSystem, JobAddress
     from dkdbg.targets.batch.job_line import Node
@@ -36,7 +36,7 @@ _AT_ONCE = 6
 _NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
 
 
-class JobPlace:
+class JobTarget:
     """See `core/target.py`.
 
     Args:
@@ -86,23 +86,23 @@ class JobPlace:
             )
         return Workspace(local=".", remote=job.folder, why=f"job {job.id} runs there")
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """That of the session, or the newest one on the node, by a relay: its connections outlive those of ssh and srun."""
         if self._line.why:  # it asks anew by itself
-            return Door(endpoint=None, why=f"{self.label}: {self._line.why}")
+            return Endpoint(address=None, why=f"{self.label}: {self._line.why}")
         try:
             node = self._line.look()
             found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
         except DkdbgError as error:
-            return Door(endpoint=None, why=error.message.splitlines()[0])
+            return Endpoint(address=None, why=error.message.splitlines()[0])
         wanted = self._said.session
         mine = [each for each in found if wanted in {"", each.name, each.id}]
         if not mine:
-            return Door(
-                endpoint=None, why=f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
+            return Endpoint(
+                address=None, why=f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
             )
         port = self._line.lead(wanted, mine[-1].port)
-        return Door(endpoint=("127.0.0.1", port), why="its session does not answer")
+        return Endpoint(address=("127.0.0.1", port), why="its session does not answer")
 
     def changes(self) -> Changes | None:
         """Nobody tells."""
@@ -121,7 +121,7 @@ class JobPlace:
                 if each is not self:
                     each.close()
 
-    def each(self) -> Sequence[Place]:
+    def each(self) -> Sequence[Target]:
         """A place for each session of the job that runs now; this one itself while there is none, or one is named."""
         if self._said.session:
             return [self]
@@ -132,19 +132,21 @@ class JobPlace:
         except NoCommandsError:
             self.close()
             raise
-        except DkdbgError:  # it may come: its door says what it waits for
+        except DkdbgError:  # it may come: its endpoint names what it waits for
             return [self]
         names = [(each.address.rpartition("/")[2], each.name) for each in live]
         lines: dict[str, JobLine] = {}
-        places: list[Place] = []
+        places: list[Target] = []
         for (node, name), session in zip(names, live, strict=True):
             chosen = session.id if names.count((node, name)) > 1 else name
             address = self._at(node)
             line = lines[node] = lines.get(node) or self._line_to(node)
             try:
-                places.append(JobPlace(self._system, replace(address, rest=f"{address.rest}:{chosen}"), line))
+                places.append(
+                    JobTarget(self._system, replace(address, rest=f"{address.rest}:{chosen}"), line)
+                )
             except DkdbgError:  # a session that an address has no room for
-                places.append(JobPlace(self._system, address, line))
+                places.append(JobTarget(self._system, address, line))
         if places:
             self.close()
         return places or [self]
@@ -183,8 +185,8 @@ class JobPlace:
             self._brought = None
         self._line.leave()
 
-    def _per_node(self, nodes: Sequence[str]) -> list[JobPlace]:
-        return [JobPlace(self._system, self._at(node), self._line_to(node)) for node in nodes if node] or [
+    def _per_node(self, nodes: Sequence[str]) -> list[JobTarget]:
+        return [JobTarget(self._system, self._at(node), self._line_to(node)) for node in nodes if node] or [
             self
         ]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core.target import Kind
 from dkdbg.targets.batch.job_queue import JobQueue
-from dkdbg.targets.batch.job_target import JobPlace
+from dkdbg.targets.batch.job_target import JobTarget
 from dkdbg.targets.batch.slurm import SLURM
 
 if TYPE_CHECKING:
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from dkdbg.core.address import Address
 
 
-def _place(address: Address, _root: Path) -> JobPlace:
-    return JobPlace(SLURM, address)
+def _target(address: Address, _root: Path) -> JobTarget:
+    return JobTarget(SLURM, address)
 
 
 def _queue(address: Address) -> JobQueue:
     return JobQueue(SLURM, address)
 
 
-KIND = Kind(place=_place, queue=_queue)
+KIND = Kind(target=_target, queue=_queue)

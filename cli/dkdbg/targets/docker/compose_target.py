@@ -16,7 +16,7 @@ from dkdbg.printable import printable
 from dkdbg.targets.docker import client, containers, image_build
 from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.targets.docker.container import choose, not_running, only_debug_service
-from dkdbg.targets.docker.container_target import ContainerPlace
+from dkdbg.targets.docker.container_target import ContainerTarget
 from dkdbg.targets.docker.engine_errors import explain
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Once, Prepared, Reach, Start, Started
     from dkdbg.sync.report import Event
     from dkdbg.targets.docker.container import Container
-    from dkdbg.targets.docker.container_target import RelayedDoor
+    from dkdbg.targets.docker.container_target import RelayedEndpoint
     from dkdbg.targets.docker.remote_project import Filled
 
 SCHEME = "compose"
@@ -34,12 +34,12 @@ SCHEME = "compose"
 _MOST_COMPARED = 16 << 20
 
 
-class ComposePlace(ContainerPlace):
+class ComposeTarget(ContainerTarget):
     """See `core/target.py`; an empty name is the only debug service that runs.
 
     Args:
         root: the compose project's folder, resolved.
-        seen: as ContainerPlace.
+        seen: as ContainerTarget.
     """
 
     def __init__(self, address: Address, root: Path, seen: Container | None = None) -> None:
@@ -61,11 +61,11 @@ class ComposePlace(ContainerPlace):
         """With the services that do run."""
         return not_running(self._project, self.address.rest)
 
-    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
         """By `docker exec`."""
         from dkdbg.relay import remote_sessions  # 20 ms, which the other verbs save
 
-        return remote_sessions.RelayedDoor(command)
+        return remote_sessions.RelayedEndpoint(command)
 
     def called(self, found: Container) -> str:
         """By service and container."""
@@ -185,16 +185,16 @@ def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None
         )
 
 
-def _place(address: Address, root: Path) -> ComposePlace:
+def _target(address: Address, root: Path) -> ComposeTarget:
     if len(address.parts) > 1:
         raise DkdbgError(f"{address} names no service", hint="compose://SERVICE", exit_code=EXIT_USAGE)
-    return ComposePlace(address, root)
+    return ComposeTarget(address, root)
 
 
-def _named(name: str, root: Path) -> ComposePlace | None:
+def _named(name: str, root: Path) -> ComposeTarget | None:
     """A service of the project that runs, or has run."""
     found = choose(containers.of_project(root), name)
-    return ComposePlace(Address(scheme=SCHEME, rest=name), root, found) if found else None
+    return ComposeTarget(Address(scheme=SCHEME, rest=name), root, found) if found else None
 
 
-KIND = Kind(place=_place, named=_named)
+KIND = Kind(target=_target, named=_named)

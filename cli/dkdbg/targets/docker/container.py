@@ -1,4 +1,4 @@
-"""Containers as `docker inspect` shows them: which one a service's name means, where its door and its code are."""
+"""Containers as `docker inspect` shows them: which one a service's name means, where its debug port and its code are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
 from dkdbg.core.record import BadRecord, parse
 from dkdbg.core.sessions import SeenSession, of_record
-from dkdbg.core.target import Door, Workspace
+from dkdbg.core.target import Endpoint, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -219,8 +219,8 @@ def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
     )
 
 
-def no_door(container: Container | None) -> str:
-    """Why a container has no door, in words; empty where it may have one."""
+def no_endpoint(container: Container | None) -> str:
+    """Why a container has no endpoint, in words; empty where it may have one."""
     if container is None:
         return "there is no container yet"
     if not container.running:
@@ -230,26 +230,26 @@ def no_door(container: Container | None) -> str:
     return ""
 
 
-def door_of(container: Container | None) -> Door:
-    """Where a container's door is reached from here; a container without dkdbg's label has none.
+def endpoint_of(container: Container | None) -> Endpoint:
+    """Where the agent of a container is reached from here; a container without dkdbg's label has none.
 
     Its own address, where nothing is published, is reachable from a Linux host only; elsewhere nothing answers there.
     """
-    closed = no_door(container)
+    closed = no_endpoint(container)
     if container is None or closed:
-        return Door(endpoint=None, why=closed)
-    endpoint = _endpoint_of(container)
+        return Endpoint(address=None, why=closed)
+    endpoint = _published_at(container)
     if endpoint is None:
-        return Door(endpoint=None, why="its debug port is not published")
-    return Door(endpoint=endpoint, why=f"container {container.name} is starting")
+        return Endpoint(address=None, why="its debug port is not published")
+    return Endpoint(address=endpoint, why=f"container {container.name} is starting")
 
 
 def has_network(container: Container) -> bool:
     """Whether a running container can be reached at all from its engine's machine; one that does not run may be later."""
-    return not container.running or _endpoint_of(container) is not None
+    return not container.running or _published_at(container) is not None
 
 
-def _endpoint_of(container: Container) -> tuple[str, int] | None:
+def _published_at(container: Container) -> tuple[str, int] | None:
     if container.host_network:
         return "127.0.0.1", container.port
     published = container.published.get(container.port)

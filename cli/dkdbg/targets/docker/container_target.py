@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg.core import again
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Door
+from dkdbg.core.target import Endpoint
 from dkdbg.delivery.running import running_at
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.targets.docker import client, containers, foreign
 from dkdbg.targets.docker.container import (
     ContainerReach,
-    door_of,
+    endpoint_of,
     has_network,
     logs_words,
-    no_door,
+    no_endpoint,
     workspace_of,
 )
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 _ANSWER_LIMIT = 60.0
 
 
-class RelayedDoor(Protocol):
+class RelayedEndpoint(Protocol):
     """As `relay/remote_sessions.py` has it."""
 
     @property
     def why(self) -> str:
         """See there."""
 
-    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Door:
+    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Endpoint:
         """See there."""
 
     def close(self) -> None:
         """See there."""
 
 
-class ContainerPlace:
+class ContainerTarget:
     """A place that is one container at a time.
 
     Args:
@@ -67,7 +67,7 @@ class ContainerPlace:
         self._seen = seen
         self._found: Container | None = None
         self._engine: str | None = None
-        self._relay: RelayedDoor | None = None
+        self._relay: RelayedEndpoint | None = None
         self._led: Container | None = None
         self._lock = threading.Lock()
 
@@ -98,8 +98,8 @@ class ContainerPlace:
         """How a person reads what was found."""
         raise NotImplementedError
 
-    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
-        """What leads to doors on an engine of another machine."""
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
+        """What leads to endpoints on an engine of another machine."""
         raise NotImplementedError
 
     # -- the place ----------------------------------------------------------------------------------------------
@@ -137,13 +137,13 @@ class ContainerPlace:
         """What `init` planned, else WORKDIR."""
         return workspace_of(self._running())
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """The published port of a debug service, else the container's own; a relay where this machine does not reach it."""
         try:
             found = self.look()
-            return door_of(found) if self._is_near(found) else self._far_door(found)
+            return endpoint_of(found) if self._is_near(found) else self._remote_endpoint(found)
         except (DkdbgError, BadRecord) as error:
-            return Door(endpoint=None, why=str(error).splitlines()[0])
+            return Endpoint(address=None, why=str(error).splitlines()[0])
 
     def changes(self) -> Changes | None:
         """The engine's events."""
@@ -220,21 +220,21 @@ class ContainerPlace:
             return found is not None and (found.host_network or found.port in found.published)
         return self._engine == "here" and (found is None or has_network(found))
 
-    def _far_door(self, found: Container | None) -> Door:
+    def _remote_endpoint(self, found: Container | None) -> Endpoint:
         with self._lock:
             if self._relay is not None and (why := self._relay.why):  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {why}")
+                return Endpoint(address=None, why=f"{self.label}: {why}")
             self._led = found
-            closed = no_door(found)
+            closed = no_endpoint(found)
             if found is None or closed:
-                return Door(endpoint=None, why=closed)
+                return Endpoint(address=None, why=closed)
             records = containers.records_in(found)
             if self._relay is None:
                 self._relay = self.relayed(self._relayed)
             return self._relay.of(records, nobody=f"container {found.name} is starting")
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread, while a door may be asked for on another one.
+        """The relay's command line; on its thread, while an endpoint may be asked for on another one.
 
         Args:
             silent: the last one led nowhere: another container may have taken the place of this one.
@@ -242,7 +242,7 @@ class ContainerPlace:
         if silent or self._led is None:
             self._led = self.look()
         found = self._led
-        closed = no_door(found)
+        closed = no_endpoint(found)
         if found is None or closed:
             raise GoneError(closed)
         reach = ContainerReach(name=found.id, label=self.label, user=found.user)

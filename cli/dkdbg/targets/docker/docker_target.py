@@ -10,7 +10,7 @@ from dkdbg.core.address import Address
 from dkdbg.core.target import Kind
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker import containers
-from dkdbg.targets.docker.container_target import ContainerPlace
+from dkdbg.targets.docker.container_target import ContainerTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from dkdbg.core.sessions import SeenSession
     from dkdbg.targets.docker.container import Container
-    from dkdbg.targets.docker.container_target import RelayedDoor
+    from dkdbg.targets.docker.container_target import RelayedEndpoint
 
 SCHEME = "docker"
 
 
-class DockerPlace(ContainerPlace):
+class DockerTarget(ContainerTarget):
     """See `core/target.py`."""
 
     is_meant = True
@@ -51,24 +51,24 @@ class DockerPlace(ContainerPlace):
         rest = [each for each in names if each not in near][:8]
         return [*lines, f"others that run: {', '.join(rest)}"] if rest else lines
 
-    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
         """By `docker exec`."""
         from dkdbg.relay import remote_sessions  # 20 ms, which the other verbs save
 
-        return remote_sessions.RelayedDoor(command)
+        return remote_sessions.RelayedEndpoint(command)
 
     def called(self, found: Container) -> str:
         """By its name."""
         return f"{SCHEME}://{found.name}"
 
 
-def _place(address: Address, _root: Path) -> DockerPlace:
+def _target(address: Address, _root: Path) -> DockerTarget:
     if len(address.parts) > 1:
         raise DkdbgError(f"{address} names no container", hint="docker://CONTAINER", exit_code=EXIT_USAGE)
-    return DockerPlace(address)
+    return DockerTarget(address)
 
 
-def _named(name: str, _root: Path) -> DockerPlace | None:
+def _named(name: str, _root: Path) -> DockerTarget | None:
     """A container of this name or id, else the only running one of a debug service of this name."""
     exact = containers.of_name(name)
     if exact is not None and not exact.is_called(name):
@@ -76,7 +76,7 @@ def _named(name: str, _root: Path) -> DockerPlace | None:
     found = [exact] if exact else [
         each for each in containers.of_debug_services() if each.running and each.label == name
     ]  # fmt: skip
-    return DockerPlace(Address(scheme=SCHEME, rest=found[0].name), found[0]) if len(found) == 1 else None
+    return DockerTarget(Address(scheme=SCHEME, rest=found[0].name), found[0]) if len(found) == 1 else None
 
 
 def _sessions() -> list[SeenSession]:
@@ -84,4 +84,4 @@ def _sessions() -> list[SeenSession]:
     return [session for each in containers.of_debug_services() for session in containers.sessions_in(each)]
 
 
-KIND = Kind(place=_place, named=_named, sessions=_sessions)
+KIND = Kind(target=_target, named=_named, sessions=_sessions)

@@ -14,11 +14,11 @@ from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.sessions import SeenSession, how_to_begin, of_record, unreadable
-from dkdbg.core.target import CopyPlan, Door, Kind, Workspace
+from dkdbg.core.target import CopyPlan, Endpoint, Kind, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay import remote_sessions
-from dkdbg.relay.remote_sessions import RelayedDoor
+from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.kubernetes import copies, kubectl, local_runs
 from dkdbg.targets.kubernetes.changes import PodChanges
 from dkdbg.targets.kubernetes.kubectl_errors import last_line
@@ -49,7 +49,7 @@ class _Found:
     reach: PodReach
 
 
-class PodPlace:
+class PodTarget:
     """See `core/target.py`."""
 
     #: A cluster is asked by a process, and tells of changes.
@@ -62,7 +62,7 @@ class PodPlace:
         self._query = query_of(address)
         self._found: _Found | None = None
         self._lock = threading.Lock()
-        self._door = RelayedDoor(self._relayed)
+        self._endpoint = RelayedEndpoint(self._relayed)
         self._way: tuple[PodReach, str] | None = None
         self._copy: tuple[PodCopy, bytes] | None = None
         self._replaces = False
@@ -110,17 +110,17 @@ class PodPlace:
             raise mapping.unknown("the pod: no mapping, no workingDir, no WORKDIR of its image")
         return Workspace(local=".", remote=said, why=why)
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """That of the newest session in the pod, by a relay: its connections outlive those of kubectl."""
         with self._lock:
-            if why := self._door.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {why}")
+            if why := self._endpoint.why:  # it asks anew by itself
+                return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
                 reach, agent = self._way = self._way_there()
                 found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
             except (DkdbgError, BadRecord) as error:
-                return Door(endpoint=None, why=str(error).splitlines()[0])
-            return self._door.of(found, nobody=self._nobody(reach.pod))
+                return Endpoint(address=None, why=str(error).splitlines()[0])
+            return self._endpoint.of(found, nobody=self._nobody(reach.pod))
 
     def changes(self) -> Changes | None:
         """A watch of the cluster's."""
@@ -182,7 +182,7 @@ class PodPlace:
 
     def close(self) -> None:
         """End the relay."""
-        self._door.close()
+        self._endpoint.close()
 
     def plan_copy(
         self, command: Sequence[str], *, wait: int, overlay: Path | None = None, replace: bool = False
@@ -248,7 +248,7 @@ class PodPlace:
         return f"no session runs in the pod {pod}: {how_to_begin(str(self.address))}; {enters}"
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread, while a door may be asked for on another one.
+        """The relay's command line; on its thread, while an endpoint may be asked for on another one.
 
         Args:
             silent: the last one led nowhere: another pod may have taken the place of this one.
@@ -324,15 +324,15 @@ def _agent_in(reach: PodReach) -> str | None:
     return None if done.code else brought.agent_in(done.stdout)
 
 
-def _place(address: Address, _root: Path) -> PodPlace:
-    return PodPlace(address)
+def _target(address: Address, _root: Path) -> PodTarget:
+    return PodTarget(address)
 
 
 def _sessions() -> list[SeenSession]:
     """Of the pods in which this user runs something from here: to ask every pod of a cluster is not for a listing."""
-    places = [PodPlace(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
+    places = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
 
-    def asked(place: PodPlace) -> list[SeenSession]:
+    def asked(place: PodTarget) -> list[SeenSession]:
         try:
             return place.sessions()
         except DkdbgError as error:
@@ -342,4 +342,4 @@ def _sessions() -> list[SeenSession]:
         return [session for found in pool.map(asked, places) for session in found]
 
 
-KIND = Kind(place=_place, sessions=_sessions)
+KIND = Kind(target=_target, sessions=_sessions)

@@ -17,7 +17,7 @@ from dkdbg.core.attach_only import AttachOnly
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.core.record import parse as record_of
 from dkdbg.core.sessions import SeenSession, of_record, unreadable
-from dkdbg.core.target import Door, Kind
+from dkdbg.core.target import Endpoint, Kind
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.openpai import errors
 from dkdbg.targets.openpai.rest import ENDED, BadAnswer, chosen, query_of, tasks_of
@@ -42,7 +42,7 @@ _OF_PDB, _OF_DEBUGPY = b"token: ", b"Content-Length: "
 
 
 @dataclass(frozen=True)
-class PaiPlace(AttachOnly):
+class PaiTarget(AttachOnly):
     """See `core/target.py`."""
 
     address: Address
@@ -53,37 +53,37 @@ class PaiPlace(AttachOnly):
         """User, job and task."""
         return "/".join(self.address.parts[1:])
 
-    def each(self) -> Sequence[PaiPlace]:
+    def each(self) -> Sequence[PaiTarget]:
         """The tasks that have a port for debugging."""
         query = query_of(self.address)
         try:
             tasks = chosen(tasks_of(self._job()), query)
         except BadAnswer as error:
             raise self._bad(error) from error
-        return [self] if len(tasks) == 1 else [PaiPlace(parse(query.task(each))) for each in tasks]
+        return [self] if len(tasks) == 1 else [PaiTarget(parse(query.task(each))) for each in tasks]
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """The task's port, when an agent listens there."""
         try:
             tasks = chosen(tasks_of(self._job()), query_of(self.address))
         except DkdbgError as error:
-            return Door(endpoint=None, why=f"{error.message}; {error.hint}")
+            return Endpoint(address=None, why=f"{error.message}; {error.hint}")
         except BadAnswer as error:
-            return Door(endpoint=None, why=self._bad(error).message)
+            return Endpoint(address=None, why=self._bad(error).message)
         task = tasks[0]
         at = f"{task.ip}:{task.port}"
         if task.state != "RUNNING" or not task.port:
-            return Door(endpoint=None, why=f"the task {task.label} is {task.state.lower()}")
+            return Endpoint(address=None, why=f"the task {task.label} is {task.state.lower()}")
         greeting = _greeting(task)
         if greeting == _OF_PDB:
-            return Door(
-                endpoint=None,
+            return Endpoint(
+                address=None,
                 why=f"pdb waits at {at}: nc {task.ip} {task.port}; for an editor the job has to say --dap",
             )
         if greeting == _OF_DEBUGPY:
-            return Door(endpoint=None, why=f"a debugpy without dkdbg listens at {at}")
+            return Endpoint(address=None, why=f"a debugpy without dkdbg listens at {at}")
         why = f"nothing waits for an editor at {at} yet; the job's log says when"
-        return Door(endpoint=None if greeting is None else (task.ip, task.port), why=why)
+        return Endpoint(address=None if greeting is None else (task.ip, task.port), why=why)
 
     def sessions(self) -> list[SeenSession]:
         """Of each task with a port for debugging, what listens there."""
@@ -263,9 +263,9 @@ def _seen(task: Task, address: str) -> SeenSession:
     return of_record(record, live=True, target=target, address=address, endpoint=at)
 
 
-def _place(address: Address, _root: Path) -> PaiPlace:
+def _target(address: Address, _root: Path) -> PaiTarget:
     query_of(address)
-    return PaiPlace(address)
+    return PaiTarget(address)
 
 
-KIND = Kind(place=_place)
+KIND = Kind(target=_target)

@@ -17,10 +17,10 @@ from dkdbg import process
 from dkdbg.core.address import LOCAL
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord, SeenRecord, parse_all
-from dkdbg.core.target import Door, Far, Kind, Outliving, Several
+from dkdbg.core.target import Endpoint, Far, Kind, Outliving, Several
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.relay.remote_sessions import RelayedDoor
+from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.ray import cluster
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.address import Address
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Place, Reach, Workspace
+    from dkdbg.core.target import Changes, Reach, Target, Workspace
     from dkdbg.delivery.bring import Brought
 
 #: Seconds for the agent there to ask the cluster.
@@ -38,7 +38,7 @@ _MAX_ANSWER = 16 << 20
 _TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"
 
 
-class RayPlace:
+class RayTarget:
     """See `core/target.py`: what is run here runs at the inner place; the door is that of the workers.
 
     Args:
@@ -47,14 +47,14 @@ class RayPlace:
 
     pause = 1.0
 
-    def __init__(self, address: Address, make_inner: Callable[[], Place]) -> None:
+    def __init__(self, address: Address, make_inner: Callable[[], Target]) -> None:
         self.address = address
         self._make_inner = make_inner
         self._inner = make_inner()
         self._cluster = cluster.cluster_of(address)
         self._lock = threading.RLock()
         self._brought: Brought | None = None
-        self._door = RelayedDoor(self._relayed)
+        self._endpoint = RelayedEndpoint(self._relayed)
 
     @property
     def label(self) -> str:
@@ -66,7 +66,7 @@ class RayPlace:
         return self._inner.find()
 
     @property
-    def drivers(self) -> Place:
+    def drivers(self) -> Target:
         """A node of the cluster.
 
         Raises:
@@ -101,18 +101,20 @@ class RayPlace:
         """Nobody tells: the door there asks the cluster."""
         return None
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """The one before the workers; it is started there when there is none."""
         with self._lock:
-            if why := self._door.why:  # it asks anew by itself
-                return Door(endpoint=None, why=why)
+            if why := self._endpoint.why:  # it asks anew by itself
+                return Endpoint(address=None, why=why)
             try:
                 found = self._doors() or self._started()
             except DkdbgError as error:
-                return Door(endpoint=None, why=error.message.splitlines()[0].removeprefix(f"{self.label}: "))
+                return Endpoint(
+                    address=None, why=error.message.splitlines()[0].removeprefix(f"{self.label}: ")
+                )
             if self._inner.address.scheme == LOCAL and found:
-                return Door(endpoint=found[-1].here, why="its door does not answer")
-            return self._door.of(found, nobody="its door has not begun")
+                return Endpoint(address=found[-1].here, why="its door does not answer")
+            return self._endpoint.of(found, nobody="its door has not begun")
 
     def sessions(self) -> list[SeenSession]:
         """The workers that wait, and the sessions of the inner place."""
@@ -121,7 +123,7 @@ class RayPlace:
             found += self.drivers.sessions()
         return found
 
-    def each(self) -> Sequence[Place]:
+    def each(self) -> Sequence[Target]:
         """The driver's door beside that of the workers, where a driver can run."""
         try:
             _ = self.drivers
@@ -132,7 +134,7 @@ class RayPlace:
 
     def close(self) -> None:
         """End the relay; the door there goes by itself."""
-        self._door.close()
+        self._endpoint.close()
         with self._lock:
             if self._brought is not None:
                 self._brought.close()
@@ -203,8 +205,8 @@ def _own_token() -> str:
     return token if token.isprintable() else ""
 
 
-def _alone(address: Address, _root: Path) -> Place:
+def _alone(address: Address, _root: Path) -> Target:
     raise AssertionError(f"{address} is a place around another one")
 
 
-KIND = Kind(place=_alone, inner=lambda address: cluster.cluster_of(address).inner, around=RayPlace)
+KIND = Kind(target=_alone, inner=lambda address: cluster.cluster_of(address).inner, around=RayTarget)

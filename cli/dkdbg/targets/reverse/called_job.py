@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core.address import CALL, Address
 from dkdbg.core.attach_only import AttachOnly
-from dkdbg.core.target import Door
+from dkdbg.core.target import Endpoint
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import Caller
 
 
-class Calling(AttachOnly):
+class CalledJobTarget(AttachOnly):
     """See `core/target.py`.
 
     Args:
@@ -39,11 +39,11 @@ class Calling(AttachOnly):
         """Its name."""
         return self.name
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """The relay's port."""
         why = self.caller.why
-        return Door(
-            endpoint=("127.0.0.1", self.caller.local),
+        return Endpoint(
+            address=("127.0.0.1", self.caller.local),
             why=f"it is not connected: {why}" if why else "its session does not answer",
         )
 
@@ -52,7 +52,7 @@ class Calling(AttachOnly):
         self.caller.close()
 
     def refusal(self) -> DkdbgError:
-        """See `AttachOnly`; a door asks for nothing else, so nobody reads it."""
+        """See `AttachOnly`; `attach` asks for nothing else, so nobody reads it."""
         return DkdbgError(
             f"{self.name} has called here: it can be attached to, and nothing else", exit_code=EXIT_USAGE
         )

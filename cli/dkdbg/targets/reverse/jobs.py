@@ -151,7 +151,7 @@ class About:
     """What a job says of itself.
 
     Attributes:
-        id, name: of its session; the name as an address may have it. port: of its door, there.
+        id, name: of its session; the name as an address may have it. port: of its agent, there.
         key: a random number of the session: another job with its id gets none of its line. Empty from an older agent.
         answers: the agent's verbs that can be asked through its relay; none of an older agent.
     """
@@ -167,7 +167,7 @@ class Caller:
     """One session of a job, whose calls are the transports of a relay. From any thread.
 
     Attributes:
-        about: as it says itself. local: the port of this machine's loopback that leads to its door.
+        about: as it says itself. local: the port of this machine's loopback that leads to its agent.
         is_closed: nobody wants it any more.
     """
 

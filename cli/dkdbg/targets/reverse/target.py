@@ -12,7 +12,7 @@ from dkdbg.core.address import CALL, Address
 from dkdbg.core.attach_only import AttachOnly
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.sessions import UNREADABLE, SeenSession, of_record, unreadable
-from dkdbg.core.target import Door, Kind
+from dkdbg.core.target import Endpoint, Kind
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.relay import remote_sessions
 from dkdbg.targets.reverse import query_client, query_server
@@ -56,7 +56,7 @@ class _Job:
         return str(Address(scheme=CALL, rest=self.name))
 
 
-class CallPlace(AttachOnly):
+class CallTarget(AttachOnly):
     """See `core/target.py`."""
 
     pause = 3.0
@@ -67,7 +67,7 @@ class CallPlace(AttachOnly):
 
     @property
     def address(self) -> Address:
-        """See Place."""
+        """See Target."""
         return self._address
 
     @property
@@ -107,14 +107,14 @@ class CallPlace(AttachOnly):
         self.find()
         return (_AGENT,)
 
-    def door(self) -> Door:
-        """Whose call it has taken has its door too."""
+    def endpoint(self) -> Endpoint:
+        """Return no address: the `dkdbg attach --listen` that took the call serves it."""
         try:
             job = _found(self._address)
         except DkdbgError as error:
-            return Door(endpoint=None, why=error.message)
-        return Door(
-            endpoint=None,
+            return Endpoint(address=None, why=error.message)
+        return Endpoint(
+            address=None,
             why=f"attach your editor to 127.0.0.1:{job.editor}: that is the dkdbg attach --listen which it called",
         )
 
@@ -183,7 +183,7 @@ def _seen(job: _Job) -> SeenSession:
         return lost
     try:
         found = remote_sessions.records(
-            CallPlace(Address(scheme=CALL, rest=job.name)), (_AGENT,), limit=_LIMIT
+            CallTarget(Address(scheme=CALL, rest=job.name)), (_AGENT,), limit=_LIMIT
         )
     except DkdbgError as error:
         detail = error.message.splitlines()[0].removeprefix(f"{job.address} ")
@@ -199,12 +199,12 @@ def _seen(job: _Job) -> SeenSession:
     return replace(lost, detail="its agent knows no such session")
 
 
-def _place(address: Address, _root: Path) -> CallPlace:
-    return CallPlace(address)
+def _target(address: Address, _root: Path) -> CallTarget:
+    return CallTarget(address)
 
 
-def _named(name: str, _root: Path) -> CallPlace | None:
-    return CallPlace(Address(scheme=CALL, rest=name)) if any(each.name == name for each in _jobs()) else None
+def _named(name: str, _root: Path) -> CallTarget | None:
+    return CallTarget(Address(scheme=CALL, rest=name)) if any(each.name == name for each in _jobs()) else None
 
 
 def _sessions() -> list[SeenSession]:
@@ -215,4 +215,4 @@ def _sessions() -> list[SeenSession]:
         return list(pool.map(_seen, jobs))
 
 
-KIND = Kind(place=_place, named=_named, sessions=_sessions)
+KIND = Kind(target=_target, named=_named, sessions=_sessions)

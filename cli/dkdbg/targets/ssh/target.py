@@ -11,12 +11,12 @@ from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.brought import is_brought, relay_words
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Door, Kind, Workspace
+from dkdbg.core.target import Endpoint, Kind, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay import remote_sessions
-from dkdbg.relay.remote_sessions import RelayedDoor
+from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.ssh.command import FAILED, SshReach, hosts_of, quoted
 from dkdbg.targets.ssh.connection import CONNECT_LIMIT, SharedConnection
 from dkdbg.targets.ssh.errors import explain
@@ -45,7 +45,7 @@ exit 0
 """
 
 
-class SshPlace:
+class SshTarget:
     """See `core/target.py`."""
 
     #: To look costs a process there.
@@ -62,7 +62,7 @@ class SshPlace:
         self._agents: tuple[str, ...] = ()
         self._host = ""
         self._brought: Brought | None = None
-        self._door = RelayedDoor(self._relayed)
+        self._endpoint = RelayedEndpoint(self._relayed)
 
     @property
     def label(self) -> str:
@@ -80,9 +80,9 @@ class SshPlace:
         """See `Roomy`."""
         return bool(self._hosts.folder)
 
-    def at(self, folder: str) -> SshPlace:
+    def at(self, folder: str) -> SshTarget:
         """By the address."""
-        return SshPlace(Address(scheme=SCHEME, rest=f"{self.address.rest}{folder}"))
+        return SshTarget(Address(scheme=SCHEME, rest=f"{self.address.rest}{folder}"))
 
     def room(self, name: str) -> Workspace:
         """Below the user's home, where the address names none."""
@@ -99,10 +99,10 @@ class SshPlace:
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
         )
 
-    def with_folder(self, name: str) -> SshPlace:
+    def with_folder(self, name: str) -> SshTarget:
         """`mkdir -p`."""
         if not self._hosts.folder:
-            return SshPlace(Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")).with_folder(
+            return SshTarget(Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")).with_folder(
                 name
             )
         options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
@@ -143,17 +143,17 @@ class SshPlace:
         self._found()
         return Workspace(local=".", remote=self._folder, why="the target says so")
 
-    def door(self) -> Door:
+    def endpoint(self) -> Endpoint:
         """That of the newest session there, by a relay: its connections outlive those of ssh."""
         with self._lock:
-            if why := self._door.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {why}")
+            if why := self._endpoint.why:  # it asks anew by itself
+                return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
                 self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
                 found = self._records()
             except DkdbgError as error:
-                return Door(endpoint=None, why=error.message.splitlines()[0])
-            return self._door.of(found, nobody=f"no session runs on {self.label}")
+                return Endpoint(address=None, why=error.message.splitlines()[0])
+            return self._endpoint.of(found, nobody=f"no session runs on {self.label}")
 
     def changes(self) -> Changes | None:
         """Nobody tells."""
@@ -188,7 +188,7 @@ class SshPlace:
 
     def close(self) -> None:
         """End the relay, the connection with its last command, and let go of the agent."""
-        self._door.close()
+        self._endpoint.close()
         with self._lock:
             if self._brought is not None:
                 self._brought.close()
@@ -212,7 +212,7 @@ class SshPlace:
         return SshReach(hosts=self._hosts, options=options, label=label)
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread, while a door may be asked for on another one."""
+        """The relay's command line; on its thread, while an endpoint may be asked for on another one."""
         is_new = silent or not self._connection.is_there()
         reach = self.again(silent=silent, limit=limit)
         agents = self._agents
@@ -264,8 +264,8 @@ class SshPlace:
             return [str(error)]
 
 
-def _place(address: Address, _root: Path) -> SshPlace:
-    return SshPlace(address)
+def _target(address: Address, _root: Path) -> SshTarget:
+    return SshTarget(address)
 
 
-KIND = Kind(place=_place)
+KIND = Kind(target=_target)
