@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.state import kept
+from dkdbg.core.target import Reach
 from dkdbg.delivery import bring as bringing
 from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring
@@ -22,7 +23,7 @@ from tests.agent.dap_probe import wait_for
 
 
 @dataclass
-class Here:
+class Here(Reach):
     """This machine as a place with a runtime folder of its own; `through` is what its stream passes."""
 
     runtime: Path

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
@@ -74,7 +75,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recorded(Reach):
     """A target that says what lies in a file, whatever it hears."""
 
     file: str

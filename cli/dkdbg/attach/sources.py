@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import frames, messages, paths, sources
 from dkdbg.agent.dap.messages import as_dict
-from dkdbg.core.attach_only import AttachOnly
+from dkdbg.core.target import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +142,7 @@ class Sources:
             else ""
         )
         text = f"the file here and the one at {self._target} differ{count}: the breakpoint may stand in other code"
-        if isinstance(self._place, AttachOnly):
+        if Capability.ATTACH_ONLY in self._place.capabilities:
             return text
         local, remote = asked.mapping
         folder = () if Path(local) == Path.cwd() else ("-C", local)

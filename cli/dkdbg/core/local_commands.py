@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.core.target import Reach
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True, kw_only=True)
-class Local:
+class Local(Reach):
     """The `local:` target.
 
     Attributes:

@@ -1,12 +1,22 @@
-"""What every place where a program can run offers to the verbs; what kinds there are, `targets/registry.py` knows. No I/O."""
+"""The base class of all targets: what every place where a program can run offers to the verbs. No I/O.
+
+`targets/registry.py` knows which kinds there are.
+"""
+
+# ruff: noqa: ARG002 - defaults ignore their arguments
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.core.address import Address
@@ -14,29 +24,75 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import DebugService
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.errors import DkdbgError
+    from dkdbg.core.target_values import CopyPlan, Once, Prepared, Start, Started
 
 
-class Reach(Protocol):
-    """What was found at a place: one container, one node. It stays the same one, also when it is gone.
+class Capability(Enum):
+    """A property that some targets have. A verb asks `Capability.LOGS in target.capabilities`, and nothing else.
+
+    The value completes "... does not support".
+    """
+
+    #: A debug service that `dkdbg up` starts and `dkdbg down` ends.
+    START = "being started and stopped from here"
+    #: Another command than its own can be run with its image, mounts and environment: `dkdbg run`.
+    ONE_OFF = "one-off commands"
+    #: A debug copy of it can be started: `dkdbg up --on`. The original is never changed.
+    COPY = "debug copies"
+    #: It keeps the output of its program: `dkdbg logs`.
+    LOGS = "logs"
+    #: Its Pythons can be listed, with the user of each: `dkdbg attach --pid`.
+    LIST_PROCESSES = "listing its processes"
+    #: A container: the packages of its Pythons are its own, and go with it.
+    CONTAINER = "containers"
+    #: On a shared machine, behind a connection that may be cut; a program started there outlives the cut.
+    REMOTE = "connections that may be cut"
+    #: Its address may name no folder for the code. Then one is made there.
+    NEEDS_WORKDIR = "making a working directory"
+    #: Its programs have workers that the cluster starts elsewhere.
+    CLUSTER = "workers on other nodes"
+    #: A batch job: the target is this user's for a limited time.
+    TIME_LIMITED = "time limits"
+    #: An editor can attach to it, and no command can be run there.
+    ATTACH_ONLY = "attaching only"
+
+
+class Reach(ABC):
+    """One container or node that `Target.find` has found. It stays the same one, also when it is gone.
 
     Attributes:
         label: for people, such as `compose://app (shop-app-1)`.
     """
 
-    @property
-    def label(self) -> str:
-        """See the class."""
+    label: str
 
+    @abstractmethod
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that runs `argv` there, word by word, in the place's own folder and environment.
+        """Return the local command line that runs `argv` there, in the target's own folder and environment.
 
         Standard input, output and error are ours, byte for byte; its exit code is that of `argv`, and 126 or 127 when
         `argv` cannot be executed or is not there.
 
         Args:
+            argv: word by word.
             tty: our standard input is a terminal, and `argv` gets one too.
         """
+
+    def explain(self, said: str) -> DkdbgError | None:
+        """Return the error that a message of ssh, kubectl or the like means; None when the message is not theirs.
+
+        Args:
+            said: the end of the standard error of a command that has ended before it answered.
+        """
+        return None
+
+    def starting(self, relay: Sequence[str]) -> Sequence[str]:
+        """Return the local command line that runs `agent relay WORD` for the first time, whose keeper outlives the connection.
+
+        Args:
+            relay: that command line, word by word; see `agent/relay/stdio.py` for what can be added.
+        """
+        return self.wrap(relay)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +110,11 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """Where the code lies on a place.
+    """Where the code lies on a target.
 
     Attributes:
         local: folder relative to the repository's root, `.` for the root itself.
-        remote: absolute path on the place.
+        remote: absolute path on the target.
         why: where that was seen.
     """
 
@@ -68,7 +124,7 @@ class Workspace:
 
 
 class Changes(Protocol):
-    """A source of news about places. Two places with equal ones (`==`, `hash`) are told by one."""
+    """A source of news about targets. Two targets with equal ones (`==`, `hash`) are told by one."""
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever something may have started or ended; return when the other side ends, or after `close`.
@@ -81,28 +137,43 @@ class Changes(Protocol):
         """Let `listen` return; from any thread."""
 
 
-class Target(Protocol):
-    """A place, as an address names it: what runs there may be replaced at any time, or not be there yet.
+class Target(ABC):
+    """A target, as an address names it: what runs there may be replaced at any time, or not be there yet.
 
-    Made without I/O. Only `door` is called from several threads.
+    Made without I/O. Only `endpoint` is called from several threads. Without an override, a method that needs a
+    capability raises DkdbgError, or returns the answer that is right without it.
 
     Attributes:
         address: as typed.
-        label: a short name for people.
-        pause: seconds between two searches for a door that is not there, as long as `changes` tell nothing.
+        pause: seconds between two looks for an endpoint that is not there, as long as `changes` tell nothing.
+        capabilities: see `Capability`.
+        is_meant: whether its address means the program that runs now; else it may mean the one about to be started.
     """
 
-    @property
-    def address(self) -> Address:
-        """See the class."""
+    pause: float = 3.0
+    capabilities: frozenset[Capability] = frozenset()
+    is_meant = False
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
 
     @property
     def label(self) -> str:
-        """See the class."""
+        """A short name for people."""
+        return self.address.label
 
-    @property
-    def pause(self) -> float:
-        """See the class."""
+    @abstractmethod
+    def endpoint(self) -> Endpoint:
+        """Look where the agent is reached now. Never raises."""
+
+    def changes(self) -> Changes | None:
+        """Return what tells that `endpoint` may be another; None when it has to be asked again and again."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most open nothing
+        """End what was opened for it, such as a tunnel."""
+
+    # -- commands there: all targets but ATTACH_ONLY -----------------------------------------------------------------
 
     def find(self) -> Reach:
         """Look for what the address names now; `wrap` and `agent` are about that from then on.
@@ -110,6 +181,7 @@ class Target(Protocol):
         Raises:
             DkdbgError: there is nothing, or nothing that a command can be run in.
         """
+        raise self.refusal()
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """As `Reach.wrap`, in what was found last, which is looked for when nothing was.
@@ -117,84 +189,74 @@ class Target(Protocol):
         Raises:
             DkdbgError: as `find`.
         """
+        raise self.refusal()
 
     def agent(self) -> tuple[str, ...] | None:
-        """The command line that runs the agent there, without its verb; None where it has to be brought first.
+        """Return the command line that runs the agent there, without its verb; None where it has to be brought first.
 
         Raises:
             DkdbgError: as `find`.
         """
+        raise self.refusal()
 
     def workspace(self) -> Workspace:
-        """Where the code lies there.
+        """Return where the code lies there.
 
         Raises:
             DkdbgError: as `find`; or nothing says it.
         """
-
-    def endpoint(self) -> Endpoint:
-        """Look where the door is now. Never raises."""
-
-    def changes(self) -> Changes | None:
-        """What tells that `door` may be another; None when it has to be asked again and again."""
+        raise self.refusal()
 
     def sessions(self) -> list[SeenSession]:
-        """The sessions there, those that have ended too.
+        """Return the sessions there, those that have ended too.
 
         Raises:
-            DkdbgError: the place cannot be asked.
+            DkdbgError: the target cannot be asked.
         """
+        raise self.refusal()
 
-    def close(self) -> None:
-        """End what was opened for it, such as a tunnel."""
+    def listen_address(self) -> tuple[str, int]:
+        """Return the host and port that an agent there has to listen on for `endpoint` to lead to it; port 0 for any free one.
 
+        Raises:
+            DkdbgError: as `find`.
+        """
+        return "127.0.0.1", 0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT
 
-# -- what some places can do besides ---------------------------------------------------------------------------------
+    def each(self) -> Sequence[Target]:
+        """Return the targets that it stands for now, such as one for each rank of a job, instead of it, which is closed.
 
+        A target that cannot be asked is itself: its endpoint says why.
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """How a debug service is to be started.
+        Raises:
+            DkdbgError: it can never be asked in this way.
+        """
+        return [self]
 
-    Attributes:
-        service: as `init` planned it.
-        token: gives the token of its debug port, empty for none; asked once the place is known to be there.
-        port: on this machine, if it is free there.
-        wait: seconds until an attach has to work.
-    """
+    def advice(self) -> Sequence[str]:
+        """Return lines for a user: what runs there without an agent, and what to type. Never raises."""
+        return ()
 
-    service: DebugService
-    token: Callable[[], str]
-    port: int
-    wait: int
+    def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Return the shell line that makes it once more, with its program under the agent, and the variables that the new one lacks.
 
+        The line is empty where it cannot be made again.
 
-@dataclass(frozen=True, kw_only=True)
-class Started:
-    """A debug service that an editor can attach to.
+        Args:
+            words: command line of the Python that was meant.
 
-    Attributes:
-        port: on 127.0.0.1 of this machine; None on an engine of another one, to which `dkdbg attach` leads.
-        gpu: the way in which it got a GPU.
-        token: whether its port asks for one.
-        name: of the container, pod or job; None when that is not known.
-        engine: the address of an engine of another machine; empty for one of this.
-        ports: the program's own: (port inside, `host:port` here) of each that is published.
-        idle: whether no program runs in it.
-    """
+        Raises:
+            DkdbgError: it is not there or not running.
+        """
+        return "", ()
 
-    port: int | None
-    gpu: str
-    token: bool
-    name: str | None
-    engine: str = ""
-    ports: tuple[tuple[int, str], ...] = ()
-    idle: bool = False
+    # -- ATTACH_ONLY -------------------------------------------------------------------------------------------------
 
+    def refusal(self) -> DkdbgError:
+        """Return the error that says why no command can be run there, with what to type instead."""
+        return DkdbgError(f"{self.address}: no command can be run there", exit_code=EXIT_USAGE)
 
-@runtime_checkable
-class Startable(Protocol):
-    """A place that can be started and ended from here: `dkdbg up` and `dkdbg down`."""
+    # -- START -------------------------------------------------------------------------------------------------------
 
     def up(self, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]) -> Started:
         """Start the debug service and return when an attach will work.
@@ -204,21 +266,24 @@ class Startable(Protocol):
             moved: called with the port before the start when it is not `wanted.port`.
 
         Raises:
-            DkdbgError: whatever hindered it, with cause and next step.
+            DkdbgError: it cannot be started, with cause and next step.
         """
+        raise self._unsupported(Capability.START)
 
     def replaced(self) -> Sequence[str]:
-        """Return the files, paths there, that are mounted by themselves and of which the former one is there.
+        """Return the single files, paths there, that are mounted and whose source is another file now.
 
         An editor that saves by a rename, and git, put another file in the place of the one that is mounted.
         """
+        return ()
 
     def start_again(self) -> None:
-        """Start what runs there again, with all mounts made anew.
+        """Restart what runs there, with all mounts made anew.
 
         Raises:
             DkdbgError: it cannot be started.
         """
+        raise self._unsupported(Capability.START)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
         """Stop and remove the debug service, or all that belongs to it; say what is down.
@@ -226,161 +291,32 @@ class Startable(Protocol):
         Raises:
             DkdbgError: it cannot be stopped.
         """
+        raise self._unsupported(Capability.START)
 
-
-@runtime_checkable
-class Foreign(Protocol):
-    """A place that may be there without an agent of dkdbg: `dkdbg attach` says what it has found instead."""
-
-    def foreign(self) -> Sequence[str]:
-        """Lines for a person: what is there, and what to type; nothing where an agent runs, or may come. Never raises."""
-
-
-@runtime_checkable
-class Enterable(Protocol):
-    """A place whose Pythons run without an agent of dkdbg, and may be entered: `dkdbg attach`."""
-
-    @property
-    def is_meant(self) -> bool:
-        """Whether who names the place means what runs in it now; else it may be what is about to be started."""
-
-    def pythons(self) -> Sequence[PythonThere]:
-        """Those there; none where an agent of dkdbg runs.
-
-        Raises:
-            DkdbgError: it cannot be asked.
-        """
-
-    def within(self, user: str) -> Reach:
-        """The place as one of its users: `uid:gid`, empty for the usual one.
-
-        Raises:
-            DkdbgError: it is not there or not running.
-        """
-
-    def code_at(self, folder: str) -> tuple[str, str] | None:
-        """Where a folder of the place lies on this machine: the folders here and there; None when nothing says it.
-
-        Raises:
-            DkdbgError: it is not there or not running.
-        """
-
-
-@runtime_checkable
-class Repeatable(Protocol):
-    """A place that can be made once more, with its program under the agent: what is left where nobody may enter it."""
-
-    def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """The line for a shell that does so, empty for none, and the variables that the new one does not get.
-
-        Args:
-            words: command line of the Python that was meant.
-
-        Raises:
-            DkdbgError: it is not there or not running.
-        """
-
-
-@runtime_checkable
-class Logged(Protocol):
-    """A place that keeps what its program prints: `dkdbg logs`."""
-
-    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-        """The local command line that prints it, the program's standard output and error.
-
-        Args:
-            follow: go on with what comes, until it ends.
-            lines: that many from the end; None for all.
-
-        Raises:
-            DkdbgError: there is nothing that has printed, or it cannot be asked.
-        """
-
-
-@runtime_checkable
-class OneOff(Protocol):
-    """A place whose image, mounts and environment another command than its own can be run in: `dkdbg run`."""
+    # -- ONE_OFF -----------------------------------------------------------------------------------------------------
 
     def once(self, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
-        """Have everything ready that such a run needs.
+        """Prepare a run of another command.
 
         Args:
             report: takes one line of progress.
 
         Raises:
-            DkdbgError: it cannot be, with cause and next step.
+            DkdbgError: it cannot be prepared, with cause and next step.
         """
+        raise self._unsupported(Capability.ONE_OFF)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Once:
-    """How another command is to be run in a debug service.
-
-    Attributes:
-        command: word by word.
-        port: on this machine, if it is free there.
-        wait: seconds that the command waits for an editor before its first line.
-        ranks: which are debugged; empty for what the service says.
-        tty: our standard input and output are a terminal.
-        service, token: as in Start.
-    """
-
-    service: DebugService
-    token: Callable[[], str]
-    command: tuple[str, ...]
-    port: int
-    wait: int
-    ranks: str
-    tty: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A run that can begin.
-
-    Attributes:
-        argv, environment: of the local command line that runs it.
-        port: of its debug port on 127.0.0.1.
-        tell: passes a signal on to the command; False where it has not begun.
-        cleaning: the local command line that takes away what is left when it has ended.
-        is_met: whether F5 attaches to it there, in the place of what F5 would start.
-    """
-
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    port: int
-    tell: Callable[[int], bool]
-    cleaning: tuple[str, ...]
-    is_met: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class CopyPlan:
-    """A debug copy of something that runs, as it would be made.
-
-    Attributes:
-        original, name: of the two, for people.
-        before, after: the original and the copy, as documents.
-        decisions: (what, why) of each difference.
-        notes: what a person should know before.
-    """
-
-    original: str
-    name: str
-    before: object
-    after: object
-    decisions: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-
-
-@runtime_checkable
-class Copyable(Protocol):
-    """A place of which a copy can be started with the agent under its program; the original is never changed."""
+    # -- COPY --------------------------------------------------------------------------------------------------------
 
     def plan_copy(
-        self, command: Sequence[str], *, wait: int, overlay: Path | None = None, replace: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        wait: int,
+        overlay: Path | None = None,
+        replace: bool = False,
     ) -> CopyPlan:
-        """What `make_copy` would make; nothing is changed.
+        """Return the plan that `make_copy` carries out; change nothing.
 
         Args:
             command: another program than the original's; empty for that.
@@ -391,6 +327,7 @@ class Copyable(Protocol):
         Raises:
             DkdbgError: there is nothing to copy, or there is a copy already.
         """
+        raise self._unsupported(Capability.COPY)
 
     def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
         """Start what was planned and return when an attach will work: the addresses to attach to.
@@ -402,6 +339,7 @@ class Copyable(Protocol):
         Raises:
             DkdbgError: it cannot be made, and nothing is left of it; or it does not start.
         """
+        raise self._unsupported(Capability.COPY)
 
     def remove_copy(self) -> str:
         """Remove the copy, if there is one, and say what is down.
@@ -409,72 +347,75 @@ class Copyable(Protocol):
         Raises:
             DkdbgError: it cannot be removed.
         """
+        raise self._unsupported(Capability.COPY)
 
+    # -- LOGS --------------------------------------------------------------------------------------------------------
 
-@runtime_checkable
-class Apart(Protocol):
-    """A place with a network of its own: an agent that listens on its loopback cannot be reached from here."""
-
-    def listens_on(self) -> str:
-        """The address that an agent there has to listen on, so that `door` is one from this machine.
-
-        Raises:
-            DkdbgError: as `find`.
-        """
-
-
-@runtime_checkable
-class Contained(Protocol):
-    """A place that is a container: what its Pythons load is its own, and goes with it."""
-
-    is_container: bool
-
-
-@runtime_checkable
-class Relaying(Protocol):
-    """A place whose door may be reached by a relay, which asks the agent there where its newest session listens."""
-
-    def is_relayed(self) -> bool:
-        """Whether it is: then an agent there may listen on any port, also beside another one.
-
-        Raises:
-            DkdbgError: as `find`.
-        """
-
-
-@runtime_checkable
-class Far(Protocol):
-    """A place on a machine that others use too, behind a connection that may be cut."""
-
-    def lost(self) -> str:
-        """Why a command there ended with 255 although it did not end by itself; empty when it did, or may have."""
-
-    def again(self, *, silent: bool, limit: float) -> Reach:
-        """The same host after a connection was cut; from any thread, and nobody is asked for a password.
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """Return the local command line that prints the program's standard output and error.
 
         Args:
-            silent: no word came through it any more: what is shared is to be made anew too.
+            follow: go on with what comes, until it ends.
+            lines: that many from the end; None for all.
+
+        Raises:
+            DkdbgError: there is nothing that has printed, or it cannot be asked.
+        """
+        raise self._unsupported(Capability.LOGS)
+
+    # -- LIST_PROCESSES ----------------------------------------------------------------------------------------------
+
+    def pythons(self) -> Sequence[PythonThere]:
+        """Return the Pythons there; none where an agent of dkdbg runs.
+
+        Raises:
+            DkdbgError: it cannot be asked.
+        """
+        raise self._unsupported(Capability.LIST_PROCESSES)
+
+    def within(self, user: str) -> Reach:
+        """Return the target as one of its users: `uid:gid`, empty for the usual one.
+
+        Raises:
+            DkdbgError: it is not there or not running.
+        """
+        raise self._unsupported(Capability.LIST_PROCESSES)
+
+    def code_at(self, folder: str) -> tuple[str, str] | None:
+        """Return where a folder of the target lies on this machine: the folders here and there; None when nothing says it.
+
+        Raises:
+            DkdbgError: it is not there or not running.
+        """
+        return None
+
+    # -- REMOTE ------------------------------------------------------------------------------------------------------
+
+    def lost(self) -> str:
+        """Return why a command there was ended by a cut; empty when it ended itself, or may have."""
+        return ""
+
+    def again(self, *, silent: bool, limit: float) -> Reach:
+        """Return the same host after a connection was cut; from any thread, and without asking for a password.
+
+        Args:
+            silent: nothing came through the connection any more: one that is shared is made anew too.
             limit: seconds.
 
         Raises:
             DkdbgError: it cannot be reached now.
         """
+        return self.find()
 
-
-@runtime_checkable
-class Roomy(Protocol):
-    """A place that has no folder for the code until one is made.
-
-    Attributes:
-        names_folder: whether its address names one.
-    """
+    # -- NEEDS_WORKDIR -----------------------------------------------------------------------------------------------
 
     @property
-    def names_folder(self) -> bool:
-        """See the class."""
+    def names_workdir(self) -> bool:
+        """Whether the target has a folder for the code without one being made."""
+        return True
 
-    def at(self, folder: str) -> Target:
-        """The same place in a folder that is there.
+    def in_workdir(self, folder: str) -> Target:
+        """Return the same target in a folder that is there.
 
         Args:
             folder: absolute.
@@ -482,113 +423,67 @@ class Roomy(Protocol):
         Raises:
             DkdbgError: no address can name it.
         """
+        raise self._unsupported(Capability.NEEDS_WORKDIR)
 
-    def room(self, name: str) -> Workspace:
-        """The folder of its address, else the one of ours that `with_folder` would make.
+    def planned_workdir(self, name: str) -> Workspace:
+        """Return the folder that `with_workdir` uses; make nothing.
 
         Raises:
-            DkdbgError: the place cannot be reached.
+            DkdbgError: the target cannot be reached.
         """
+        return self.workspace()
 
-    def with_folder(self, name: str) -> Target:
-        """The same place in the folder of its address, else in one of ours; it is made there if need be.
+    def with_workdir(self, name: str) -> Target:
+        """Return the same target in the folder of its address, else in one of dkdbg's, which is made if need be.
 
         Args:
-            name: of our folder: ASCII letters, digits, `.`, `_` and `-`.
+            name: of dkdbg's folder: ASCII letters, digits, `.`, `_` and `-`.
 
         Raises:
-            DkdbgError: the place cannot be reached, or the folder cannot be made.
+            DkdbgError: the target cannot be reached, or the folder cannot be made.
         """
+        return self
 
-
-@runtime_checkable
-class Several(Protocol):
-    """A place that stands for several, such as a job on many nodes with a session for each of its ranks."""
-
-    def each(self) -> Sequence[Target]:
-        """The places that it stands for now, instead of it, which is closed; itself alone while there is one.
-
-        A place that cannot be asked is itself: its door says why.
-
-        Raises:
-            DkdbgError: it can never be asked in this way.
-        """
-
-
-@runtime_checkable
-class Spreading(Protocol):
-    """A place whose programs have workers elsewhere, such as a cluster."""
+    # -- CLUSTER -----------------------------------------------------------------------------------------------------
 
     @property
-    def drivers(self) -> Target:
-        """The place where a program is started.
+    def driver(self) -> Target:
+        """The target where a program is started.
 
         Raises:
             DkdbgError: there is none.
         """
+        return self
 
-    def flags(self, workers: str) -> tuple[str, ...]:
-        """What the agent's `launch` is told so that workers are debugged too.
+    def worker_flags(self, workers: str | None) -> tuple[str, ...]:
+        """Return the flags with which the agent's `launch` has workers debugged too.
 
         Args:
-            workers: which, by shell patterns with commas.
-        """
-
-    def each(self) -> Sequence[Target]:
-        """As `Several.each`."""
-
-
-@runtime_checkable
-class Outliving(Protocol):
-    """A far place where a program can go on when the connection is cut through which it was started.
-
-    Attributes:
-        outlives_cuts: whether that is so.
-    """
-
-    outlives_cuts: bool
-
-    def again(self, *, silent: bool, limit: float) -> Reach:
-        """As `Far.again`."""
-
-
-@runtime_checkable
-class Leased(Protocol):
-    """A place that is ours for a while, such as a node for the time of a job."""
-
-    def over(self) -> Sequence[str]:
-        """The words that end with 0, run there, when that while is over.
+            workers: which, by shell patterns with commas; None for all.
 
         Raises:
-            DkdbgError: nobody knows now.
+            DkdbgError: some are named, and its programs have none.
         """
+        if workers is None:
+            return ()
+        raise DkdbgError(
+            f"{self.label} has no workers that are started elsewhere",
+            hint="--workers is for a Ray cluster: --on ray+ssh://NODE",
+            exit_code=EXIT_USAGE,
+        )
 
+    # -- TIME_LIMITED ------------------------------------------------------------------------------------------------
 
-@runtime_checkable
-class Stepwise(Protocol):
-    """A reach where all that a command has started may end with its connection."""
+    def over(self) -> Sequence[str]:
+        """Return the words that end with 0, run there, once its time is over; none where it has no limit.
 
-    def starting(self, relay: Sequence[str]) -> Sequence[str]:
-        """The local command line that runs `agent relay WORD` there for the first time, whose keeper outlives the connection.
-
-        Args:
-            relay: that command line, word by word; see `agent/relay/stdio.py` for what can be added.
+        Raises:
+            DkdbgError: that is not known now.
         """
+        return ()
 
-
-@runtime_checkable
-class Explaining(Protocol):
-    """A reach whose program, such as ssh or kubectl, says in its own words why nothing runs there."""
-
-    def explain(self, said: str) -> DkdbgError | None:
-        """The error that those words mean, with cause and next step; None when they are not the program's.
-
-        Args:
-            said: the end of its standard error, of a command that has ended before it answered.
-        """
-
-
-# -- a kind of places ------------------------------------------------------------------------------------------------
+    def _unsupported(self, capability: Capability) -> DkdbgError:
+        return DkdbgError(f"{self.address} does not support {capability.value}", exit_code=EXIT_USAGE)
 
 
 def _none_named(_name: str, _root: Path) -> None:
@@ -601,19 +496,19 @@ def _no_sessions() -> list[SeenSession]:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a module of `places/` tells the registry, as its `KIND`.
+    """What a module of `targets/` tells the registry, as its `KIND`.
 
     Attributes:
         target: the target at an address of this kind, relative to the repository's root, resolved; no I/O.
             Raises DkdbgError when the address makes no sense for this kind.
-        named: the place that a name without a scheme means now; None when there is none.
+        named: the target that a name without a scheme means now; None when there is none.
         sessions: all sessions of this kind that can be seen from this machine, for `dkdbg ps`, those that have ended
-            too; each carries the address of its place. Raises DkdbgError when they cannot be listed.
+            too; each carries the address of its target. Raises DkdbgError when they cannot be listed.
         queue: where jobs are submitted at an address of this kind that names no job; None for what has no jobs.
             Raises DkdbgError when the address makes no sense.
-        inner: the address of the place from which one of this kind is reached; None for what is reached by itself.
+        inner: the address of the target from which one of this kind is reached; None for what is reached directly.
             Raises DkdbgError when the address makes no sense.
-        around: the place at an address of this kind, made instead of by `target`, around
+        around: the target at an address of this kind, made instead of by `target`, around
             those at `inner` that its second argument makes, and that it closes.
     """
 

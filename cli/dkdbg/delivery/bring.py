@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.agent.state import kept
-from dkdbg.core.target import Explaining
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 
@@ -283,7 +282,7 @@ class _Stream:
                 self._said = (self._said + data)[-4000:]
         whole = self._said.decode("utf-8", "replace")
         said = _plain(whole)
-        explained = self._reach.explain(whole) if isinstance(self._reach, Explaining) else None
+        explained = self._reach.explain(whole)
         if explained is not None:
             return explained
         if "no Python" in whole:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.relay import wire
 from dkdbg.core.brought import relay_words
-from dkdbg.core.target import Stepwise
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
 from dkdbg.relay.relay import Relay
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from dkdbg.core.target import Outliving
+    from dkdbg.core.target import Target
 
 #: Seconds that the first connection may take, and of a cut until it is told.
 FIRST, TOLD_AFTER = 90.0, 2.0
@@ -45,7 +44,7 @@ _TAKEN_ALONG = ("TERM",)
 
 
 def run(
-    place: Outliving, agent: Sequence[str], argv: Sequence[str], *, label: str, tty: bool, hint: str,
+    target: Target, agent: Sequence[str], argv: Sequence[str], *, label: str, tty: bool, hint: str,
     over: Sequence[str] = (),
 ) -> int:  # fmt: skip
     """Run `argv` there to its end with our standard streams; its exit code, as a shell shows it.
@@ -53,7 +52,7 @@ def run(
     Args:
         agent: runs the agent there, without its verb; its last word is the agent's file.
         argv: word by word.
-        label: of the place, for people.
+        label: of the target, for people.
         tty: our terminal is the program's, too.
         hint: what to type about a program that still runs.
         over: words that end with 0 there when the program is to end; empty where nothing but itself ends it.
@@ -71,16 +70,16 @@ def run(
         raise DkdbgError(
             "the command line is too long", hint=f"at most {wire.LARGEST} bytes; use a script there"
         )
-    return _FarProgram(place, agent, order, label=label, tty=tty, hint=hint).run()
+    return _RemoteProgram(target, agent, order, label=label, tty=tty, hint=hint).run()
 
 
-class _FarProgram:
+class _RemoteProgram:
     """See `run`. The main thread's."""
 
     def __init__(
-        self, place: Outliving, agent: Sequence[str], order: bytes, *, label: str, tty: bool, hint: str
+        self, target: Target, agent: Sequence[str], order: bytes, *, label: str, tty: bool, hint: str
     ) -> None:
-        self._place, self._agent = place, agent
+        self._target, self._agent = target, agent
         self._order, self._label, self._tty, self._hint = order, label, tty, hint
         self._code: int | None = None
         self._is_lost = False
@@ -98,16 +97,14 @@ class _FarProgram:
         relay = (*self._agent, "relay", word)
         # Until then nobody holds the agent's file there but the connection by which it was brought.
         try:
-            reach = self._place.again(silent=silent and self._was_connected, limit=limit)
+            reach = self._target.again(silent=silent and self._was_connected, limit=limit)
         except GoneError as error:
             self._gone = error
             self.lost()
             raise
-        if not self._was_connected and isinstance(reach, Stepwise):
+        if not self._was_connected:
             return reach.starting(relay)
-        if self._was_connected:
-            relay = relay_words(self._agent, word, "again")
-        return reach.wrap(relay)
+        return reach.wrap(relay_words(self._agent, word, "again"))
 
     def exited(self, code: int) -> None:
         """It has ended."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.core.mounts import guesses, mounts
-from dkdbg.core.target import Leased
+from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError, refuse_same_folder
@@ -60,7 +60,7 @@ def folder_of(place: Target, reach: Reach) -> Workspace:
             repository may have too.
     """
     found = place.workspace()
-    if isinstance(place, Leased):
+    if Capability.TIME_LIMITED in place.capabilities:
         done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_LIMIT)
         if done.code == 0:
             raise DkdbgError(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.core.attach_only import AttachOnly
-from dkdbg.core.target import Endpoint, Kind
+from dkdbg.core.target import Capability, Endpoint, Kind, Target
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -15,17 +13,10 @@ if TYPE_CHECKING:
     from dkdbg.core.address import Address
 
 
-@dataclass(frozen=True)
-class EndpointTarget(AttachOnly):
+class EndpointTarget(Target):
     """See `core/target.py`."""
 
-    address: Address
-    pause: float = 3.0
-
-    @property
-    def label(self) -> str:
-        """Host and port."""
-        return self.address.label
+    capabilities = frozenset({Capability.ATTACH_ONLY})
 
     def endpoint(self) -> Endpoint:
         """The port itself."""
@@ -33,11 +24,8 @@ class EndpointTarget(AttachOnly):
             address=(self.address.host, self.address.port), why=f"nothing answers at {self.address}"
         )
 
-    def close(self) -> None:
-        """Nothing was opened."""
-
     def refusal(self) -> DkdbgError:
-        """See `AttachOnly`."""
+        """See `Target`."""
         return DkdbgError(
             f"{self.address} is a port: it can be attached to, and nothing can be run behind it",
             hint="name the container, or what else is behind it; dkdbg ps shows sessions",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from dkdbg.core import sessions
 from dkdbg.core.address import LOCAL, Address
 from dkdbg.core.local_commands import Local
 from dkdbg.core.record import BadRecord, parse
-from dkdbg.core.target import Endpoint, Kind, Workspace
+from dkdbg.core.target import Endpoint, Kind, Target, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -21,17 +20,15 @@ if TYPE_CHECKING:
 
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Reach
+    from dkdbg.core.target import Reach
 
 _AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
 
 
-@dataclass(frozen=True)
-class LocalTarget:
+class LocalTarget(Target):
     """See `core/target.py`."""
 
-    address: Address
-    pause: float = 0.1
+    pause = 0.1
 
     @property
     def label(self) -> str:
@@ -68,16 +65,9 @@ class LocalTarget:
             return Endpoint(address=None, why=why)
         return Endpoint(address=live[-1].here, why="its session does not answer")
 
-    def changes(self) -> Changes | None:
-        """Nobody tells; to look costs next to nothing."""
-        return None
-
     def sessions(self) -> list[SeenSession]:
         """Those that the address names."""
         return [_seen(record, is_live) for record, is_live in _records() if self._means(record)]
-
-    def close(self) -> None:
-        """Nothing was opened."""
 
     def _means(self, record: SeenRecord) -> bool:
         name = self.address.rest

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from dkdbg.core import address as addresses
 from dkdbg.core import config, configured
 from dkdbg.core.address import Address
-from dkdbg.core.target import Several
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -142,8 +141,7 @@ def targets_of(target: str, root: Path) -> Sequence[Target]:
     Raises:
         DkdbgError: as `target_of`.
     """
-    place = target_of(target, root)
-    return place.each() if isinstance(place, Several) else [place]
+    return target_of(target, root).each()
 
 
 def queue_of(target: str) -> Queue:

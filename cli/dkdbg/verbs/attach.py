@@ -17,7 +17,7 @@ from dkdbg.agent.proxy.listener import local_users, proof, tokens
 from dkdbg.attach.ports import AFTER_RANKS, FIRST_RANKS
 from dkdbg.core.address import CALL
 from dkdbg.core.mapping import described, folder_name
-from dkdbg.core.target import Far, Foreign, Roomy
+from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.people import others
 from dkdbg.setup.plan.editor import HOST, launch_entry
@@ -276,7 +276,7 @@ def _welcome(
         *entered,
         *(pair for each, seen in looks for pair in _code_of(root, each.place, seen, guess=not entered)),
     ]
-    if not found and any(isinstance(each.place, Far) for each in upstreams):
+    if not found and any(Capability.REMOTE in each.place.capabilities for each in upstreams):
         plan = None  # that is of a container here
     reporter.entry(entry_for(plan, port, found))
     for upstream, seen in looks:
@@ -284,16 +284,17 @@ def _welcome(
         reporter.event(
             "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.place.address), ready=bool(seen.agent)
         )  # fmt: skip
-        if not seen.agent and isinstance(upstream.place, Foreign):
-            for line in upstream.place.foreign():
-                reporter.line(line)
+        for line in () if seen.agent else upstream.place.advice():
+            reporter.line(line)
     return set(found)
 
 
 def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
     """Where the code of the sessions lies that run on far places now."""
     seen = [
-        each.last for each in upstreams if isinstance(each.place, Far) or each.place.address.scheme == CALL
+        each.last
+        for each in upstreams
+        if Capability.REMOTE in each.place.capabilities or each.place.address.scheme == CALL
     ]
     return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
 
@@ -303,17 +304,14 @@ def _code_of(root: Path, place: Target, seen: Seen, *, guess: bool) -> Sequence[
 
     Without `guess` a session that is slow to answer adds no folder that it does not use.
     """
-    if not isinstance(place, Far):
+    if Capability.REMOTE not in place.capabilities:
         return ()
     if seen.record is not None and seen.record.mappings:
         return seen.record.mappings
     if not guess:
         return ()
     with contextlib.suppress(DkdbgError):  # nothing says it
-        if seen.record is None and isinstance(place, Roomy):
-            lies = place.room(folder_name(root))
-        else:
-            lies = place.workspace()
+        lies = place.planned_workdir(folder_name(root)) if seen.record is None else place.workspace()
         return ((lies.local, lies.remote),)
     return ()
 

@@ -13,9 +13,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import hints, process
-from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.core.pythons import is_debugpy, programs_of
-from dkdbg.core.target import Apart, Enterable, Far, Repeatable
+from dkdbg.core.target import Capability
 from dkdbg.delivery.bring import bring
 from dkdbg.delivery.running import running_at
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -75,7 +74,7 @@ def enter(place: Target, pids: Sequence[int], root: Path, reporter: Reporter) ->
         DkdbgError: those pids are no Pythons there, or none of them lets us in.
     """
     words: Sequence[str] = ()
-    if isinstance(place, Enterable):
+    if Capability.LIST_PROCESSES in place.capabilities:
         if not (pids or place.is_meant):
             return None
         try:
@@ -122,8 +121,6 @@ def _words_of(reach: Reach, pid: int) -> Sequence[str]:
 
 def _in_its_place(place: Target, words: Sequence[str]) -> str:
     """What to type for a new one of the place, which begins under the agent; empty where nothing can be said."""
-    if not isinstance(place, Repeatable):
-        return ""
     try:
         line, variables = place.recreation(words)
     except DkdbgError:
@@ -164,8 +161,9 @@ def _chosen(
 
 
 def _in(place: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -> _Agent:
-    host = place.listens_on() if isinstance(place, Apart) else "127.0.0.1"
-    port = DEFAULT_PORT if isinstance(place, Enterable) and not isinstance(place, Far) else 0
+    host, port = place.listen_address()
+    if Capability.LIST_PROCESSES not in place.capabilities:
+        port = 0
     brought = bring(reach)
     try:
         for again in range(3):
@@ -306,7 +304,7 @@ def _mappings(place: Target, folder: str, root: Path) -> tuple[tuple[str, str], 
     """Where the code lies: by what is mounted there, else the working folder is the repository."""
     if not folder.startswith("/") or folder == "/":
         return ()
-    if isinstance(place, Enterable) and (found := place.code_at(folder)) is not None:
+    if (found := place.code_at(folder)) is not None:
         here, there = found
         with contextlib.suppress(ValueError):
             return ((os.path.relpath(here, root), there),) if _is_below(here, root) else ()

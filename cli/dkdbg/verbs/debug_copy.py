@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
-from dkdbg.core.target import Copyable
+from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs.run import open_door
@@ -19,7 +19,8 @@ from dkdbg.verbs.run import open_door
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dkdbg.core.target import CopyPlan, Target
+    from dkdbg.core.target import Target
+    from dkdbg.core.target_values import CopyPlan
 
 
 def up(
@@ -85,7 +86,7 @@ def down(root: Path, target: str) -> int:
     return 0
 
 
-def _attached(root: Path, copyable: Copyable, port: int, limit: int) -> int:
+def _attached(root: Path, copyable: Target, port: int, limit: int) -> int:
     """Start the copy, lead editors to it until we are told to end, and take it away."""
     from dkdbg.verbs.attach import ENDING, SIGNAL_INTERVAL, interrupt_once
 
@@ -117,8 +118,8 @@ def _folder(root: Path, overlay: str) -> Path:
     return found
 
 
-def _copyable(place: Target) -> Copyable:
-    if not isinstance(place, Copyable):
+def _copyable(place: Target) -> Target:
+    if Capability.COPY not in place.capabilities:
         raise DkdbgError(
             f"{place.address} cannot be copied for debugging",
             hint="dkdbg up and dkdbg down take --on k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
-from dkdbg.core.target import Far
+from dkdbg.core.target import Capability
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.relay.relay import Relay
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from dkdbg.core.target import Target
     from dkdbg.delivery.bring import Brought
 
 #: Seconds between two looks at the relay.
@@ -41,15 +42,15 @@ def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *,
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     with contextlib.closing(registry.target_of(target, root)) as place:
-        if not isinstance(place, Far):
+        if Capability.REMOTE not in place.capabilities:
             raise DkdbgError(
                 f"{place.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",
                 hint="dkdbg forward ssh://HOST PORT, or dkdbg forward k8s://NAMESPACE/POD PORT; a container publishes its ports: docker run -p",
                 exit_code=EXIT_USAGE,
             )
         place.find()
-        far = _Agent(place)
-        with contextlib.closing(far), contextlib.closing(Relay(far.command)) as relay:
+        agent = _Agent(place)
+        with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
             for local, there in sorted(
                 ports, key=lambda each: each[0] is None
             ):  # what was named is not taken by others
@@ -65,13 +66,13 @@ def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *,
 class _Agent:
     """The agent over there, which the relay's far end is a verb of."""
 
-    def __init__(self, place: Far) -> None:
-        self._place = place
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self._brought: Brought | None = None
 
     def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """The relay's command line. Raises DkdbgError."""
-        reach = self._place.again(silent=silent, limit=limit)
+        reach = self._target.again(silent=silent, limit=limit)
         if self._brought is None or silent:  # the stream that holds the file there was cut too
             self.close()
             self._brought = bring(reach)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.core import config as configuration
 from dkdbg.core.mapping import described, folder_name
-from dkdbg.core.target import Roomy
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
@@ -46,7 +45,7 @@ def init_place(
     check_root(root)
     argv = _command(root, command)
     with contextlib.closing(registry.target_of(target, root)) as place:
-        lies = place.room(folder_name(root)) if isinstance(place, Roomy) else place.workspace()
+        lies = place.planned_workdir(folder_name(root))
         where = f"{place.label}:{lies.remote}"
     entry_name = editor.PLACE_NAME + target
     port = port or place_port(root, entry_name)

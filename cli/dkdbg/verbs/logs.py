@@ -7,8 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import hints, process
-from dkdbg.core.attach_only import AttachOnly
-from dkdbg.core.target import Logged
+from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import ForTerminal
 from dkdbg.targets import registry
@@ -38,7 +37,7 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
     else:
         place = registry.target_of(target, root)
     with contextlib.closing(place):
-        if not isinstance(place, Logged):
+        if Capability.LOGS not in place.capabilities:
             raise _kept_nowhere(place)
         try:
             argv = place.logs(follow=follow, lines=lines)
@@ -52,7 +51,7 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
 
 
 def _kept_nowhere(place: Target) -> DkdbgError:
-    if isinstance(place, AttachOnly):
+    if Capability.ATTACH_ONLY in place.capabilities:
         return DkdbgError(
             f"{place.address} can only be attached to: what its program prints is not seen from here",
             hint="look where it was started: in that terminal, or in the log of the job",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, process
 from dkdbg.core import sessions
-from dkdbg.core.target import Startable
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import registry
@@ -33,8 +32,7 @@ def restart(root: Path, target: str | None = None) -> int:
         check_root(root, "restart")
         service = debug_service(root)
         place = registry.home(root, service.name)
-        replaced = place.replaced() if isinstance(place, Startable) else ()
-        if isinstance(place, Startable) and replaced:
+        if replaced := place.replaced():
             place.start_again()
             console.say(
                 f"{service.name}: its container is started again, an editor attaches anew: "

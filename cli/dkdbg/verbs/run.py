@@ -1,4 +1,4 @@
-"""`dkdbg run [--on PLACE] -- CMD`: a command under the agent, wherever it runs; nothing has to be set up there."""
+"""`dkdbg run [--on TARGET] -- CMD`: a command under the agent, wherever it runs; nothing has to be set up there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import contextlib
 import signal
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, hints, process
-from dkdbg.agent.contract import DEFAULT_PORT, ENV_OWN_CONTAINER
+from dkdbg.agent.contract import ENV_OWN_CONTAINER
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Apart, Contained, Endpoint, Far, Leased, Outliving, Relaying, Roomy, Spreading
+from dkdbg.core.target import Capability, Endpoint, Target
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import unwrapped
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dkdbg.attach.actions import Note
-    from dkdbg.core.target import Reach, Target
+    from dkdbg.core.target import Changes, Reach
     from dkdbg.delivery.bring import Brought
 
-#: What a command line that leads to another machine ends with when it has lost it.
-_LOST = 255
 #: What asks us to end.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: And with what who was told to end: by SIGTERM, and by SIGKILL.
@@ -41,7 +39,7 @@ _ENDED = {143, 137}
 
 def run(
     root: Path,
-    target: str | None,
+    typed: str | None,
     command: Sequence[str],
     *,
     port: int | None,
@@ -60,7 +58,7 @@ def run(
 
     Args:
         root: the repository's root, resolved.
-        target: an address or a name; None for the debug service of this repository, and for this machine where there is none.
+        typed: the target, an address or a name; None for the debug service of this repository, and for this machine where there is none.
         command: word by word, never through a shell.
         port: that the agent listens on there; None for 5678, or for a free one where others may have that.
         wait: seconds that the command waits for an editor before its first line.
@@ -73,7 +71,7 @@ def run(
         profiling: which workers are profiled by what; None for none.
 
     Raises:
-        DkdbgError: the place is not there or not running, it has no Python, or there is no command.
+        DkdbgError: the target is not there or not running, it has no Python, or there is no command.
     """
     if not command:
         raise DkdbgError(
@@ -87,7 +85,7 @@ def run(
         )
     chosen = ranks_of(root, ranks)
     if (
-        target is None
+        typed is None
         and not (sync or reload or attach or profiling)
         and (service := manifest.debug_service(root)) is not None
     ):
@@ -95,33 +93,25 @@ def run(
 
         return run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
     with contextlib.ExitStack() as opened:
-        place = opened.enter_context(contextlib.closing(registry.target_of(target or "local:", root)))
-        flags: tuple[str, ...] = ()
-        if isinstance(place, Spreading):
-            flags, place = place.flags("*" if workers is None else workers), place.drivers
-        elif workers is not None:
-            raise DkdbgError(
-                f"{place.label} has no workers that are started elsewhere",
-                hint="--workers is for a Ray cluster: --on ray+ssh://NODE",
-                exit_code=EXIT_USAGE,
-            )
+        target = opened.enter_context(contextlib.closing(registry.target_of(typed or "local:", root)))
+        flags, target = target.worker_flags(workers), target.driver
         if attach is not None:
-            again = registry.target_of(target or "local:", root)
-            places = again.each() if isinstance(again, Spreading) else [cast("Target", _FromNowOn(again))]
-            open_door(opened, places, attach)
+            again = registry.target_of(typed or "local:", root)
+            is_cluster = Capability.CLUSTER in again.capabilities
+            open_door(opened, again.each() if is_cluster else [_NewSessionsOnly(again)], attach)
             console.warn(f"dkdbg: attach an editor to 127.0.0.1:{attach}")
-        if (sync or reload) and isinstance(place, Roomy):
-            place = opened.enter_context(contextlib.closing(_with_folder(place, place, root, python)))
-        reach = place.find()
+        if (sync or reload) and Capability.NEEDS_WORKDIR in target.capabilities:
+            target = opened.enter_context(contextlib.closing(_in_workdir(target, root, python)))
+        reach = target.find()
         copy = None
-        if target is not None and (sync or reload):
+        if typed is not None and (sync or reload):
             from dkdbg.verbs.live_sync import LiveCopy
 
-            copy = opened.enter_context(contextlib.closing(LiveCopy(root, place, reach, python=python)))
+            copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
         verb: tuple[str, ...] = ("launch",)
         if reload:
             verb = ("supervise", "--reload", copy.folder if copy else str(root))
-            # Where no terminal is ours Ctrl-C comes as a signal; from a person all the same, if one types here.
+            # Without a terminal Ctrl-C comes as a signal; --interactive when a user types here all the same.
             verb += ("--interactive",) if sys.stdin.isatty() else ()
         if chosen:
             verb += ("--ranks", chosen)
@@ -135,41 +125,42 @@ def run(
         if copy is not None:
             copy.wait()
         if attach is None:
-            console.warn(f"dkdbg: {hints.ATTACH_WITH(target=target or place.address)}")
-        words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
-        told = _told(place, copy.environment if copy else ())
-        code = _attached(place, reach, brought, (*told, *brought.argv, *words))
-        if profiling and profiling.pull and target is not None:
+            console.warn(f"dkdbg: {hints.ATTACH_WITH(target=typed or target.address)}")
+        words = (*_words(target, command, port=port, wait=wait, verb=verb), *command)
+        told = _told(target, copy.environment if copy else ())
+        code = _attached(target, reach, brought, (*told, *brought.argv, *words))
+        if profiling and profiling.pull and typed is not None:
             with _interruptible():
-                return fetch(root, target, place, reach, python, code=code)
+                return fetch(root, typed, target, reach, python, code=code)
         return code
 
 
-def _told(place: Target, more: Sequence[str]) -> tuple[str, ...]:
-    """The words that set variables for the agent there."""
-    own = (*variables(), f"{ENV_OWN_CONTAINER}=1") if isinstance(place, Contained) else variables()
-    return ("env", *own, *more) if own or more else ()
+def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that set variables for the agent there."""
+    is_container = Capability.CONTAINER in target.capabilities
+    own = (*variables(), *([f"{ENV_OWN_CONTAINER}=1"] if is_container else []), *more)
+    return ("env", *own) if own else ()
 
 
-def _with_folder(place: Target, roomy: Roomy, root: Path, python: str | None) -> Target:
-    """In the folder of its address, else in the one there that is `root` itself, else in one of ours."""
-    if not roomy.names_folder:
+def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
+    """Return the target in the folder of its address, else in the one there that is `root`, else in one of dkdbg's."""
+    if not target.names_workdir:
         from dkdbg.sync import shared
 
-        if (found := shared.find(str(root), place.find(), python=python)) is not None:
-            return roomy.at(found)
-    return roomy.with_folder(folder_name(root))
+        if (found := shared.find(str(root), target.find(), python=python)) is not None:
+            return target.in_workdir(found)
+    return target.with_workdir(folder_name(root))
 
 
-def open_door(opened: contextlib.ExitStack, places: Sequence[Target], port: int) -> None:
-    """Lead editors to places, until `opened` is closed; the port is that of their launch entry, and no other.
+def open_door(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
+    """Lead editors to targets, until `opened` is closed; the port is that of their launch entry, and no other.
 
     Raises:
         DkdbgError: it is taken.
     """
     from dkdbg.verbs.attach_proxy import HostDoor  # most of dkdbg
 
-    door = HostDoor(places, _Quiet(), port=port)
+    door = HostDoor(targets, _Quiet(), port=port)
     opened.callback(door.close)
     if door.port != port:
         raise DkdbgError(
@@ -181,28 +172,40 @@ def open_door(opened: contextlib.ExitStack, places: Sequence[Target], port: int)
     door.follow()
 
 
-class _FromNowOn:
-    """A place whose door is there as soon as a session runs there that did not run before: what ran is another program."""
+class _NewSessionsOnly(Target):
+    """A target whose endpoint appears with the first session that starts from now on: what ran before is another program."""
 
-    def __init__(self, place: Target) -> None:
-        self._place = place
+    def __init__(self, target: Target) -> None:
+        super().__init__(target.address)
+        self.pause, self.capabilities = target.pause, target.capabilities
+        self._target = target
         self._before: set[str] | None = self._live()
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._place, name)
+    @property
+    def label(self) -> str:
+        """That of the target."""
+        return self._target.label
 
     def endpoint(self) -> Endpoint:
-        """That of the place, or what is waited for."""
+        """That of the target, or what is waited for."""
         if self._before is not None:
             if not self._live() - self._before:
                 return Endpoint(address=None, why="the program is being started")
             self._before = None
-        return self._place.endpoint()
+        return self._target.endpoint()
+
+    def changes(self) -> Changes | None:
+        """Those of the target."""
+        return self._target.changes()
+
+    def close(self) -> None:
+        """Close the target."""
+        self._target.close()
 
     def _live(self) -> set[str]:
         with contextlib.suppress(DkdbgError, BadRecord):
             return {
-                each.id for each in self._place.sessions() if not each.is_ended and each.started is not None
+                each.id for each in self._target.sessions() if not each.is_ended and each.started is not None
             }
         return set()
 
@@ -221,36 +224,31 @@ class _Quiet:
 
 
 def _words(
-    place: Target, command: Sequence[str], *, port: int | None, wait: int, verb: Sequence[str]
+    target: Target, command: Sequence[str], *, port: int | None, wait: int, verb: Sequence[str]
 ) -> tuple[str, ...]:
-    host = place.listens_on() if isinstance(place, Apart) else "127.0.0.1"
-    if port is None:
-        is_free = isinstance(place, Far) or (isinstance(place, Relaying) and place.is_relayed())
-        port = 0 if is_free else DEFAULT_PORT
+    host, usual = target.listen_address()
     program = unwrapped(list(command)) or command  # what `env NAME=VALUE` sets may be a secret
     name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
     return (
-        verb[0], "--host", host, "--port", str(port), "--wait", str(wait), "--name", name, *verb[1:], "--",
+        verb[0], "--host", host, "--port", str(usual if port is None else port), "--wait", str(wait), "--name", name,
+        *verb[1:], "--",
     )  # fmt: skip
 
 
-def _attached(place: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
-    tty, left = _tty(), f"see what still runs there: dkdbg ps {place.address}"
+def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
+    tty = _tty()
     try:
-        if isinstance(place, Outliving) and place.outlives_cuts:
-            over = place.over() if isinstance(place, Leased) else ()
-            code = remote_program.run(
-                place, brought.argv, argv, label=place.label, tty=tty, hint=left, over=over
-            )
-            if isinstance(place, Far) and over and code in _ENDED and (why := place.lost()):
-                raise DkdbgError(why, exit_code=code)
-            return code
-        code = process.attached(reach.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
+        if Capability.REMOTE not in target.capabilities:
+            return process.attached(reach.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
+        over, left = target.over(), f"see what still runs there: dkdbg ps {target.address}"
+        code = remote_program.run(
+            target, brought.argv, argv, label=target.label, tty=tty, hint=left, over=over
+        )
+        if over and code in _ENDED and (why := target.lost()):
+            raise DkdbgError(why, exit_code=code)
+        return code
     finally:
         _let_nothing_disturb()
-    if code == _LOST and isinstance(place, Far) and (why := place.lost()):
-        raise DkdbgError(why, hint=left, exit_code=code)
-    return code
 
 
 @contextlib.contextmanager

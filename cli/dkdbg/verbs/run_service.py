@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints, process
-from dkdbg.core.target import Once, OneOff
+from dkdbg.core.target import Capability
+from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.render.editor_files import launch_port
 from dkdbg.targets import registry
@@ -39,7 +40,7 @@ def run_in_service(
         DkdbgError: whatever hinders it, with cause and next step.
     """
     place = registry.home(root, service.name)
-    if not isinstance(place, OneOff):
+    if Capability.ONE_OFF not in place.capabilities:
         raise DkdbgError(
             f"{place.address} runs nothing but its own command", hint="dkdbg up", exit_code=EXIT_USAGE
         )

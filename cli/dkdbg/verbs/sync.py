@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
 from dkdbg.core.mapping import folder_name
-from dkdbg.core.target import Roomy, Workspace
+from dkdbg.core.target import Workspace
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
@@ -58,8 +58,8 @@ def _sync_with(
     root: Path, place: Target, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
     python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
 ) -> int:  # fmt: skip
-    if isinstance(place, Roomy) and place.names_folder and not (to or verify or pull):
-        place = place.with_folder(folder_name(root))
+    if place.names_workdir and not (to or verify or pull):
+        place = place.with_workdir(folder_name(root))
     reach = place.find()
     workspace = (
         Workspace(local=folder, remote=to, why="--to")
@@ -132,8 +132,7 @@ def _workspace(root: Path, place: Target, reach: Reach, python: str | None, *, w
     """
     from dkdbg.sync import shared
 
-    is_free = isinstance(place, Roomy) and not place.names_folder
-    if is_free and (found := shared.find(str(root), reach, python=python)) is not None:
+    if not place.names_workdir and (found := shared.find(str(root), reach, python=python)) is not None:
         return Workspace(local=".", remote=found, why="it is mounted here")
     return shared.folder_of(place, reach) if writes else place.workspace()
 

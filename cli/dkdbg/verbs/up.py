@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
-from dkdbg.core.target import Start, Startable
+from dkdbg.core.target import Capability
+from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.repository import dotenv, git
@@ -92,13 +93,13 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     return 0
 
 
-def startable(place: Target) -> Startable:
-    """The same place, as one that can be started and ended from here.
+def startable(place: Target) -> Target:
+    """Return the same target, which can be started and ended from here.
 
     Raises:
         DkdbgError: it cannot.
     """
-    if not isinstance(place, Startable):
+    if Capability.START not in place.capabilities:
         raise DkdbgError(
             f"{place.address} cannot be started or ended from here",
             hint="start it as you always do",

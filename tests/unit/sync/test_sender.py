@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight, summaries
@@ -188,7 +189,7 @@ def test_a_program_that_was_named_as_python_and_is_none_is_said_with_the_way_on(
     once(Roots(local=roots.local, remote=roots.remote))  # what the hint says
 
 
-class Shell:
+class Shell(Reach):
     """A stand-in for a transport that says 127 for what is not there, and greets before."""
 
     label = "a shell"

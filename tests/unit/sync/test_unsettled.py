@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Reach
 from dkdbg.sync.report import as_line
 from dkdbg.sync.retries import OFTEN, REST_LEAST, Retries
 from dkdbg.sync.rules.rules import Rules
@@ -63,7 +64,7 @@ def test_a_log_that_grows_all_the_time_is_there_as_far_as_it_was_read_and_is_sai
         assert len(followed.named("grows")) == 1
 
 
-class SlowLine:
+class SlowLine(Reach):
     """A stand-in for a line that carries some 20 MB/s."""
 
     label = "a slow line"

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dkdbg.core.target import Startable
+from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
 
@@ -37,7 +37,7 @@ def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_pat
     assert str(place.address) == EXAMPLES[entry.scheme]
     assert place.pause > 0
     assert place.endpoint().why
-    assert isinstance(place, Startable) == (entry.scheme == "compose")
+    assert (Capability.START in place.capabilities) == (entry.scheme == "compose")
     place.close()
 
 

@@ -1,4 +1,4 @@
-"""A toy kind of places: folders of this machine with a session folder of their own. What a new kind takes, whole."""
+"""A toy kind of targets: folders of this machine with a session folder of their own. What a new kind takes, whole."""
 
 import json
 import os
@@ -8,21 +8,33 @@ from pathlib import Path
 
 from dkdbg.core import record, sessions
 from dkdbg.core.address import Address
-from dkdbg.core.target import Endpoint, Kind, Workspace
+from dkdbg.core.target import Endpoint, Kind, Reach, Target, Workspace
 
 
-class ToyTarget:
-    pause = 0.1
-
-    def __init__(self, address):
-        self.address, self.label = address, f"toy {address.rest}"
-        self.folder = Path(os.environ["TOY_PLACES"], address.rest)
-
-    def find(self):
-        return self
+class ToyReach(Reach):
+    def __init__(self, folder, label):
+        self.folder, self.label = folder, label
 
     def wrap(self, argv, *, tty=False):  # noqa: ARG002
         return ("env", "-C", str(self.folder), f"DKDBG_RUNTIME_DIR={self.folder}/run", *argv)
+
+
+class ToyTarget(Target):
+    pause = 0.1
+
+    @property
+    def label(self):
+        return f"toy {self.address.rest}"
+
+    @property
+    def folder(self):
+        return Path(os.environ["TOY_PLACES"], self.address.rest)
+
+    def find(self):
+        return ToyReach(self.folder, self.label)
+
+    def wrap(self, argv, *, tty=False):
+        return self.find().wrap(argv, tty=tty)
 
     def agent(self):
         return (sys.executable, "-m", "dkdbg.agent")
@@ -45,12 +57,6 @@ class ToyTarget:
         live = [each.endpoint for each in self.sessions() if not each.is_ended]
         host, _, port = live[-1].rpartition(":") if live else ("", "", "")
         return Endpoint(address=(host, int(port)) if live else None, why=f"nothing runs on {self.label}")
-
-    def changes(self):
-        return None
-
-    def close(self):
-        pass
 
 
 def seen():

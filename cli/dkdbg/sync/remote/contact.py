@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.core.target import Explaining
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.sync.beneath import Beneath
@@ -115,10 +114,8 @@ class Contact:
                 try:
                     _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_SECONDS)
                 except StreamEndedError as error:
-                    if not error.answered and isinstance(self._reach, Explaining):
-                        explained = self._reach.explain(error.said)
-                        if explained is not None:
-                            raise explained from error
+                    if not error.answered and (explained := self._reach.explain(error.said)) is not None:
+                        raise explained from error
                     if error.answered or error.code not in _NOT_FOUND:
                         if not (error.answered or self._has_answered) and len(self._pythons) == 1:
                             raise _no_python(python, self.label, error) from None

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.core.brought import is_agent
+from dkdbg.core.target import Reach
 from dkdbg.targets.ssh.command import PLAIN_SESSION, enter, for_any_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.core.target import Reach
     from dkdbg.errors import DkdbgError
 
 Way = Literal["ssh", "step"]
@@ -40,7 +40,7 @@ exec 3<&0
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobNode:
+class JobNode(Reach):
     """One node of a job.
 
     Attributes:
@@ -76,7 +76,7 @@ class JobNode:
         return self.login.wrap((*words, for_any_shell(text)), tty=tty)
 
     def starting(self, relay: Sequence[str]) -> tuple[str, ...]:
-        """See `Stepwise`. What ssh has started stays; a step takes along all that is in it, so that the keeper is one of its own.
+        """See `Reach.starting`. What ssh has started stays; a step takes along all that is in it, so that the keeper is one of its own.
 
         That step is held by its own srun on the login node, which is no child of ours: it goes on when we are cut off.
         """

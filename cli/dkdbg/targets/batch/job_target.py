@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Endpoint, Workspace
+from dkdbg.core.target import Capability, Endpoint, Target, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Reach, Target
+    from dkdbg.core.target import Reach
     from dkdbg.delivery.bring import Brought
     from dkdbg.targets.batch.job import BatchSystem, JobAddress
     from dkdbg.targets.batch.job_line import Node
@@ -36,7 +36,7 @@ _AT_ONCE = 6
 _NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
 
 
-class JobTarget:
+class JobTarget(Target):
     """See `core/target.py`.
 
     Args:
@@ -45,10 +45,10 @@ class JobTarget:
 
     #: To look costs processes there, and questions to the batch system, which all users of the cluster share.
     pause = 5.0
-    outlives_cuts = True
+    capabilities = frozenset({Capability.REMOTE, Capability.LOGS, Capability.TIME_LIMITED})
 
     def __init__(self, system: BatchSystem, address: Address, line: JobLine | None = None) -> None:
-        self.address = address
+        super().__init__(address)
         self._system = system
         self._said: JobAddress = job_address(address, system.job_form)
         self._line = (line or JobLine(system, Login(self._said.login), self._said, str(address))).enter()
@@ -103,10 +103,6 @@ class JobTarget:
             )
         port = self._line.lead(wanted, mine[-1].port)
         return Endpoint(address=("127.0.0.1", port), why="its session does not answer")
-
-    def changes(self) -> Changes | None:
-        """Nobody tells."""
-        return None
 
     def sessions(self) -> list[SeenSession]:
         """What the agents on the node say, or on all nodes of the job where none is named; none is brought for that."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.agent.contract import ENV_STANDS_FOR
-from dkdbg.core.target import Prepared
+from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.targets.docker import compose_cli, podman_engine
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from dkdbg.core.target import Once
+    from dkdbg.core.target_values import Once
 
 #: Seconds for an engine to pass a signal on.
 _ANSWER_LIMIT = 10.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.core.address import Address
-from dkdbg.core.target import Kind
+from dkdbg.core.target import Capability, Kind
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.docker import client, containers, image_build
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.core.plan import DebugService
-    from dkdbg.core.target import Once, Prepared, Reach, Start, Started
+    from dkdbg.core.target import Reach
+    from dkdbg.core.target_values import Once, Prepared, Start, Started
     from dkdbg.sync.report import Event
     from dkdbg.targets.docker.container import Container
     from dkdbg.targets.docker.container_target import RelayedEndpoint
@@ -41,6 +42,8 @@ class ComposeTarget(ContainerTarget):
         root: the compose project's folder, resolved.
         seen: as ContainerTarget.
     """
+
+    capabilities = ContainerTarget.capabilities | {Capability.START, Capability.ONE_OFF}
 
     def __init__(self, address: Address, root: Path, seen: Container | None = None) -> None:
         super().__init__(address, seen)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.core.plan import GPU_KINDS
-from dkdbg.core.target import Started
+from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.repository import dotenv
 from dkdbg.repository.transaction import read
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.plan import DebugService, GpuKind
-    from dkdbg.core.target import Start
+    from dkdbg.core.target_values import Start
     from dkdbg.targets.docker.host import HostFacts
 
 

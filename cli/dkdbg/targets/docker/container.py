@@ -11,7 +11,7 @@ from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
 from dkdbg.core.record import BadRecord, parse
 from dkdbg.core.sessions import SeenSession, of_record
-from dkdbg.core.target import Endpoint, Workspace
+from dkdbg.core.target import Endpoint, Reach, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerReach:
+class ContainerReach(Reach):
     """A container as something that commands are run in.
 
     Attributes:
@@ -50,7 +50,7 @@ class ContainerReach:
 
 
 def logs_words(name: str, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-    """The local command line that prints what the program of a container has printed; see `Logged`."""
+    """The local command line that prints what the program of a container has printed; see `Target.logs`."""
     tail = () if lines is None else ("--tail", str(lines))
     return ("docker", "container", "logs", *(("--follow",) if follow else ()), *tail, name)
 

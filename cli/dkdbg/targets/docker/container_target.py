@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.core import again
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Endpoint
+from dkdbg.core.target import Capability, Endpoint, Target
 from dkdbg.delivery.running import running_at
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.targets.docker import client, containers, foreign
@@ -49,32 +50,23 @@ class RelayedEndpoint(Protocol):
         """See there."""
 
 
-class ContainerTarget:
+class ContainerTarget(Target):
     """A place that is one container at a time.
 
     Args:
         seen: a container that was looked up a moment ago: the first `find` takes it.
     """
 
-    #: An engine is asked by a process, and tells of changes.
-    pause = 3.0
-    is_container = True
-    #: See `Enterable`.
-    is_meant = False
+    capabilities = frozenset({Capability.CONTAINER, Capability.LOGS, Capability.LIST_PROCESSES})
 
     def __init__(self, address: Address, seen: Container | None = None) -> None:
-        self.address = address
+        super().__init__(address)
         self._seen = seen
         self._found: Container | None = None
         self._engine: str | None = None
         self._relay: RelayedEndpoint | None = None
         self._led: Container | None = None
         self._lock = threading.Lock()
-
-    @property
-    def label(self) -> str:
-        """The name in the address."""
-        return self.address.label
 
     # -- what differs -------------------------------------------------------------------------------------------
 
@@ -121,17 +113,15 @@ class ContainerTarget:
             self._found = found = self._alive(self._seen or self.look())
         return found.agent if found.label else None
 
-    def listens_on(self) -> str:
-        """All its addresses: the agent lets nobody in but the host. On the host's network there is loopback.
+    def listen_address(self) -> tuple[str, int]:
+        """Return all its addresses, as the agent accepts connections of the host alone; loopback on the host's network.
 
-        Where a relay leads it is loopback, too: its far end is in the container.
+        A relay ends in the container: then it is loopback too, with any port, also beside another agent.
         """
         found = self._running()
-        return "127.0.0.1" if found.host_network or not self._is_near(found) else "0.0.0.0"  # noqa: S104
-
-    def is_relayed(self) -> bool:
-        """On an engine that this machine does not reach the ports of."""
-        return not self._is_near(self._running())
+        if not self._is_near(found):
+            return "127.0.0.1", 0
+        return "127.0.0.1" if found.host_network else "0.0.0.0", DEFAULT_PORT  # noqa: S104
 
     def workspace(self) -> Workspace:
         """What `init` planned, else WORKDIR."""
@@ -156,7 +146,7 @@ class ContainerTarget:
             raise self.absent()
         return containers.sessions_in(found)
 
-    def foreign(self) -> Sequence[str]:
+    def advice(self) -> Sequence[str]:
         """Which Pythons run in a container without our agent; for one that is not there, those that are."""
         try:
             found = self.look()
@@ -183,7 +173,7 @@ class ContainerTarget:
         return found.code_at(folder) if client.endpoint().is_local else None
 
     def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """A new container with what the engine knows of this one; see `Repeatable`."""
+        """A new container with what the engine knows of this one; see `Target`."""
         inspected = containers.inspected(self._running().id)
         line = again.again(inspected, words, image=containers.image_of(inspected))
         return line, again.of_several_lines(inspected)

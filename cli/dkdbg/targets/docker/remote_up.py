@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.core.target import Started
+from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.docker import client, compose_cli, containers
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dkdbg.core.target import Reach, Start
+    from dkdbg.core.target import Reach
+    from dkdbg.core.target_values import Start
     from dkdbg.targets.docker.remote_project import Filled
 
 #: Seconds for a copy of the agent, 0.9 MB.

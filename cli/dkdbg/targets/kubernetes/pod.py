@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.core.target import Reach
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.kubernetes.kubectl_errors import explain
@@ -34,7 +35,7 @@ class BadPod(ValueError):  # noqa: N818 - a value that is no pod
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodReach:
+class PodReach(Reach):
     """A container of a pod as something that commands are run in.
 
     A command is started by the container's `sh`: kubectl passes on its exit code, 126 and 127 among them. Of a command
@@ -68,7 +69,7 @@ class PodReach:
         )
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-        """The local command line that prints what the container has printed; see `Logged`."""
+        """The local command line that prints what the container has printed; see `Target.logs`."""
         tail = () if lines is None else (f"--tail={lines}",)
         words = (*(("--follow",) if follow else ()), *tail, self.pod)
         return (

@@ -14,7 +14,8 @@ from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.sessions import SeenSession, how_to_begin, of_record, unreadable
-from dkdbg.core.target import CopyPlan, Endpoint, Kind, Workspace
+from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target_values import CopyPlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay import remote_sessions
@@ -49,16 +50,13 @@ class _Found:
     reach: PodReach
 
 
-class PodTarget:
+class PodTarget(Target):
     """See `core/target.py`."""
 
-    #: A cluster is asked by a process, and tells of changes.
-    pause = 3.0
-    is_container = True
-    outlives_cuts = True
+    capabilities = frozenset({Capability.CONTAINER, Capability.REMOTE, Capability.LOGS, Capability.COPY})
 
     def __init__(self, address: Address) -> None:
-        self.address = address
+        super().__init__(address)
         self._query = query_of(address)
         self._found: _Found | None = None
         self._lock = threading.Lock()
@@ -141,10 +139,6 @@ class PodTarget:
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """What the cluster has kept, of a pod that has ended too."""
         return self._look().reach.logs(follow=follow, lines=lines)
-
-    def lost(self) -> str:
-        """Nothing: kubectl has no exit code of its own for that."""
-        return ""
 
     def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has limits of its own
         """The pod that was found; another one that runs now, where that led nowhere.

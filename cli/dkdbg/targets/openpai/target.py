@@ -8,16 +8,14 @@ import os
 import socket
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg.core.address import parse
-from dkdbg.core.attach_only import AttachOnly
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.core.record import parse as record_of
 from dkdbg.core.sessions import SeenSession, of_record, unreadable
-from dkdbg.core.target import Endpoint, Kind
+from dkdbg.core.target import Capability, Endpoint, Kind, Target
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.openpai import errors
 from dkdbg.targets.openpai.rest import ENDED, BadAnswer, chosen, query_of, tasks_of
@@ -41,12 +39,10 @@ _MAX_RECORD = 1 << 20
 _OF_PDB, _OF_DEBUGPY = b"token: ", b"Content-Length: "
 
 
-@dataclass(frozen=True)
-class PaiTarget(AttachOnly):
+class PaiTarget(Target):
     """See `core/target.py`."""
 
-    address: Address
-    pause: float = 3.0
+    capabilities = frozenset({Capability.ATTACH_ONLY})
 
     @property
     def label(self) -> str:
@@ -94,9 +90,6 @@ class PaiTarget(AttachOnly):
             raise self._bad(error) from error
         return [_seen(each, query.task(each)) for each in tasks]
 
-    def close(self) -> None:
-        """Nothing was opened."""
-
     def _job(self) -> bytes:
         """What the server says of the job.
 
@@ -139,7 +132,7 @@ class PaiTarget(AttachOnly):
         )
 
     def refusal(self) -> DkdbgError:
-        """See `AttachOnly`."""
+        """See `Target`."""
         return DkdbgError(
             f"{self.address} is a task of OpenPAI: it can be attached to, and nothing can be run in it from here",
             hint=f"dkdbg attach {self.address}; for commands the job needs the platform's ssh plugin, and is then ssh://HOST",

@@ -17,7 +17,7 @@ from dkdbg import process
 from dkdbg.core.address import LOCAL
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord, SeenRecord, parse_all
-from dkdbg.core.target import Endpoint, Far, Kind, Outliving, Several
+from dkdbg.core.target import Capability, Endpoint, Kind, Target
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.relay.remote_sessions import RelayedEndpoint
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.address import Address
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Reach, Target, Workspace
+    from dkdbg.core.target import Reach, Workspace
     from dkdbg.delivery.bring import Brought
 
 #: Seconds for the agent there to ask the cluster.
@@ -38,7 +38,7 @@ _MAX_ANSWER = 16 << 20
 _TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"
 
 
-class RayTarget:
+class RayTarget(Target):
     """See `core/target.py`: what is run here runs at the inner place; the door is that of the workers.
 
     Args:
@@ -46,9 +46,10 @@ class RayTarget:
     """
 
     pause = 1.0
+    capabilities = frozenset({Capability.CLUSTER})
 
     def __init__(self, address: Address, make_inner: Callable[[], Target]) -> None:
-        self.address = address
+        super().__init__(address)
         self._make_inner = make_inner
         self._inner = make_inner()
         self._cluster = cluster.cluster_of(address)
@@ -66,7 +67,7 @@ class RayTarget:
         return self._inner.find()
 
     @property
-    def drivers(self) -> Target:
+    def driver(self) -> Target:
         """A node of the cluster.
 
         Raises:
@@ -81,9 +82,9 @@ class RayTarget:
             exit_code=EXIT_USAGE,
         )
 
-    def flags(self, workers: str) -> tuple[str, ...]:
-        """What has Ray start the driver's workers with our setup function."""
-        return ("--ray-workers", workers)
+    def worker_flags(self, workers: str | None) -> tuple[str, ...]:
+        """Have Ray start the driver's workers with our setup function."""
+        return ("--ray-workers", "*" if workers is None else workers)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """At the inner place."""
@@ -96,10 +97,6 @@ class RayTarget:
     def workspace(self) -> Workspace:
         """Of the inner place."""
         return self._inner.workspace()
-
-    def changes(self) -> Changes | None:
-        """Nobody tells: the door there asks the cluster."""
-        return None
 
     def endpoint(self) -> Endpoint:
         """The one before the workers; it is started there when there is none."""
@@ -120,17 +117,16 @@ class RayTarget:
         """The workers that wait, and the sessions of the inner place."""
         found = cluster.sessions_of(self._asked("list"), address=str(self.address))
         with contextlib.suppress(DkdbgError):
-            found += self.drivers.sessions()
+            found += self.driver.sessions()
         return found
 
     def each(self) -> Sequence[Target]:
         """The driver's door beside that of the workers, where a driver can run."""
         try:
-            _ = self.drivers
+            _ = self.driver
         except DkdbgError:
             return [self]
-        beside = self._make_inner()
-        return [*(beside.each() if isinstance(beside, Several) else [beside]), self]
+        return [*self._make_inner().each(), self]
 
     def close(self) -> None:
         """End the relay; the door there goes by itself."""
@@ -176,10 +172,7 @@ class RayTarget:
         return [each for each in found if isinstance(each, SeenRecord) and each.live and each.name == name]
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        inner = self._inner
-        reach = (
-            inner.again(silent=silent, limit=limit) if isinstance(inner, Far | Outliving) else inner.find()
-        )
+        reach = self._inner.again(silent=silent, limit=limit)
         agent = self._brought.argv if self._brought else self._there()[1]
         return reach.wrap(relay_words(agent, word))
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.core.address import CALL, Address
-from dkdbg.core.attach_only import AttachOnly
-from dkdbg.core.target import Endpoint
+from dkdbg.core.target import Capability, Endpoint, Target
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from dkdbg.targets.reverse.jobs import Caller
 
 
-class CalledJobTarget(AttachOnly):
+class CalledJobTarget(Target):
     """See `core/target.py`.
 
     Args:
@@ -24,20 +23,14 @@ class CalledJobTarget(AttachOnly):
     """
 
     pause = 1.0
+    capabilities = frozenset({Capability.ATTACH_ONLY})
 
     def __init__(self, caller: Caller, name: str) -> None:
+        super().__init__(
+            Address(scheme=CALL, rest=name)
+        )  # other verbs ask through us: `targets/reverse/target.py`
         self.caller = caller
         self.name = name
-
-    @property
-    def address(self) -> Address:
-        """As other verbs take it, which ask through us: `targets/reverse/target.py`."""
-        return Address(scheme=CALL, rest=self.name)
-
-    @property
-    def label(self) -> str:
-        """Its name."""
-        return self.name
 
     def endpoint(self) -> Endpoint:
         """The relay's port."""
@@ -52,7 +45,7 @@ class CalledJobTarget(AttachOnly):
         self.caller.close()
 
     def refusal(self) -> DkdbgError:
-        """See `AttachOnly`; `attach` asks for nothing else, so nobody reads it."""
+        """See `Target`; `attach` asks for nothing else, so nobody reads it."""
         return DkdbgError(
             f"{self.name} has called here: it can be attached to, and nothing else", exit_code=EXIT_USAGE
         )

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.core.address import CALL, Address
-from dkdbg.core.attach_only import AttachOnly
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.sessions import UNREADABLE, SeenSession, of_record, unreadable
-from dkdbg.core.target import Endpoint, Kind
+from dkdbg.core.target import Capability, Endpoint, Kind, Reach, Target
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.relay import remote_sessions
 from dkdbg.targets.reverse import query_client, query_server
@@ -20,7 +19,6 @@ from dkdbg.targets.reverse import query_client, query_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.core.target import Reach
 
 #: What stands for the agent's command line there: its questions are answered, and nothing else is run.
 _AGENT = "agent"
@@ -56,29 +54,24 @@ class _Job:
         return str(Address(scheme=CALL, rest=self.name))
 
 
-class CallTarget(AttachOnly):
+class CallTarget(Target):
     """See `core/target.py`."""
 
-    pause = 3.0
+    capabilities = frozenset({Capability.ATTACH_ONLY})
 
     def __init__(self, address: Address) -> None:
-        self._address = address
+        super().__init__(address)
         self._job: _Job | None = None
-
-    @property
-    def address(self) -> Address:
-        """See Target."""
-        return self._address
 
     @property
     def label(self) -> str:
         """The address: the job's name may be that of a container too."""
-        return str(self._address)
+        return str(self.address)
 
     def find(self) -> Reach:
         """The job that has called under this name."""
-        self._job = _found(self._address)
-        return self
+        self._job = _found(self.address)
+        return _JobReach(self)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """A question to its agent."""
@@ -110,7 +103,7 @@ class CallTarget(AttachOnly):
     def endpoint(self) -> Endpoint:
         """Return no address: the `dkdbg attach --listen` that took the call serves it."""
         try:
-            job = _found(self._address)
+            job = _found(self.address)
         except DkdbgError as error:
             return Endpoint(address=None, why=error.message)
         return Endpoint(
@@ -120,18 +113,27 @@ class CallTarget(AttachOnly):
 
     def sessions(self) -> list[SeenSession]:
         """The job's session."""
-        return [_seen(_found(self._address))]
-
-    def close(self) -> None:
-        """Nothing was opened."""
+        return [_seen(_found(self.address))]
 
     def refusal(self) -> DkdbgError:
-        """See `AttachOnly`."""
+        """See `Target`."""
         return DkdbgError(
             f"{self.label} is a job that has called here: its agent can be asked, and nothing can be run there",
             hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach --listen that it called",
             exit_code=EXIT_USAGE,
         )
+
+
+class _JobReach(Reach):
+    """The agent of a job, as something that its questions are asked of."""
+
+    def __init__(self, target: CallTarget) -> None:
+        self.label = target.label
+        self._target = target
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """A question to the agent."""
+        return self._target.wrap(argv, tty=tty)
 
 
 def _jobs() -> list[_Job]:
@@ -183,7 +185,7 @@ def _seen(job: _Job) -> SeenSession:
         return lost
     try:
         found = remote_sessions.records(
-            CallTarget(Address(scheme=CALL, rest=job.name)), (_AGENT,), limit=_LIMIT
+            CallTarget(Address(scheme=CALL, rest=job.name)).find(), (_AGENT,), limit=_LIMIT
         )
     except DkdbgError as error:
         detail = error.message.splitlines()[0].removeprefix(f"{job.address} ")

@@ -8,6 +8,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.core.target import Reach
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def hosts_of(address: Address) -> SshHosts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SshReach:
+class SshReach(Reach):
     """A host as something that commands are run on.
 
     Attributes:

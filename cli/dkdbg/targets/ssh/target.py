@@ -11,7 +11,7 @@ from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.brought import is_brought, relay_words
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Endpoint, Kind, Workspace
+from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target import Changes, Reach
+    from dkdbg.core.target import Reach
     from dkdbg.delivery.bring import Brought
 
 SCHEME = "ssh"
@@ -45,15 +45,13 @@ exit 0
 """
 
 
-class SshTarget:
+class SshTarget(Target):
     """See `core/target.py`."""
 
-    #: To look costs a process there.
-    pause = 3.0
-    outlives_cuts = True
+    capabilities = frozenset({Capability.REMOTE, Capability.NEEDS_WORKDIR})
 
     def __init__(self, address: Address) -> None:
-        self.address = address
+        super().__init__(address)
         self._hosts = hosts_of(address)
         self._connection = SharedConnection(self._hosts)
         self._lock = threading.RLock()
@@ -76,15 +74,15 @@ class SshTarget:
             return self._reach
 
     @property
-    def names_folder(self) -> bool:
-        """See `Roomy`."""
+    def names_workdir(self) -> bool:
+        """Whether the address names a folder."""
         return bool(self._hosts.folder)
 
-    def at(self, folder: str) -> SshTarget:
+    def in_workdir(self, folder: str) -> SshTarget:
         """By the address."""
         return SshTarget(Address(scheme=SCHEME, rest=f"{self.address.rest}{folder}"))
 
-    def room(self, name: str) -> Workspace:
+    def planned_workdir(self, name: str) -> Workspace:
         """Below the user's home, where the address names none."""
         home, _, below = self._hosts.folder.partition("/")
         if self._hosts.folder and home != "~":
@@ -99,12 +97,12 @@ class SshTarget:
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
         )
 
-    def with_folder(self, name: str) -> SshTarget:
+    def with_workdir(self, name: str) -> SshTarget:
         """`mkdir -p`."""
         if not self._hosts.folder:
-            return SshTarget(Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")).with_folder(
-                name
-            )
+            return SshTarget(
+                Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
+            ).with_workdir(name)
         options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
         outside = SshReach(hosts=self._hosts, options=options, label=self.label)
         done = process.run(outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_LIMIT)
@@ -154,10 +152,6 @@ class SshTarget:
             except DkdbgError as error:
                 return Endpoint(address=None, why=error.message.splitlines()[0])
             return self._endpoint.of(found, nobody=f"no session runs on {self.label}")
-
-    def changes(self) -> Changes | None:
-        """Nobody tells."""
-        return None
 
     def sessions(self) -> list[SeenSession]:
         """What the agents there say; none is brought for that."""
