@@ -1,4 +1,4 @@
-"""What a person types to name a place: its grammar. Which schemes are served, `targets/registry.py` knows.
+"""What a person types to name a target: its grammar. Which schemes are served, `targets/registry.py` knows.
 
 SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
 slurm:///JOB                 a job, seen from the host on which one sits

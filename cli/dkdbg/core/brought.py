@@ -1,4 +1,4 @@
-"""The agent that runs at a place: where `dkdbg run` has brought it, and which one runs, by the place's processes."""
+"""The agent that runs at a target: where `dkdbg run` has brought it, and which one runs, by the target's processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_brought(path: str) -> bool:
 
 
 def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
-    """The command line that, run at a place, is a relay's far end, or says that the agent's file is gone.
+    """The command line that, run at a target, is a relay's far end, or says that the agent's file is gone.
 
     A keeper holds that file as long as it lives (`agent/state/kept.py`): without the file there is no keeper either.
 
@@ -42,7 +42,7 @@ def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
 
 
 def finding_words() -> tuple[str, ...]:
-    """The command line that, run at a place, says which agents run there."""
+    """The command line that, run at a target, says which agents run there."""
     return ("sh", "-c", _FIND)
 
 
@@ -50,7 +50,7 @@ def agent_in(said: str) -> str | None:
     """The path of the agent's file there that such a command has found; None when it has found none.
 
     Args:
-        said: its output, which the place may have made up: it names what is run there, and nowhere else.
+        said: its output, which the target may have made up: it names what is run there, and nowhere else.
     """
     return next((line for line in said.splitlines()[:100] if _AGENT.fullmatch(line)), None)
 

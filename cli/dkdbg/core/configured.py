@@ -1,8 +1,8 @@
-"""Names that a repository's dkdbg.toml gives to places: `[places.cluster] uri = "ssh://login,node1/~/code"`.
+"""Names that a repository's dkdbg.toml gives to targets: `[places.cluster] uri = "ssh://login,node1/~/code"`.
 
 A clone may bring any dkdbg.toml. An address carries no options and no command, whichever its kind is; besides, one from
 here names no folder of this machine, no home elsewhere, where files of a stranger's would be read by a shell, and no
-server that is shown a token of the user's. This holds for the place around which another one is, too: `ray+ssh://...`. Pure.
+server that is shown a token of the user's. This holds for the target around which another one is, too: `ray+ssh://...`. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
 #: Folders that are on a user's PATH, or in a home of macOS, which starts programs from there.
 _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
-#: Schemes whose places send the user's token to the server of the address, and what the token is for.
+#: Schemes whose targets send the user's token to the server of the address, and what the token is for.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 

@@ -1,4 +1,4 @@
-"""This machine as a place where a process runs: a plain process under the agent."""
+"""This machine as a target where a process runs: a plain process under the agent."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folder_name(root: Path) -> str:
-    """Of the folder for a repository's code where a place names none: two clones here are two folders there."""
+    """Of the folder for a repository's code where a target names none: two clones here are two folders there."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 
@@ -64,7 +64,7 @@ class NoFolderError(DkdbgError):
 
 
 def unknown(where: str) -> NoFolderError:
-    """The error for a place that does not say where its code lies.
+    """The error for a target that does not say where its code lies.
 
     Args:
         where: it, and what it lacks.

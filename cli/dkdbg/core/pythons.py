@@ -1,4 +1,4 @@
-"""Which Pythons run at a place without our agent, as its own shell tells it. No I/O."""
+"""Which Pythons run at a target without our agent, as its own shell tells it. No I/O."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ def check_set(text: str) -> str:
         raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
 
 
-def rows_of(said: str, place: str) -> list[Row]:
+def rows_of(said: str, label: str) -> list[Row]:
     """The rows of an answer.
 
     Args:
         said: what the agent printed.
-        place: whose, for messages.
+        label: whose, for messages.
 
     Raises:
         DkdbgError: the agent refused, or what it says makes no sense.
@@ -48,7 +48,7 @@ def rows_of(said: str, place: str) -> list[Row]:
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             hint = answer.get("hint")
             raise DkdbgError(
-                f"{place}: {answer['error'][:LONGEST]}",
+                f"{label}: {answer['error'][:LONGEST]}",
                 hint=hint if isinstance(hint, str) else _OTHER_VERSION,
             )
         if not isinstance(found, list):
@@ -56,7 +56,7 @@ def rows_of(said: str, place: str) -> list[Row]:
         return [_row(each) for each in found[:ROWS]]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise DkdbgError(
-            f"{place}: its agent's answer cannot be understood",
+            f"{label}: its agent's answer cannot be understood",
             hint=_OTHER_VERSION,
         ) from error
 

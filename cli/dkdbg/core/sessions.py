@@ -26,7 +26,7 @@ class SeenSession:
 
     Attributes:
         target: where it runs, for people: `local`, or `container NAME`.
-        address: of its place, as any verb takes it.
+        address: of its target, as any verb takes it.
         id, name: of the record; the label's where there is no record to read.
         state: the record's; `lost` when its agent is gone without a word, `exited` for a container that has ended,
             `unreadable` when what it says makes no sense; `detail` is why then.
@@ -99,11 +99,11 @@ def choose(
     """The only session that can be attached to.
 
     Args:
-        seen: those of one place, or all.
-        target: as a person named the place; where there are several sessions, it may be the name or id of one.
+        seen: those of one target, or all.
+        target: as a person named the target; where there are several sessions, it may be the name or id of one.
         others: to be named when there is none.
         naming: makes of a target the command line that somebody has typed, with it.
-        address: of the place that was asked; empty for all.
+        address: of the target that was asked; empty for all.
 
     Raises:
         DkdbgError: there is none, or more than one.
@@ -134,7 +134,7 @@ def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
     """What to type where no session is running.
 
     Args:
-        address: of the place that was asked; empty for all.
+        address: of the target that was asked; empty for all.
         seen: the sessions there, which have ended.
     """
     scheme = address.partition(":")[0]

@@ -1,4 +1,4 @@
-"""What `agent where` says of the processes of a place, checked where it comes in: they may all be a stranger's."""
+"""What `agent where` says of the processes of a target, checked where it comes in: they may all be a stranger's."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Session:
     """One session.
 
     Attributes:
-        target, address: its place, for people and as any verb takes it.
+        target, address: its target, for people and as any verb takes it.
     """
 
     id: str
@@ -128,7 +128,7 @@ def parse(text: str, *, target: str, address: str) -> list[Session]:
     """Return what an agent says.
 
     Args:
-        target, address: the place that was asked.
+        target, address: the target that was asked.
 
     Raises:
         BadRecord: it makes no sense.

@@ -1,4 +1,4 @@
-"""The base class of all targets: what every place where a program can run offers to the verbs. No I/O.
+"""The base class of all targets: what each offers to the verbs. No I/O.
 
 `targets/registry.py` knows which kinds there are.
 """

@@ -1,4 +1,4 @@
-"""Brings the single file to a place, over the place's own stream: sent once, checked there, removed with the last session.
+"""Brings the single file to a target, over the target's own stream: sent once, checked there, removed with the last session.
 
 Only a `sh` and a Python 3.8 are needed on the other side. What answers there is not trusted: it may be slow, cut off, a
 login shell that talks, or hostile; whatever it says ends in one error, never in a hang.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach
 
-#: Seconds until a place has started its Python, and between two signs of life of a transfer.
+#: Seconds until a target has started its Python, and between two signs of life of a transfer.
 HELLO_LIMIT, STALL_LIMIT = 60.0, 60.0
 #: Seconds that the other side gets to let go of the file.
 GOODBYE_LIMIT = 5.0
@@ -55,12 +55,12 @@ sys.exit(kept.receive(sys.argv[1], folder))
 
 
 class Brought:
-    """The single file at a place; it stays there at least until `close`.
+    """The single file at a target; it stays there at least until `close`.
 
     Attributes:
-        argv: the command line that runs the agent there, without its verb: for the place's `wrap`.
+        argv: the command line that runs the agent there, without its verb: for the target's `wrap`.
         run: what the agent's environment carries so that `signal` finds it; part of `argv`.
-        python: of the place.
+        python: of the target.
         sent: whether it had to be sent.
     """
 
@@ -82,14 +82,14 @@ class Brought:
 
 
 def bring(reach: Reach, *, python: str | None = None) -> Brought:
-    """Have the single file at the place that `reach` is, and return how to run the agent there.
+    """Have the single file at the target that `reach` is, and return how to run the agent there.
 
     Args:
         reach: where to.
         python: the interpreter there; None to look for one.
 
     Raises:
-        DkdbgError: the place has no Python, refuses the file, or answers with something else.
+        DkdbgError: the target has no Python, refuses the file, or answers with something else.
     """
     nonce = secrets.token_hex(8)
     looking = ("sh", "-c", single_file.short_launcher(), "-c", _BOOT, nonce)
@@ -124,7 +124,7 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
 
 
 def receiver() -> str:
-    """The program that takes the file at the place, as one text: it needs nothing there but the standard library."""
+    """The program that takes the file at the target, as one text: it needs nothing there but the standard library."""
     package = resources.files("dkdbg").joinpath("agent")
     sources = {}
     for name in _MODULES:
@@ -147,7 +147,7 @@ def receiver() -> str:
 
 
 class _Stream:
-    """Both directions of one process at the place. No call waits longer than it was told to."""
+    """Both directions of one process at the target. No call waits longer than it was told to."""
 
     def __init__(self, reach: Reach, argv: Sequence[str], nonce: str) -> None:
         self._reach, self._nonce, self._label = reach, nonce.encode(), reach.label

@@ -1,4 +1,4 @@
-"""Asks a place without our agent which Pythons run there."""
+"""Asks a target without our agent which Pythons run there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMIT = 60.0
 
 
 def running_at(reach: Reach) -> Sequence[PythonThere]:
-    """The Pythons there, oldest first; none where it has no shell. The place may have made them up.
+    """The Pythons there, oldest first; none where it has no shell. The target may have made them up.
 
     Raises:
         DkdbgError: it cannot be asked, or does not answer in time.

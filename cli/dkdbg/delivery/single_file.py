@@ -39,7 +39,7 @@ sys.exit(agent.main())
 
 
 def build(python: tuple[int, ...]) -> bytes:
-    """Return the single file for a place with Python `python`, such as (3, 11).
+    """Return the single file for a target with Python `python`, such as (3, 11).
 
     Raises:
         DkdbgError: no debugpy can be had for it.

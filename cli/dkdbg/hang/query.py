@@ -1,4 +1,4 @@
-"""Asking all places at the same time for the stacks of their processes."""
+"""Asking all targets at the same time for the stacks of their processes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ _MOST, _LIMIT, _NATIVE_LIMIT, _PARALLEL = 64 << 20, 20.0, 120.0, 32
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is asked of one place.
+    """What is asked of one target.
 
     Attributes:
+        label: of the target, as its sessions name it.
         ids: of the sessions there; empty for all.
     """
 
-    place: Target
-    target: str
+    target: Target
+    label: str
     ids: tuple[str, ...] = ()
 
 
 def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[str, str]]:
-    """The sessions, and by place why it could not be asked."""
+    """The sessions, and by target why it could not be asked."""
     found: list[Session] = []
     missing: dict[str, str] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
@@ -44,31 +45,31 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
         for each, future in asked:
             try:
                 found += future.result()
-            except DkdbgError as error:  # noqa: PERF203 - each place by itself
-                missing[each.target] = error.message.splitlines()[0]
+            except DkdbgError as error:  # noqa: PERF203 - each target by itself
+                missing[each.label] = error.message.splitlines()[0]
     return found, missing
 
 
 def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
-    with contextlib.closing(wanted.place) as place:
-        agent = place.agent()
+    with contextlib.closing(wanted.target) as target:
+        agent = target.agent()
         if agent is None:
             raise DkdbgError(
-                f"no agent of dkdbg can be asked on {wanted.target}",
-                hint=f"dkdbg ps {place.address} shows what runs there",
+                f"no agent of dkdbg can be asked on {wanted.label}",
+                hint=f"dkdbg ps {target.address} shows what runs there",
             )
         words = ["where", *(["--native"] if native else [])]
         for each in wanted.ids:
             words += ["--name", each]
         done = process.read(
-            place.wrap([*agent, *words]), most=_MOST, timeout=_NATIVE_LIMIT if native else _LIMIT
+            target.wrap([*agent, *words]), most=_MOST, timeout=_NATIVE_LIMIT if native else _LIMIT
         )
     if done.code:
         said = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
         if "usage" in done.stderr:
             said = "its agent is older than dkdbg where: restart the program under this dkdbg"
-        raise DkdbgError(f"{wanted.target}: {said[:300]}")
+        raise DkdbgError(f"{wanted.label}: {said[:300]}")
     try:
-        return stacks.parse(done.stdout, target=wanted.target, address=str(place.address))
+        return stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
     except BadRecord as error:
-        raise DkdbgError(f"{wanted.target}: what its agent says cannot be understood: {error}") from error
+        raise DkdbgError(f"{wanted.label}: what its agent says cannot be understood: {error}") from error

@@ -1,6 +1,6 @@
 """Ports of this machine that lead to ports of another one, over one command that runs there; connections outlive its cuts.
 
-The command (`agent relay`, by the place's `wrap`) carries frames to a keeper on the far side. Where it ends, or nothing
+The command (`agent relay`, by the target's `wrap`) carries frames to a keeper on the far side. Where it ends, or nothing
 is heard for DEAD seconds, it is started anew, and what was under way is sent again. The far side is not trusted: what
 it says reaches the local end of its own connections and nothing else, and no more of it is kept than they may hold.
 """

@@ -50,8 +50,8 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
     return None
 
 
-def folder_of(place: Target, reach: Reach) -> Workspace:
-    """Return where the code of a place lies, to be written to.
+def folder_of(target: Target, reach: Reach) -> Workspace:
+    """Return where the code of a target lies, to be written to.
 
     A job runs in the folder that it was submitted from, which may be the user's home.
 
@@ -59,13 +59,13 @@ def folder_of(place: Target, reach: Reach) -> Workspace:
         DkdbgError: nothing says it, or it is a home, where shells and programs read their settings from files that a
             repository may have too.
     """
-    found = place.workspace()
-    if Capability.TIME_LIMITED in place.capabilities:
+    found = target.workspace()
+    if Capability.TIME_LIMITED in target.capabilities:
         done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_LIMIT)
         if done.code == 0:
             raise DkdbgError(
-                f"{place.label} runs in your home there, {printable(found.remote)}, where shells read their settings",
-                hint=f"dkdbg sync {shlex.quote(str(place.address))} --to {shlex.quote(found.remote.rstrip('/'))}/code, or submit it with --in code",
+                f"{target.label} runs in your home there, {printable(found.remote)}, where shells read their settings",
+                hint=f"dkdbg sync {shlex.quote(str(target.address))} --to {shlex.quote(found.remote.rstrip('/'))}/code, or submit it with --in code",
                 exit_code=EXIT_USAGE,
             )
     return found

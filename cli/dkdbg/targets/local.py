@@ -93,8 +93,8 @@ def _target(address: Address, _root: Path) -> LocalTarget:
 
 
 def _named(name: str, _root: Path) -> LocalTarget | None:
-    place = LocalTarget(Address(scheme=LOCAL, rest=name))
-    return place if place.endpoint().address else None
+    target = LocalTarget(Address(scheme=LOCAL, rest=name))
+    return target if target.endpoint().address else None
 
 
 def _sessions() -> list[SeenSession]:

@@ -1,4 +1,4 @@
-"""Which kinds of places there are, and which place a target names: the same for every verb."""
+"""Which kinds of targets there are, and which target a name or an address means: the same for every verb."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Entry:
         scheme: of the kind's addresses.
         form: how they are typed, for usage texts and hints.
         module: has the Kind as `KIND`.
-        around: SCHEME+OTHER:// is this kind around a place of another one.
+        around: SCHEME+OTHER:// is this kind around a target of another kind.
     """
 
     scheme: str
@@ -74,7 +74,7 @@ def address_of(text: str) -> Address:
     """The address that `text` is.
 
     Raises:
-        DkdbgError: it is none, or there are no places of this scheme.
+        DkdbgError: it is none, or there are no targets of this scheme.
     """
     found = addresses.parse(text, forms=forms())
     _entry(found)
@@ -82,13 +82,13 @@ def address_of(text: str) -> Address:
 
 
 def target_at(address: Address, root: Path) -> Target:
-    """The place at an address; nothing is looked for yet.
+    """The target at an address; nothing is looked for yet.
 
     Args:
         root: the repository's root, resolved.
 
     Raises:
-        DkdbgError: there are no places of this scheme, or the address makes no sense for them.
+        DkdbgError: there are no targets of this scheme, or the address makes no sense for them.
     """
     kind, inner = _entry(address).kind, _inner(address)
     if inner is not None and kind.around is not None:
@@ -96,8 +96,8 @@ def target_at(address: Address, root: Path) -> Target:
     return kind.target(address, root)
 
 
-def target_of(target: str, root: Path) -> Target:
-    """The place that a person names: by its address, or by the name of a service, a container or a session.
+def target_of(name: str, root: Path) -> Target:
+    """Return the target that a user names: by its address, or by the name of a service, a container or a session.
 
     A name is first one of dkdbg.toml's [places], then a service of this repository's compose project, then a container, then a session of this machine,
     then one that an agent anywhere tells of. One that nothing answers to is a service that does not run yet.
@@ -108,49 +108,49 @@ def target_of(target: str, root: Path) -> Target:
     Raises:
         DkdbgError: it is neither an address nor a name; or dkdbg.toml is wrong.
     """
-    if not addresses.is_name(target):
+    if not addresses.is_name(name):
         known = f"{forms()}, or a name that dkdbg ps shows"
         with contextlib.suppress(DkdbgError):  # the address is what is wrong
             known += "".join(f", {each}" for each in names(root))
-        return target_at(addresses.parse(target, forms=known), root)
-    if (uri := names(root).get(target)) is not None:
-        return target_at(configured.address_of(target, uri, forms=forms(), inner=_inner), root)
+        return target_at(addresses.parse(name, forms=known), root)
+    if (uri := names(root).get(name)) is not None:
+        return target_at(configured.address_of(name, uri, forms=forms(), inner=_inner), root)
     silent: DkdbgError | None = None
     for entry in ENTRIES:
         try:
-            if (place := entry.kind.named(target, root)) is not None:
-                return place
+            if (target := entry.kind.named(name, root)) is not None:
+                return target
         except DkdbgError as error:  # noqa: PERF203 - a kind that cannot be asked now knows no name
             silent = silent or error
-    named = {each.address for each in sessions()[0] if target in {each.name, each.id} and not each.is_ended}
+    named = {each.address for each in sessions()[0] if name in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
         return target_at(addresses.parse(named.pop()), root)
     if silent is not None and not _has_compose_file(root):
         raise DkdbgError(
-            f"nothing here is called {target!r}: it is not in [places] of dkdbg.toml, there is no compose file "
+            f"nothing here is called {name!r}: it is not in [places] of dkdbg.toml, there is no compose file "
             f"with services, and the engine cannot be asked for a container of that name: {silent.message.splitlines()[0]}",
             hint=f"a target is {forms()}; if it is a container: {silent.hint}",
             exit_code=silent.exit_code,
         )
-    return home(root, target)
+    return home(root, name)
 
 
-def targets_of(target: str, root: Path) -> Sequence[Target]:
-    """The places that a person names by one target: a job may have many sessions.
+def targets_of(name: str, root: Path) -> Sequence[Target]:
+    """Return the targets that a user names: a job may have many sessions.
 
     Raises:
         DkdbgError: as `target_of`.
     """
-    return target_of(target, root).each()
+    return target_of(name, root).each()
 
 
-def queue_of(target: str) -> Queue:
+def queue_of(name: str) -> Queue:
     """Where jobs are submitted.
 
     Raises:
         DkdbgError: the target is no batch system.
     """
-    address = addresses.parse(target, forms="slurm://LOGIN")
+    address = addresses.parse(name, forms="slurm://LOGIN")
     queue = _entry(address).kind.queue
     if queue is None:
         raise DkdbgError(
@@ -162,7 +162,7 @@ def queue_of(target: str) -> Queue:
 
 
 def home(root: Path, service: str = "") -> Target:
-    """The place of this repository's debug service.
+    """The target of this repository's debug service.
 
     Args:
         root: the repository's root, resolved.
@@ -172,7 +172,7 @@ def home(root: Path, service: str = "") -> Target:
 
 
 def names(root: Path) -> dict[str, str]:
-    """The names that this repository gives to places, and their addresses.
+    """The names that this repository gives to targets, and their addresses.
 
     Raises:
         DkdbgError: its dkdbg.toml cannot be read, or is wrong.
@@ -209,7 +209,7 @@ def _inner(address: Address) -> Address | None:
     """The address that this one is around: `ssh://node` of `ray+ssh://node`.
 
     Raises:
-        DkdbgError: there are no places of this scheme, or the address makes no sense for them.
+        DkdbgError: there are no targets of this scheme, or the address makes no sense for them.
     """
     inner = _entry(address).kind.inner
     return None if inner is None else inner(address)
@@ -220,7 +220,7 @@ def _entry(address: Address) -> Entry:
         if entry.scheme == address.scheme or (entry.around and address.scheme.startswith(f"{entry.scheme}+")):
             return entry
     raise DkdbgError(
-        f"{address}: there are no places of the kind {address.scheme}:// yet",
+        f"{address}: unknown target scheme {address.scheme}://",
         hint=f"a target is {forms()}",
         exit_code=EXIT_USAGE,
     )

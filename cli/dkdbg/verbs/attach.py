@@ -52,7 +52,7 @@ SIGNAL_INTERVAL = 0.3
 
 def attach(
     root: Path,
-    targets: Sequence[str],
+    names: Sequence[str],
     *,
     port: int,
     ports: int | None,
@@ -65,7 +65,7 @@ def attach(
     """Gather the targets behind one port until Ctrl-C; the exit code.
 
     Args:
-        targets: addresses or names; none means the debug service of this repository.
+        names: addresses or names of targets; none means the debug service of this repository.
         port: on 127.0.0.1; the next free one when it is taken.
         ports: a port per process for every client, from this one on; None: for clients without child sessions only.
         as_json: one JSON object a line for what happens.
@@ -78,23 +78,23 @@ def attach(
         DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
     """
     chosen = ranks_of(root, ranks)
-    plan = _plan(root, needed=not targets and listen is None)
-    places = [each for text in targets for each in registry.targets_of(text, root)]
-    if not places and plan is not None and listen is None:
-        places = [registry.home(root, plan.service.name)]
-    if pids and len(places) != 1:
+    plan = _plan(root, needed=not names and listen is None)
+    targets = [each for name in names for each in registry.targets_of(name, root)]
+    if not targets and plan is not None and listen is None:
+        targets = [registry.home(root, plan.service.name)]
+    if pids and len(targets) != 1:
         raise DkdbgError(
-            "--pid names processes of one place",
+            "--pid names processes of one target",
             hint="dkdbg attach docker://NAME --pid 7",
             exit_code=EXIT_USAGE,
         )
     reporter = _Reporter(as_json=as_json)
-    if (plain := plain_door(places, reporter, port=port)) is not None:
+    if (plain := plain_door(targets, reporter, port=port)) is not None:
         return _stay(plain, reporter, is_over, lambda: _welcome_plain(reporter, plan, plain))
     token = _token(reporter) if listen is None else attach_listen.token_of(reporter)
     proves = listen is not None and local_users.are_told()
     door = HostDoor(
-        places, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
+        targets, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
     )  # fmt: skip
     shown: set[tuple[str, str]] = set()
     found: list[tuple[str, str]] = []
@@ -116,12 +116,12 @@ def attach(
 
     with contextlib.ExitStack() as opened:
         try:
-            for place in places:
-                if (inside := enter(place, pids, root, reporter)) is not None:
+            for target in targets:
+                if (inside := enter(target, pids, root, reporter)) is not None:
                     opened.callback(inside.close)
                     found.extend(inside.mappings)
         except BaseException:
-            door.close()  # and with it the places, and what leads to them
+            door.close()  # and with it the targets, and what leads to them
             raise
         return _stay(door, reporter, look, begin)
 
@@ -290,7 +290,7 @@ def _welcome(
 
 
 def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
-    """Where the code of the sessions lies that run on far places now."""
+    """Where the code of the sessions lies that run on remote targets now."""
     seen = [
         each.last
         for each in upstreams
@@ -299,19 +299,19 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
     return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
 
 
-def _code_of(root: Path, place: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
-    """Return where the code lies on a far place: what runs there says it, else `guess` names where it would be brought to.
+def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
+    """Return where the code lies on a remote target: what runs there says it, else `guess` names where it would be brought to.
 
     Without `guess` a session that is slow to answer adds no folder that it does not use.
     """
-    if Capability.REMOTE not in place.capabilities:
+    if Capability.REMOTE not in target.capabilities:
         return ()
     if seen.record is not None and seen.record.mappings:
         return seen.record.mappings
     if not guess:
         return ()
     with contextlib.suppress(DkdbgError):  # nothing says it
-        lies = place.planned_workdir(folder_name(root)) if seen.record is None else place.workspace()
+        lies = target.planned_workdir(folder_name(root)) if seen.record is None else target.workspace()
         return ((lies.local, lies.remote),)
     return ()
 

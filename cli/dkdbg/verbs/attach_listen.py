@@ -52,7 +52,7 @@ def token_of(reporter: Reporting) -> str:
 def wait_for_jobs(
     door: HostDoor, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
-    """Take calls until `opened` is closed; each job becomes a place of the door's.
+    """Take calls until `opened` is closed; each job becomes a target of the door's.
 
     Raises:
         DkdbgError: it cannot be listened there.
@@ -68,12 +68,12 @@ def wait_for_jobs(
                 name = f"{caller.about.name}-{number}"
             former = None
             if name in known:  # it was started anew
-                place, upstream = known[name]
-                former, place.caller = place.caller, caller
+                target, upstream = known[name]
+                former, target.caller = target.caller, caller
             else:
-                place = CalledJobTarget(caller, name)
-                upstream = door.add(place)
-                known[name] = place, upstream
+                target = CalledJobTarget(caller, name)
+                upstream = door.add(target)
+                known[name] = target, upstream
         if former is not None:
             former.close()
         upstream.poke()
@@ -92,7 +92,7 @@ def wait_for_jobs(
 
     def jobs() -> dict[str, Caller]:
         with lock:
-            return {name: place.caller for name, (place, _) in known.items()}
+            return {name: target.caller for name, (target, _) in known.items()}
 
     try:
         desk = Desk(jobs, editor=door.port)

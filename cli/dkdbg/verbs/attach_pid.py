@@ -47,7 +47,7 @@ class Reporter(Protocol):
 
 
 class Entered:
-    """Pythons of a place that an agent of ours is in.
+    """Pythons of a target that an agent of ours is in.
 
     Attributes:
         mappings: where the code lies, here and there.
@@ -62,11 +62,11 @@ class Entered:
         self._agent.close()
 
 
-def enter(place: Target, pids: Sequence[int], root: Path, reporter: Reporter) -> Entered | None:
-    """Enter the Pythons at a place that has no agent of ours; None where none are asked for.
+def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -> Entered | None:
+    """Enter the Pythons at a target that has no agent of ours; None where none are asked for.
 
     Args:
-        place: that was named.
+        target: that was named.
         pids: which; without any it is said how each program that runs there is entered.
         root: of the repository here.
 
@@ -74,41 +74,41 @@ def enter(place: Target, pids: Sequence[int], root: Path, reporter: Reporter) ->
         DkdbgError: those pids are no Pythons there, or none of them lets us in.
     """
     words: Sequence[str] = ()
-    if Capability.LIST_PROCESSES in place.capabilities:
-        if not (pids or place.is_meant):
+    if Capability.LIST_PROCESSES in target.capabilities:
+        if not (pids or target.is_meant):
             return None
         try:
-            found = place.pythons()
+            found = target.pythons()
         except DkdbgError:
             if pids:
                 raise
             return None  # it may come
         programs = [] if is_debugpy(found) else programs_of(found)
         if not pids:
-            _tell_how(place, programs, reporter)
+            _tell_how(target, programs, reporter)
             return None
-        chosen = _chosen(place, found, programs, pids)
+        chosen = _chosen(target, found, programs, pids)
         if not chosen:
             raise DkdbgError(
-                f"{place.label} runs a plain debugpy, and no second debugger enters its program",
-                hint=f"dkdbg attach {place.address} says how to get to it",
+                f"{target.label} runs a plain debugpy, and no second debugger enters its program",
+                hint=f"dkdbg attach {target.address} says how to get to it",
             )
         words, numbers = chosen[0].words, [each.pid for each in chosen]
-        reach = place.within(chosen[0].user)
+        reach = target.within(chosen[0].user)
     elif pids:
-        numbers, reach = list(pids), place.find()
+        numbers, reach = list(pids), target.find()
     else:
         return None
     try:
-        agent = _in(place, reach, numbers, reporter)
+        agent = _in(target, reach, numbers, reporter)
     except DkdbgError as error:
         words = words or _words_of(reach, numbers[0])
-        again = hints.RUN_AGAIN(target=place.address, command=shlex.join(words))
-        hint = again + _in_its_place(place, words)
+        again = hints.RUN_AGAIN(target=target.address, command=shlex.join(words))
+        hint = again + _in_its_place(target, words)
         if _IN_ANOTHER in error.message:
-            hint = hints.JOIN_SESSION(target=place.address)
-        raise DkdbgError(f"{place.label} cannot be entered: {error.message}", hint=hint) from error
-    return Entered(agent, _mappings(place, agent.folder, root))
+            hint = hints.JOIN_SESSION(target=target.address)
+        raise DkdbgError(f"{target.label} cannot be entered: {error.message}", hint=hint) from error
+    return Entered(agent, _mappings(target, agent.folder, root))
 
 
 def _words_of(reach: Reach, pid: int) -> Sequence[str]:
@@ -119,10 +119,10 @@ def _words_of(reach: Reach, pid: int) -> Sequence[str]:
     return next((each.words for each in found if each.pid == pid), ("CMD",))
 
 
-def _in_its_place(place: Target, words: Sequence[str]) -> str:
-    """What to type for a new one of the place, which begins under the agent; empty where nothing can be said."""
+def _in_its_place(target: Target, words: Sequence[str]) -> str:
+    """What to type for a new one of the target, which begins under the agent; empty where nothing can be said."""
     try:
-        line, variables = place.recreation(words)
+        line, variables = target.recreation(words)
     except DkdbgError:
         return ""
     if not line:
@@ -134,16 +134,16 @@ def _in_its_place(place: Target, words: Sequence[str]) -> str:
     )
 
 
-def _tell_how(place: Target, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:
+def _tell_how(target: Target, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:
     # Not by itself: what runs now may be what `dkdbg run` is about to debug, seen a moment too early.
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
-        reporter.line(f"{place.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
-        reporter.line(hints.ENTER(target=place.address, pid=program[0].pid))
+        reporter.line(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
+        reporter.line(hints.ENTER(target=target.address, pid=program[0].pid))
 
 
 def _chosen(
-    place: Target,
+    target: Target,
     found: Sequence[PythonThere],
     programs: Sequence[Sequence[PythonThere]],
     pids: Sequence[int],
@@ -153,21 +153,21 @@ def _chosen(
     if missing := sorted(set(pids) - {each.pid for each in wanted}):
         there = ", ".join(f"{each.pid}" for each in found) or "none that could be entered"
         raise DkdbgError(
-            f"process {missing[0]} of {place.label} is no Python without dkdbg; there are: {there}",
-            hint=f"dkdbg attach {place.address}",
+            f"process {missing[0]} of {target.label} is no Python without dkdbg; there are: {there}",
+            hint=f"dkdbg attach {target.address}",
             exit_code=EXIT_USAGE,
         )
     return [each for program in programs for each in program if each in wanted or program[0] in wanted]
 
 
-def _in(place: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -> _Agent:
-    host, port = place.listen_address()
-    if Capability.LIST_PROCESSES not in place.capabilities:
+def _in(target: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -> _Agent:
+    host, port = target.listen_address()
+    if Capability.LIST_PROCESSES not in target.capabilities:
         port = 0
     brought = bring(reach)
     try:
         for again in range(3):
-            words = ("--host", host, "--port", str(port), "--name", place.label)
+            words = ("--host", host, "--port", str(port), "--name", target.label)
             argv = (*brought.argv, "enter", ",".join(map(str, pids)), *words)
             agent = _Agent(brought, reach.wrap(argv), reporter, len(pids))
             try:
@@ -191,7 +191,7 @@ def _in(place: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) ->
 
 
 class _Agent:
-    """The agent at the place, which says a JSON object a line, and goes when its input ends."""
+    """The agent at the target, which says a JSON object a line, and goes when its input ends."""
 
     def __init__(self, brought: Brought, argv: Sequence[str], reporter: Reporter, count: int) -> None:
         self._brought, self._reporter, self._count = brought, reporter, count
@@ -300,11 +300,11 @@ def _said(line: bytes) -> tuple[str, int, str]:
     return word, pid, "".join(each if is_text(each) else "?" for each in text)
 
 
-def _mappings(place: Target, folder: str, root: Path) -> tuple[tuple[str, str], ...]:
+def _mappings(target: Target, folder: str, root: Path) -> tuple[tuple[str, str], ...]:
     """Where the code lies: by what is mounted there, else the working folder is the repository."""
     if not folder.startswith("/") or folder == "/":
         return ()
-    if (found := place.code_at(folder)) is not None:
+    if (found := target.code_at(folder)) is not None:
         here, there = found
         with contextlib.suppress(ValueError):
             return ((os.path.relpath(here, root), there),) if _is_below(here, root) else ()

@@ -1,4 +1,4 @@
-"""The host's door of some places, from its first port to its end: what `attach` keeps open, and `run --attach` beside a program."""
+"""The host's door of some targets, from its first port to its end: what `attach` keeps open, and `run --attach` beside a program."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class Reporting(Protocol):
 
 
 class HostDoor:
-    """One port of 127.0.0.1 that editors attach to, and the places behind it, which `close` closes.
+    """One port of 127.0.0.1 that editors attach to, and the targets behind it, which `close` closes.
 
     Args:
         port: the next free one when it is taken.
         base: a port per process for every client, from this one on; None: for clients without child sessions only.
-        ranks: which are debugged by editors that do not say it themselves; empty for what the places were started with.
+        ranks: which are debugged by editors that do not say it themselves; empty for what the targets were started with.
         continues: what continuing one rank does to the others, `all` or `one`, in the same way.
         token: opens the list of processes of a door that asks for one.
         proves: with this token, for editors that show none; each who may connect to our port can attach then.
 
     Raises:
-        DkdbgError: a place is named twice, or no port is free.
+        DkdbgError: a target is named twice, or no port is free.
     """
 
     def __init__(
         self,
-        places: Sequence[Target],
+        targets: Sequence[Target],
         report: Reporting,
         *,
         port: int,
@@ -65,7 +65,7 @@ class HostDoor:
         token: str = "",
         proves: bool = False,
     ) -> None:
-        self.upstreams = [Upstream(each, name, token) for each, name in _named(places)]
+        self.upstreams = [Upstream(each, name, token) for each, name in _named(targets)]
         self._board = Switchboard(
             self.upstreams, port=lambda: self._front.port, report=report.note, token=token
         )
@@ -90,15 +90,15 @@ class HostDoor:
             self._board.exchange.offers_all = True
             self._extra.open_first()
 
-    def add(self, place: Target) -> Upstream:
-        """One place more, whose label is not one of another; from any thread."""
-        upstream = Upstream(place, place.label, self._token)
+    def add(self, target: Target) -> Upstream:
+        """One target more, whose label is not one of another; from any thread."""
+        upstream = Upstream(target, target.label, self._token)
         self.upstreams = [*self.upstreams, upstream]
         self._board.add(upstream)
         return upstream
 
     def follow(self) -> None:
-        """Hear of what changes at the places."""
+        """Hear of what changes at the targets."""
         self._listeners.start()
 
     def close(self) -> None:
@@ -113,14 +113,14 @@ class HostDoor:
             upstream.place.close()
 
 
-def _named(places: Sequence[Target]) -> list[tuple[Target, str]]:
+def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:
     """Each target with a name of its own: its label, or all of its address where two labels are the same."""
-    if len({str(each.address) for each in places}) < len(places):
+    if len({str(each.address) for each in targets}) < len(targets):
         raise DkdbgError("a target is named twice", hint="name each one once")
-    labels = [each.label for each in places]
+    labels = [each.label for each in targets]
     return [
         (each, label if labels.count(label) == 1 else str(each.address))
-        for each, label in zip(places, labels, strict=True)
+        for each, label in zip(targets, labels, strict=True)
     ]
 
 

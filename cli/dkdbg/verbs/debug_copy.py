@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def up(
     root: Path,
-    target: str,
+    name: str,
     *,
     command: str,
     wait: int,
@@ -38,7 +38,7 @@ def up(
     """Show the copy and, after a yes, start it; return when an attach will work; the exit code.
 
     Args:
-        target: an address.
+        name: an address.
         command: another program than the original's, as a shell reads it; empty for that.
         wait: seconds that the program waits for an editor.
         yes: start it without asking. diff: only show it.
@@ -50,10 +50,10 @@ def up(
         DkdbgError: it cannot be made, with cause and next step.
     """
     words = _words(command)
-    with contextlib.closing(registry.target_of(target, root)) as place:
-        copyable = _copyable(place)
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        _check(target)
         manifests = None if overlay is None else _folder(root, overlay)
-        plan = copyable.plan_copy(words, wait=wait, overlay=manifests, replace=attach is not None)
+        plan = target.plan_copy(words, wait=wait, overlay=manifests, replace=attach is not None)
         _show(plan, whole=diff or not yes)
         if diff:
             return 0
@@ -68,25 +68,26 @@ def up(
                 console.say("nothing was started")
                 return EXIT_ERROR
         if attach is not None:
-            return _attached(root, copyable, attach, wait_timeout)
-        ready = copyable.make_copy(report=console.say, limit=wait_timeout)
+            return _attached(root, target, attach, wait_timeout)
+        ready = target.make_copy(report=console.say, limit=wait_timeout)
         console.say(hints.COPY_READY(target=" ".join(ready)))
-        console.say(hints.COPY_DOWN(target=place.address))
+        console.say(hints.COPY_DOWN(target=target.address))
     return 0
 
 
-def down(root: Path, target: str) -> int:
+def down(root: Path, name: str) -> int:
     """Remove the copy; the exit code.
 
     Raises:
         DkdbgError: it cannot be removed, with cause and next step.
     """
-    with contextlib.closing(registry.target_of(target, root)) as place:
-        console.say(_copyable(place).remove_copy())
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        _check(target)
+        console.say(target.remove_copy())
     return 0
 
 
-def _attached(root: Path, copyable: Target, port: int, limit: int) -> int:
+def _attached(root: Path, target: Target, port: int, limit: int) -> int:
     """Start the copy, lead editors to it until we are told to end, and take it away."""
     from dkdbg.verbs.attach import ENDING, SIGNAL_INTERVAL, interrupt_once
 
@@ -94,17 +95,17 @@ def _attached(root: Path, copyable: Target, port: int, limit: int) -> int:
         signal.signal(number, interrupt_once)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
     try:
-        ready = copyable.make_copy(report=console.say, limit=limit)
+        ready = target.make_copy(report=console.say, limit=limit)
         with contextlib.ExitStack() as opened:
-            places = [each for address in ready for each in registry.targets_of(address, root)]
-            open_door(opened, places, port)
+            targets = [each for address in ready for each in registry.targets_of(address, root)]
+            open_door(opened, targets, port)
             console.warn(f"dkdbg: a debugger can attach on 127.0.0.1:{port}, until Ctrl-C")
             while True:
                 time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         return 0
     finally:
-        console.say(copyable.remove_copy())
+        console.say(target.remove_copy())
 
 
 def _folder(root: Path, overlay: str) -> Path:
@@ -118,15 +119,14 @@ def _folder(root: Path, overlay: str) -> Path:
     return found
 
 
-def _copyable(place: Target) -> Target:
-    if Capability.COPY not in place.capabilities:
+def _check(target: Target) -> None:
+    if Capability.COPY not in target.capabilities:
         raise DkdbgError(
-            f"{place.address} cannot be copied for debugging",
+            f"{target.address} cannot be copied for debugging",
             hint="dkdbg up and dkdbg down take --on k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
             "without --on they mean the debug service of this repository",
             exit_code=EXIT_USAGE,
         )
-    return place
 
 
 def _words(command: str) -> list[str]:

@@ -21,6 +21,6 @@ def down(root: Path, *, everything: bool) -> int:
     """
     check_root(root, "down")
     service = debug_service(root)
-    place = startable(registry.home(root, service.name))
-    console.say(place.down(service, everything=everything))
+    target = startable(registry.home(root, service.name))
+    console.say(target.down(service, everything=everything))
     return 0

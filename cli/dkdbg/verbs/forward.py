@@ -1,4 +1,4 @@
-"""`dkdbg forward`: ports of a far place on this machine, until Ctrl-C; cuts of the connection are made good."""
+"""`dkdbg forward`: ports of a far target on this machine, until Ctrl-C; cuts of the connection are made good."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 _LOOK = 0.2
 
 
-def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *, as_json: bool) -> int:
-    """Lead ports of 127.0.0.1 to ports of the place's loopback until Ctrl-C; the exit code.
+def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, as_json: bool) -> int:
+    """Lead ports of 127.0.0.1 to ports of the target's loopback until Ctrl-C; the exit code.
 
     Args:
         root: the repository's root, resolved.
-        target: an address or a name.
+        name: an address or a name.
         ports: the port here, None for the same number or the next free one, and the port there.
         as_json: one JSON object a line for what happens.
 
     Raises:
-        DkdbgError: the place cannot be reached, or a port here is taken.
+        DkdbgError: the target cannot be reached, or a port here is taken.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    with contextlib.closing(registry.target_of(target, root)) as place:
-        if Capability.REMOTE not in place.capabilities:
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        if Capability.REMOTE not in target.capabilities:
             raise DkdbgError(
-                f"{place.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",
+                f"{target.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",
                 hint="dkdbg forward ssh://HOST PORT, or dkdbg forward k8s://NAMESPACE/POD PORT; a container publishes its ports: docker run -p",
                 exit_code=EXIT_USAGE,
             )
-        place.find()
-        agent = _Agent(place)
+        target.find()
+        agent = _Agent(target)
         with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
             for local, there in sorted(
                 ports, key=lambda each: each[0] is None
             ):  # what was named is not taken by others
                 chosen = _listen(relay, local, there)
-                text = f"127.0.0.1:{chosen} is port {there} of {place.label}"
+                text = f"127.0.0.1:{chosen} is port {there} of {target.label}"
                 _say(as_json, "port", text, local=chosen, remote=there)
             with contextlib.suppress(KeyboardInterrupt):
                 _watch(relay, as_json)

@@ -1,4 +1,4 @@
-"""`dkdbg init --on PLACE`: a launch entry whose F5 runs the program on a place and attaches to it."""
+"""`dkdbg init --on PLACE`: a launch entry whose F5 runs the program on a target and attaches to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def init_place(
     root: Path,
-    target: str,
+    name: str,
     *,
     command: str | None,
     port: int | None,
@@ -35,27 +35,27 @@ def init_place(
     """Plan the entry and the task, show and write them; the exit code.
 
     Args:
-        target: the place, as a name or an address; it is asked where the code lies there.
+        name: the target, as a name or an address; it is asked where the code lies there.
         command: shell text of the program; None for that of dkdbg.toml, else the one that is found in the repository.
         port: of this machine, that the entry attaches to; None for the one that it has, or the next that no entry has.
 
     Raises:
-        DkdbgError: the place cannot be reached, nothing says what the program is, or a file cannot be written.
+        DkdbgError: the target cannot be reached, nothing says what the program is, or a file cannot be written.
     """
     check_root(root)
     argv = _command(root, command)
-    with contextlib.closing(registry.target_of(target, root)) as place:
-        lies = place.planned_workdir(folder_name(root))
-        where = f"{place.label}:{lies.remote}"
-    entry_name = editor.PLACE_NAME + target
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        lies = target.planned_workdir(folder_name(root))
+        where = f"{target.label}:{lies.remote}"
+    entry_name = editor.PLACE_NAME + name
     port = port or place_port(root, entry_name)
-    entry = editor.place_entry(target, port, described([(lies.local, lies.remote)]))
-    task = editor.place_task(target, port, argv)
+    entry = editor.place_entry(name, port, described([(lies.local, lies.remote)]))
+    task = editor.place_task(name, port, argv)
     return offer(
         root, {**place_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
         check=check, next_steps=lambda count: next_steps(entry_name, count),
         as_json=None if not as_json else lambda todo, kept, written: {
-            "place": target, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
+            "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The code on a place, kept equal to what you see while a command runs there."""
+"""The code on a target, kept equal to what you see while a command runs there."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _GOODBYE = 5.0
 
 
 class LiveCopy:
-    """The files of `root` on a place, from `wait` to `close`; on a thread of its own.
+    """The files of `root` on a target, from `wait` to `close`; on a thread of its own.
 
     Args:
         root: the repository's root, resolved.
-        reach: what `place` has found.
+        reach: what `target` has found.
         python: interpreter there; None to look for one.
 
     Attributes:
@@ -49,16 +49,16 @@ class LiveCopy:
         DkdbgError: nothing says where the code lies there.
     """
 
-    def __init__(self, root: Path, place: Target, reach: Reach, *, python: str | None) -> None:
+    def __init__(self, root: Path, target: Target, reach: Reach, *, python: str | None) -> None:
         from dkdbg.sync import shared
         from dkdbg.sync.roots import Roots
         from dkdbg.sync.rules.configured import ConfiguredRules
         from dkdbg.sync.session import Session
 
         try:
-            workspace = shared.folder_of(place, reach)
+            workspace = shared.folder_of(target, reach)
         except NoFolderError as error:
-            at = shlex.quote(str(place.address))
+            at = shlex.quote(str(target.address))
             raise DkdbgError(
                 error.message,
                 hint=f"dkdbg sync {at} --once --to /code copies it there; without --sync: dkdbg run --on {at} -- python /code/train.py",
@@ -66,7 +66,7 @@ class LiveCopy:
             ) from error
         self.folder = workspace.remote
         self.environment = (f"{ENV_MAPPINGS}={json.dumps(described([(workspace.local, workspace.remote)]))}",)
-        self._label = place.label
+        self._label = target.label
         self._arrived = threading.Event()
         self._why: DkdbgError | None = None
         self._ended = False
@@ -74,14 +74,14 @@ class LiveCopy:
         self._next = time.monotonic() + _EVERY
         contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
         contact.start(reach)
-        self._place = place
+        self._target = target
         self._roots = roots = Roots(
             local=local_root(root, workspace.local),
             remote=workspace.remote,
             rules=ConfiguredRules(lambda reason: _say(reason)),  # noqa: PLW0108 - as all that is said here
             pythons=contact.pythons,
         )
-        self._session: Session = Session(roots, place.find, report=self._event, contact=contact)
+        self._session: Session = Session(roots, target.find, report=self._event, contact=contact)
         self._thread = threading.Thread(target=self._follow, name="dkdbg copy", daemon=True)
         self._thread.start()
 
@@ -119,7 +119,7 @@ class LiveCopy:
         """Nothing is sent into a folder that both sides have; but what one sees of it the other may not see yet."""
         from dkdbg.sync.verify import of_one_folder, verify
 
-        found = of_one_folder(verify(self._roots, self._place.find()))
+        found = of_one_folder(verify(self._roots, self._target.find()))
         _say(f"nothing to sync: {self.folder} there is the folder that you see; {found.equal:,} equal there")
         for path, what in sorted(found.differences.items())[:_MOST]:
             _say(f"differs: {path} {what}")
@@ -149,7 +149,7 @@ class LiveCopy:
     def _more(self, name: str) -> str:
         """What lists all events of this name, after those that were said; empty where nothing does."""
         if name in {"failed", "kept", "grows"}:
-            return f"; {hints.SYNC_VERIFY(target=shlex.quote(str(self._place.address)))}"
+            return f"; {hints.SYNC_VERIFY(target=shlex.quote(str(self._target.address)))}"
         return "; dkdbg sync --explain PATH says why one is left out" if name == "skipped" else ""
 
 

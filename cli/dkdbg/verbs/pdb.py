@@ -21,47 +21,47 @@ if TYPE_CHECKING:
 _STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
 
 
-def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = None) -> int:
+def pdb(root: Path, name: str | None, *, pid: int | None, rank: int | None = None) -> int:
     """Enter a session's process at its next line; `q` leaves it and the program goes on. The exit code.
 
     Args:
         root: the repository's root, resolved.
-        target: an address, or the name of a service, a container or a session; None for this repository's debug service, or else the only session.
+        name: an address, or the name of a service, a container or a session; None for this repository's debug service, or else the only session.
         pid: in the target's own numbering; rank 0, or else the program's first Python process, by default.
         rank: the process with this rank.
 
     Raises:
         DkdbgError: there is no such session, or more than one, or its program waits for an editor.
     """
-    session = _session(root, target)
+    session = _session(root, name)
     if session.state == "waiting" and not session.processes:
         raise DkdbgError(
             f"the program of {session.name} has not started yet: it is {session.detail or 'waiting for a debugger'}",
             hint=f"let an editor attach first (F5), or start it without the wait: {_STARTS_AT_ONCE}",
         )
-    place = registry.target_at(registry.address_of(session.address), root)
-    agent = place.agent()
+    target = registry.target_at(registry.address_of(session.address), root)
+    agent = target.agent()
     if agent is None:
         raise DkdbgError(
             f"no agent of dkdbg runs on {session.target}", hint=sessions.how_to_begin(session.address)
         )
     words = ["pdb", "--name", session.id, *(["--pid", str(pid)] if pid is not None else [])]
     words += ["--rank", str(rank)] if rank is not None else []
-    return process.become(place.wrap([*agent, *words], tty=sys.stdin.isatty()))
+    return process.become(target.wrap([*agent, *words], tty=sys.stdin.isatty()))
 
 
-def _session(root: Path, target: str | None) -> SeenSession:
-    if target is None:
+def _session(root: Path, name: str | None) -> SeenSession:
+    if name is None:
         return only_session(root, _naming)
-    place = registry.target_of(target, root)
+    target = registry.target_of(name, root)
     try:
-        seen = place.sessions()
+        seen = target.sessions()
     except DkdbgError:  # nothing of this name is there: say what is
         others = [each for each in registry.sessions()[0] if not each.is_ended]
         if not others:
             raise
-        return sessions.choose([], target, others=others, naming=_naming)
-    return sessions.choose(seen, target, naming=_naming, address=str(place.address))
+        return sessions.choose([], name, others=others, naming=_naming)
+    return sessions.choose(seen, name, naming=_naming, address=str(target.address))
 
 
 def _naming(where: str) -> str:

@@ -50,14 +50,14 @@ class PlainDoor:
         self._debugpy.close()
 
 
-def plain_door(places: Sequence[Target], report: Reporting, *, port: int) -> PlainDoor | None:
+def plain_door(targets: Sequence[Target], report: Reporting, *, port: int) -> PlainDoor | None:
     """The door of a plain debugpy, where the only target is a port with one; None for all others.
 
     Raises:
         DkdbgError: it is one of several targets, or no port is free.
     """
-    for place in places:
-        if place.address.scheme != "endpoint" or (endpoint := place.endpoint().address) is None:
+    for target in targets:
+        if target.address.scheme != "endpoint" or (endpoint := target.endpoint().address) is None:
             continue
         try:
             anchor = greeted(endpoint)
@@ -65,12 +65,12 @@ def plain_door(places: Sequence[Target], report: Reporting, *, port: int) -> Pla
             continue
         if anchor is None:
             continue
-        if len(places) > 1:
+        if len(targets) > 1:
             leave(anchor)
             raise DkdbgError(
-                f"{place.address} is a plain debugpy, which cannot share a port with other targets",
-                hint=f"dkdbg attach {place.address}",
+                f"{target.address} is a plain debugpy, which cannot share a port with other targets",
+                hint=f"dkdbg attach {target.address}",
                 exit_code=EXIT_USAGE,
             )
-        return PlainDoor(str(place.address), endpoint, anchor, report, port=port)
+        return PlainDoor(str(target.address), endpoint, anchor, report, port=port)
     return None

@@ -76,17 +76,17 @@ def variables() -> tuple[str, ...]:
     return (f"{contract.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
 
-def fetch(root: Path, target: str, place: Target, reach: Reach, python: str | None, *, code: int) -> int:
-    """Copy the profiles of a place into `dkdbg-pulled` of this repository; the exit code of the program or of that.
+def fetch(root: Path, name: str, target: Target, reach: Reach, python: str | None, *, code: int) -> int:
+    """Copy the profiles of a target into `dkdbg-pulled` of this repository; the exit code of the program or of that.
 
     Args:
-        target: as typed. code: of the program, which goes before ours.
+        name: as typed. code: of the program, which goes before ours.
 
     Raises:
         DkdbgError: they cannot be read or written, with the reason; after a program that has failed it is only said.
     """
     try:
-        pulled = _fetched(root, target, place, reach, python)
+        pulled = _fetched(root, name, target, reach, python)
     except DkdbgError as error:
         if not code:
             raise
@@ -95,8 +95,8 @@ def fetch(root: Path, target: str, place: Target, reach: Reach, python: str | No
     return code or pulled
 
 
-def _fetched(root: Path, target: str, place: Target, reach: Reach, python: str | None) -> int:
-    if place.address.scheme == LOCAL:
+def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | None) -> int:
+    if target.address.scheme == LOCAL:
         return 0  # they are here
     from dkdbg.verbs.sync import sync
 
@@ -107,17 +107,15 @@ def _fetched(root: Path, target: str, place: Target, reach: Reach, python: str |
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(
-                f"the profiles stay in {FOLDER} on {place.label}: the folder there is not known",
-                hint=f"dkdbg sync {target} --to {there} --pull {what}",
+                f"the profiles stay in {FOLDER} on {target.label}: the folder there is not known",
+                hint=f"dkdbg sync {name} --to {there} --pull {what}",
             )
         # From a whole file system nothing is copied: there it is the folder itself.
         there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
-        console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {place.label}")
+        console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
         return sync(
-            root, target, to=there, once=False, verify=False, pull=(what,), into=None, python=python, as_json=False,
+            root, name, to=there, once=False, verify=False, pull=(what,), into=None, python=python, as_json=False,
         )  # fmt: skip
     except KeyboardInterrupt:
-        console.warn(
-            f"dkdbg: interrupted; to fetch them later: dkdbg sync {target} --to {there} --pull {what}"
-        )
+        console.warn(f"dkdbg: interrupted; to fetch them later: dkdbg sync {name} --to {there} --pull {what}")
         return EXIT_INTERRUPTED

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -> int:
-    """Print the sessions of all places that can be asked, or of some; the exit code.
+    """Print the sessions of all targets that can be asked, or of some; the exit code.
 
     Args:
         root: the repository's root, resolved.
-        targets: addresses or names; none for all places that are asked without being named.
+        targets: addresses or names; none for all targets that are asked without being named.
         everything: those that have ended too.
         as_json: one JSON object instead of a table.
 
@@ -33,22 +33,22 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     """
     now = time.time()
     seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
-    places: dict[str, str] = {}
+    named: dict[str, str] = {}
     if not targets:
         try:
-            places = registry.names(root)
+            named = registry.names(root)
         except DkdbgError as error:  # sessions are seen all the same
             console.warn(f"dkdbg: {error.message}")
     shown = [each for each in seen if everything or not each.is_ended]
     if as_json:
-        # `engine` is older than the places, and says the same of the only one that could be missing then.
+        # `engine` is older than the targets, and says the same of the only one that could be missing then.
         reasons = "; ".join(missing.values())
         console.emit(
             {
                 "sessions": [each.as_json(now) for each in shown],
                 "missing": missing,
                 "engine": reasons or None,
-                "places": places,
+                "places": named,
             }
         )
         return 0
@@ -67,15 +67,15 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     for each in shown:
         if each.by_hand:
             console.say(f"{printable(each.target)}: {printable(each.by_hand)}")
-    if places:
-        listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
+    if named:
+        listed = ", ".join(f"{name} ({uri})" for name, uri in named.items())
         console.say(f"places in dkdbg.toml, asked only when named: {listed}")
     return 0
 
 
 def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
     found: list[SeenSession] = []
-    for target in targets:
-        with contextlib.closing(registry.target_of(target, root)) as place:
-            found += place.sessions()
+    for name in targets:
+        with contextlib.closing(registry.target_of(name, root)) as target:
+            found += target.sessions()
     return found

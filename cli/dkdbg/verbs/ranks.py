@@ -36,7 +36,7 @@ def ranks(
     verb: str,
     expression: str,
     *,
-    places: Sequence[str],
+    targets: Sequence[str],
     chosen: str,
     frame: int,
     limit: float,
@@ -49,7 +49,7 @@ def ranks(
     Args:
         root: the repository's root, resolved.
         verb: pause, continue, stack or eval. expression: for eval.
-        places: addresses or names; none for this repository's debug service, or else the only session there is.
+        targets: addresses or names; none for this repository's debug service, or else the only session there is.
         chosen: a set of ranks as it is written.
         frame: how many callers above the top of the stack an expression is evaluated in.
         limit: seconds for the answers.
@@ -74,11 +74,11 @@ def ranks(
     rows: list[Row] = []
     typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
     at = ""
-    for target in places or (None,):
+    for target in targets or (None,):
         session = _session(root, target, typed)
         at = session.address
         found = _ask(root, session, words, limit)
-        rows += [{**row, "on": session.target} for row in found] if len(places) > 1 else found
+        rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
     if plot:
         hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
         return _plot(rows, _unused(root, expression) if out is None else root / out, hint)
@@ -148,12 +148,12 @@ def _unused(root: Path, expression: str) -> Path:
 
 
 def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -> list[Row]:
-    place = registry.target_at(registry.address_of(session.address), root)
-    with contextlib.closing(place):
-        agent = place.agent()
+    target = registry.target_at(registry.address_of(session.address), root)
+    with contextlib.closing(target):
+        agent = target.agent()
         if agent is None:
             raise DkdbgError(f"{_REFUSED} {session.target}", hint="dkdbg ps shows where one does")
-        argv = place.wrap([*agent, words[0], "--name", session.id, *words[1:]])
+        argv = target.wrap([*agent, words[0], "--name", session.id, *words[1:]])
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
     if not result.stdout.strip():
         said = (result.stderr.strip() or f"{result.argv[0]} ended with {result.code}").splitlines()
@@ -164,7 +164,7 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
     return answers.rows_of(result.stdout, session.target)
 
 
-def _session(root: Path, target: str | None, typed: str) -> SeenSession:
+def _session(root: Path, name: str | None, typed: str) -> SeenSession:
     """The one to ask.
 
     Args:
@@ -174,8 +174,8 @@ def _session(root: Path, target: str | None, typed: str) -> SeenSession:
     def naming(where: str) -> str:
         return f"dkdbg ranks --on {where} " + typed
 
-    if target is None:
+    if name is None:
         return only_session(root, naming)
-    place = registry.target_of(target, root)
-    with contextlib.closing(place):
-        return sessions.choose(place.sessions(), target, naming=naming, address=str(place.address))
+    target = registry.target_of(name, root)
+    with contextlib.closing(target):
+        return sessions.choose(target.sessions(), name, naming=naming, address=str(target.address))

@@ -39,7 +39,7 @@ _ENDED = {143, 137}
 
 def run(
     root: Path,
-    typed: str | None,
+    name: str | None,
     command: Sequence[str],
     *,
     port: int | None,
@@ -58,7 +58,7 @@ def run(
 
     Args:
         root: the repository's root, resolved.
-        typed: the target, an address or a name; None for the debug service of this repository, and for this machine where there is none.
+        name: the target, an address or a name; None for the debug service of this repository, and for this machine where there is none.
         command: word by word, never through a shell.
         port: that the agent listens on there; None for 5678, or for a free one where others may have that.
         wait: seconds that the command waits for an editor before its first line.
@@ -85,7 +85,7 @@ def run(
         )
     chosen = ranks_of(root, ranks)
     if (
-        typed is None
+        name is None
         and not (sync or reload or attach or profiling)
         and (service := manifest.debug_service(root)) is not None
     ):
@@ -93,10 +93,10 @@ def run(
 
         return run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
     with contextlib.ExitStack() as opened:
-        target = opened.enter_context(contextlib.closing(registry.target_of(typed or "local:", root)))
+        target = opened.enter_context(contextlib.closing(registry.target_of(name or "local:", root)))
         flags, target = target.worker_flags(workers), target.driver
         if attach is not None:
-            again = registry.target_of(typed or "local:", root)
+            again = registry.target_of(name or "local:", root)
             is_cluster = Capability.CLUSTER in again.capabilities
             open_door(opened, again.each() if is_cluster else [_NewSessionsOnly(again)], attach)
             console.warn(f"dkdbg: attach an editor to 127.0.0.1:{attach}")
@@ -104,7 +104,7 @@ def run(
             target = opened.enter_context(contextlib.closing(_in_workdir(target, root, python)))
         reach = target.find()
         copy = None
-        if typed is not None and (sync or reload):
+        if name is not None and (sync or reload):
             from dkdbg.verbs.live_sync import LiveCopy
 
             copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
@@ -125,13 +125,13 @@ def run(
         if copy is not None:
             copy.wait()
         if attach is None:
-            console.warn(f"dkdbg: {hints.ATTACH_WITH(target=typed or target.address)}")
+            console.warn(f"dkdbg: {hints.ATTACH_WITH(target=name or target.address)}")
         words = (*_words(target, command, port=port, wait=wait, verb=verb), *command)
         told = _told(target, copy.environment if copy else ())
         code = _attached(target, reach, brought, (*told, *brought.argv, *words))
-        if profiling and profiling.pull and typed is not None:
+        if profiling and profiling.pull and name is not None:
             with _interruptible():
-                return fetch(root, typed, target, reach, python, code=code)
+                return fetch(root, name, target, reach, python, code=code)
         return code
 
 

@@ -39,10 +39,10 @@ def run_in_service(
     Raises:
         DkdbgError: whatever hinders it, with cause and next step.
     """
-    place = registry.home(root, service.name)
-    if Capability.ONE_OFF not in place.capabilities:
+    target = registry.home(root, service.name)
+    if Capability.ONE_OFF not in target.capabilities:
         raise DkdbgError(
-            f"{place.address} runs nothing but its own command", hint="dkdbg up", exit_code=EXIT_USAGE
+            f"{target.address} runs nothing but its own command", hint="dkdbg up", exit_code=EXIT_USAGE
         )
     wished = port or launch_port(root) or local_port(root, service.port)
     tty = sys.stdin.isatty() and sys.stdout.isatty()
@@ -50,7 +50,7 @@ def run_in_service(
         service=service, token=lambda: choose_token(service, report=console.warn), command=program(command), port=wished,
         wait=wait, ranks=ranks, tty=tty,
     )  # fmt: skip
-    prepared = place.once(wanted, report=console.warn)
+    prepared = target.once(wanted, report=console.warn)
     console.warn(f"dkdbg: in the service {service.name} (--on local: runs it on this machine instead)")
     if prepared.port != wished:
         console.warn(f"dkdbg: {hints.PORT_TAKEN(wished=wished, port=prepared.port)}")

@@ -90,8 +90,8 @@ def _seen() -> list[SeenSession]:
 
 def _ours(root: Path, service: DebugService) -> list[SeenSession]:
     """What runs in this repository's debug service."""
-    with contextlib.closing(registry.home(root, service.name)) as place, contextlib.suppress(DkdbgError):
-        return [each for each in place.sessions() if not each.is_ended]
+    with contextlib.closing(registry.home(root, service.name)) as target, contextlib.suppress(DkdbgError):
+        return [each for each in target.sessions() if not each.is_ended]
     return []
 
 

@@ -204,7 +204,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
         DkdbgError: the job has ended before.
     """
     last, since = -1, time.monotonic()
-    with contextlib.closing(registry.target_of(queue.address(job), root)) as place:
+    with contextlib.closing(registry.target_of(queue.address(job), root)) as target:
         while True:
             seen = queue.look(job)
             if seen.phase == "ended":
@@ -212,7 +212,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
             up = 0
             if seen.phase == "running":
                 with contextlib.suppress(DkdbgError):  # a node that does not answer yet
-                    up = sum(not each.is_ended for each in place.sessions())
+                    up = sum(not each.is_ended for each in target.sessions())
             if up != last:
                 last, since = up, time.monotonic()
                 say(
@@ -322,8 +322,8 @@ def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> in
         return run(root, address, command, port=None, wait=wait)
     tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     shell = ("sh", "-c", 'exec "${SHELL:-/bin/sh}" ' + ("-l" if tty else ""))
-    with contextlib.closing(registry.target_of(address, root)) as place:
-        return process.attached(place.wrap(shell, tty=tty), tty=tty, on_signal=_interrupt)
+    with contextlib.closing(registry.target_of(address, root)) as target:
+        return process.attached(target.wrap(shell, tty=tty), tty=tty, on_signal=_interrupt)
 
 
 def _interrupt(_number: int) -> NoReturn:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def sync(
-    root: Path, target: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    root: Path, name: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
     python: str | None, as_json: bool, limit: int | None = None, compares: bool = True, folder: str = ".",
 ) -> int:  # fmt: skip
     """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
 
     Args:
-        target: an address, or the name of a service, a container or a session; None for the debug service of this repository.
+        name: an address, or the name of a service, a container or a session; None for the debug service of this repository.
         to: remote folder; None to take what `init` planned, or WORKDIR.
         folder: of `root`, relative to it, whose files go to `to`.
         once: end when both sides are equal.
@@ -46,34 +46,34 @@ def sync(
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
     """
     with contextlib.closing(
-        registry.home(root) if target is None else registry.target_of(target, root)
-    ) as place:
+        registry.home(root) if name is None else registry.target_of(name, root)
+    ) as target:
         return _sync_with(
-            root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
+            root, target, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
             compares=compares, folder=folder,
         )  # fmt: skip
 
 
 def _sync_with(
-    root: Path, place: Target, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    root: Path, target: Target, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
     python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
 ) -> int:  # fmt: skip
-    if place.names_workdir and not (to or verify or pull):
-        place = place.with_workdir(folder_name(root))
-    reach = place.find()
+    if target.names_workdir and not (to or verify or pull):
+        target = target.with_workdir(folder_name(root))
+    reach = target.find()
     workspace = (
         Workspace(local=folder, remote=to, why="--to")
         if to
-        else _workspace(root, place, reach, python, writes=not (verify or pull))
+        else _workspace(root, target, reach, python, writes=not (verify or pull))
     )
     if not workspace.remote.startswith("/"):
         raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
     local = local_root(root, workspace.local)
     reporter = Reporter(as_json=as_json)
     if not verify and not pull:
-        reporter.begins(local, f"{place.label}:{workspace.remote}", workspace.why)
+        reporter.begins(local, f"{target.label}:{workspace.remote}", workspace.why)
     elif not to:
-        reporter.line(f"{place.label}:{workspace.remote}: {workspace.why}")
+        reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
     contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
         contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
@@ -97,11 +97,11 @@ def _sync_with(
         from dkdbg.sync import pull as pulling
 
         pull = [pulling.relative(each, workspace.remote) for each in pull]
-        goal = pulling.destination(str(root), into, place.label, roots)
+        goal = pulling.destination(str(root), into, target.label, roots)
         most = pulling.LIMIT if limit is None else limit
         done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
         return reporter.pulled(done, goal.path)
-    session = Session(roots, place.find, report=reporter.event, contact=contact)
+    session = Session(roots, target.find, report=reporter.event, contact=contact)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if once:
@@ -124,17 +124,17 @@ def _sync_with(
     return EXIT_ERROR if session.failed else 0
 
 
-def _workspace(root: Path, place: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
-    """Return the folder that the place names; where its address names none, the one there that is `root`, if any.
+def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
+    """Return the folder that the target names; where its address names none, the one there that is `root`, if any.
 
     Args:
         writes: refuse a job's home.
     """
     from dkdbg.sync import shared
 
-    if not place.names_workdir and (found := shared.find(str(root), reach, python=python)) is not None:
+    if not target.names_workdir and (found := shared.find(str(root), reach, python=python)) is not None:
         return Workspace(local=".", remote=found, why="it is mounted here")
-    return shared.folder_of(place, reach) if writes else place.workspace()
+    return shared.folder_of(target, reach) if writes else target.workspace()
 
 
 def after_up(root: Path, *, as_json: bool) -> int:

@@ -40,7 +40,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     """
     check_root(root, "up")
     service = debug_service(root)
-    place = startable(registry.home(root, service.name))
+    target = startable(registry.home(root, service.name))
     before = local_port(root, service.port)
     wanted = Start(
         service=service, port=before, wait=wait_timeout,
@@ -48,7 +48,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     )  # fmt: skip
     with StartReport() as shown:
         report: Callable[[str], None] = (lambda _: None) if as_json else shown
-        started = place.up(
+        started = target.up(
             wanted,
             report=report,
             moved=lambda port: keep_port(root, port, why=f"port {before} is taken", report=report),
@@ -93,19 +93,19 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     return 0
 
 
-def startable(place: Target) -> Target:
+def startable(target: Target) -> Target:
     """Return the same target, which can be started and ended from here.
 
     Raises:
         DkdbgError: it cannot.
     """
-    if Capability.START not in place.capabilities:
+    if Capability.START not in target.capabilities:
         raise DkdbgError(
-            f"{place.address} cannot be started or ended from here",
+            f"{target.address} cannot be started or ended from here",
             hint="start it as you always do",
             exit_code=EXIT_USAGE,
         )
-    return place
+    return target
 
 
 def check_initialised(root: Path, plan: ProjectPlan) -> None:

@@ -56,7 +56,7 @@ def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
 
     Args:
         root: the repository's root, resolved.
-        targets: addresses or names; none for all places that are asked without being named.
+        targets: addresses or names; none for all targets that are asked without being named.
         shown: see there.
 
     Raises:
@@ -125,14 +125,14 @@ def _ranks(written: str) -> RankSet:
 
 
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
-    """The places to ask, each once, with the sessions there; and by name why a target tells no sessions."""
+    """The targets to ask, each once, with the sessions there; and by name why a target tells no sessions."""
     if not targets:
         return _of_sessions(root, registry.sessions()[0]), {}
     found: list[Wanted] = []
     missing: dict[str, str] = {}
-    for target in targets:
-        for place in registry.targets_of(target, root):
-            seen = place.sessions()
+    for name in targets:
+        for target in registry.targets_of(name, root):
+            seen = target.sessions()
             unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
             live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
             if unreadable is not None and not live:  # it would keep us waiting once more
@@ -140,10 +140,10 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
                 continue
             if not live:
                 raise DkdbgError(
-                    f"no session is running on {place.label}",
-                    hint=sessions.how_to_begin(str(place.address), seen),
+                    f"no session is running on {target.label}",
+                    hint=sessions.how_to_begin(str(target.address), seen),
                 )
-            found.append(Wanted(place=place, target=live[0].target, ids=tuple(each.id for each in live)))
+            found.append(Wanted(target=target, label=live[0].target, ids=tuple(each.id for each in live)))
     return found, missing
 
 
@@ -159,7 +159,7 @@ def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
         by_address.setdefault(each.address, []).append(each)
     return [
         Wanted(
-            place=registry.target_at(registry.address_of(address), root), target=group[0].target,
+            target=registry.target_at(registry.address_of(address), root), label=group[0].target,
             ids=tuple(each.id for each in group),
         )
         for address, group in by_address.items()

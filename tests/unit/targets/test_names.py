@@ -1,4 +1,4 @@
-"""Names that dkdbg.toml gives to places: every verb takes them, and a hostile repository gains nothing by them."""
+"""Names that dkdbg.toml gives to targets: every verb takes them, and a hostile repository gains nothing by them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which place a target names, without an engine."""
+"""Which target a name or an address means, without an engine."""
 
 import json
 import os
@@ -33,12 +33,12 @@ def _no_docker(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("entry", registry.ENTRIES, ids=lambda entry: entry.scheme)
 def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_path):
-    place = registry.target_of(EXAMPLES[entry.scheme], tmp_path)
-    assert str(place.address) == EXAMPLES[entry.scheme]
-    assert place.pause > 0
-    assert place.endpoint().why
-    assert (Capability.START in place.capabilities) == (entry.scheme == "compose")
-    place.close()
+    target = registry.target_of(EXAMPLES[entry.scheme], tmp_path)
+    assert str(target.address) == EXAMPLES[entry.scheme]
+    assert target.pause > 0
+    assert target.endpoint().why
+    assert (Capability.START in target.capabilities) == (entry.scheme == "compose")
+    target.close()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
     with pytest.raises(DkdbgError) as caught:
         registry.target_of(text, tmp_path)
     scheme = text.partition(":")[0]
-    assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
+    assert caught.value.message == f"{text}: unknown target scheme {scheme}://"
     assert caught.value.hint == (
         "a target is compose://SERVICE, docker://CONTAINER, k8s://NAMESPACE/POD[/CONTAINER], local:[SESSION or /FOLDER], "
         "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE], pbs://LOGIN/JOB[/NODE], "
@@ -67,10 +67,10 @@ def test_what_makes_no_sense_is_refused(text, tmp_path):
 
 def test_a_name_that_nothing_answers_to_is_a_service_that_does_not_run_yet(tmp_path):
     (tmp_path / "compose.yaml").write_text("services: {}\n")
-    place = registry.target_of("trainer", tmp_path)
-    assert str(place.address) == "compose://trainer"
+    target = registry.target_of("trainer", tmp_path)
+    assert str(target.address) == "compose://trainer"
     with pytest.raises(DkdbgError, match="there is no program 'docker' here"):
-        place.find()
+        target.find()
 
 
 def test_a_name_of_a_session_of_this_machine_is_that_session(tmp_path):
@@ -82,7 +82,7 @@ def test_a_name_of_a_session_of_this_machine_is_that_session(tmp_path):
     (tmp_path / "run" / "job-7").mkdir(parents=True)
     (tmp_path / "run" / "job-7" / "session.json").write_text(json.dumps({**record, "pid": os.getpid()}))
     for name in ("job", "job-7"):
-        place = registry.target_of(name, tmp_path)
-        assert str(place.address) == f"local:{name}"
-        assert place.endpoint().address == ("127.0.0.1", 4711)
-        assert [each.id for each in place.sessions()] == ["job-7"]
+        target = registry.target_of(name, tmp_path)
+        assert str(target.address) == f"local:{name}"
+        assert target.endpoint().address == ("127.0.0.1", 4711)
+        assert [each.id for each in target.sessions()] == ["job-7"]

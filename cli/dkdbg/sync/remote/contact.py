@@ -22,7 +22,7 @@ PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 #: What a command line ends with when the program is not there (OCI runtimes, ssh, shells), or may not be executed.
 _NOT_FOUND = (126, 127)
 _READY_SECONDS = 30.0
-#: The hint for a target that was there a moment ago: to look for it again says what is wrong, whatever kind of place it is.
+#: The hint for a target that was there a moment ago: to look for it again says what is wrong, whatever kind of target it is.
 IS_IT_THERE = "is it still running? try again: if it is not, that says so"
 #: The receiver gives up, and its lock, after so long without a frame from us; a session pings more often.
 SILENCE_SECONDS = 300

@@ -43,7 +43,7 @@ class Node:
 
 
 class JobLine:
-    """One node of a job, for any number of places on it; from any thread. `enter` and `leave` count those.
+    """One node of a job, for any number of targets on it; from any thread. `enter` and `leave` count those.
 
     Args:
         address: names the node, or none for the job's first.

@@ -1,4 +1,4 @@
-"""A node of a batch system's job as a place: `slurm://LOGIN/JOB[/NODE][:SESSION]`, whatever the system is."""
+"""A node of a batch system's job as a target: `slurm://LOGIN/JOB[/NODE][:SESSION]`, whatever the system is."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class JobTarget(Target):
                     each.close()
 
     def each(self) -> Sequence[Target]:
-        """A place for each session of the job that runs now; this one itself while there is none, or one is named."""
+        """A target for each session of the job that runs now; this one itself while there is none, or one is named."""
         if self._said.session:
             return [self]
         try:
@@ -132,20 +132,20 @@ class JobTarget(Target):
             return [self]
         names = [(each.address.rpartition("/")[2], each.name) for each in live]
         lines: dict[str, JobLine] = {}
-        places: list[Target] = []
+        targets: list[Target] = []
         for (node, name), session in zip(names, live, strict=True):
             chosen = session.id if names.count((node, name)) > 1 else name
             address = self._at(node)
             line = lines[node] = lines.get(node) or self._line_to(node)
             try:
-                places.append(
+                targets.append(
                     JobTarget(self._system, replace(address, rest=f"{address.rest}:{chosen}"), line)
                 )
             except DkdbgError:  # a session that an address has no room for
-                places.append(JobTarget(self._system, address, line))
-        if places:
+                targets.append(JobTarget(self._system, address, line))
+        if targets:
             self.close()
-        return places or [self]
+        return targets or [self]
 
     def lost(self) -> str:
         """See `core/target.py`."""

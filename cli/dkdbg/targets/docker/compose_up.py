@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def start(
     root: Path, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]
 ) -> Started:
-    """As `Startable.up`, for a service of the compose project in `root`."""
+    """As `Target.up`, for a service of the compose project in `root`."""
     service = wanted.service
     host, gpu = _machine(root, service, report)
     processes = choose_processes(root, service, gpu, host, report=report)

@@ -1,4 +1,4 @@
-"""What a container and a compose service have in common as places (`core/target.py`)."""
+"""What a container and a compose service have in common as targets (`core/target.py`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RelayedEndpoint(Protocol):
 
 
 class ContainerTarget(Target):
-    """A place that is one container at a time.
+    """A target that is one container at a time.
 
     Args:
         seen: a container that was looked up a moment ago: the first `find` takes it.
@@ -94,7 +94,7 @@ class ContainerTarget(Target):
         """What leads to endpoints on an engine of another machine."""
         raise NotImplementedError
 
-    # -- the place ----------------------------------------------------------------------------------------------
+    # -- the target ----------------------------------------------------------------------------------------------
 
     def find(self) -> Reach:
         """The running container, which the reach stays with."""

@@ -247,7 +247,7 @@ def _records(container: Container) -> list[object]:
 
 
 class ContainerChanges:
-    """Starts and ends of the containers of debug services. All are equal: one listener tells all places."""
+    """Starts and ends of the containers of debug services. All are equal: one listener tells all targets."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -46,7 +46,7 @@ def start(
     report: Callable[[str], None],
     fill: Callable[[Reach, Filled], None],
 ) -> Started:
-    """As `Startable.up`, for a service of the compose project in `root`.
+    """As `Target.up`, for a service of the compose project in `root`.
 
     Args:
         root: the compose project's folder, resolved.

@@ -324,16 +324,16 @@ def _target(address: Address, _root: Path) -> PodTarget:
 
 def _sessions() -> list[SeenSession]:
     """Of the pods in which this user runs something from here: to ask every pod of a cluster is not for a listing."""
-    places = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
+    targets = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
 
-    def asked(place: PodTarget) -> list[SeenSession]:
+    def asked(target: PodTarget) -> list[SeenSession]:
         try:
-            return place.sessions()
+            return target.sessions()
         except DkdbgError as error:
-            return [place._unreadable(place.label, error.message.splitlines()[0])]  # noqa: SLF001 - this module's
+            return [target._unreadable(target.label, error.message.splitlines()[0])]  # noqa: SLF001 - this module's
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [session for found in pool.map(asked, places) for session in found]
+        return [session for found in pool.map(asked, targets) for session in found]
 
 
 KIND = Kind(target=_target, sessions=_sessions)

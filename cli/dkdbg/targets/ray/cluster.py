@@ -28,8 +28,8 @@ class Cluster:
     """Which cluster an address means.
 
     Attributes:
-        inner: the place from which it is reached.
-        dashboard: HOST:PORT as seen from there; PORT alone for the cluster that the place is a node of.
+        inner: the target from which it is reached.
+        dashboard: HOST:PORT as seen from there; PORT alone for the cluster that the target is a node of.
     """
 
     inner: Address
@@ -37,7 +37,7 @@ class Cluster:
 
     @property
     def is_node(self) -> bool:
-        """Whether the place is a node of the cluster: a driver can run there."""
+        """Whether the target is a node of the cluster: a driver can run there."""
         return ":" not in self.dashboard
 
 
@@ -98,7 +98,7 @@ def said(text: str, *, label: str) -> dict[str, Any]:
     """Return what the agent there has said.
 
     Args:
-        label: of the place, for people.
+        label: of the target, for people.
 
     Raises:
         DkdbgError: it cannot ask the cluster, or what it says cannot be read.

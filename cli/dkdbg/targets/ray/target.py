@@ -1,7 +1,7 @@
 """A Ray cluster: its workers that wait for a debugger, behind one door that runs where the cluster can be reached.
 
-The door (`agent/ray`) runs at another place, of any kind, and reaches the workers of all nodes from there: their ports are
-random and on the nodes' own addresses. So one relay to that place leads to all of them.
+The door (`agent/ray`) runs at another target, of any kind, and reaches the workers of all nodes from there: their ports are
+random and on the nodes' own addresses. So one relay to that target leads to all of them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.
 
 
 class RayTarget(Target):
-    """See `core/target.py`: what is run here runs at the inner place; the door is that of the workers.
+    """See `core/target.py`: what is run here runs at the inner target; the door is that of the workers.
 
     Args:
-        make_inner: gives the place from where the cluster is reached.
+        make_inner: gives the target from where the cluster is reached.
     """
 
     pause = 1.0
@@ -71,14 +71,14 @@ class RayTarget(Target):
         """A node of the cluster.
 
         Raises:
-            DkdbgError: the inner place is none.
+            DkdbgError: the inner target is none.
         """
         host = self._cluster.dashboard.rpartition(":")[0]
         if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
             return self._inner
         raise DkdbgError(
             f"{self.address}: a driver runs on a node of the cluster, and {self._inner.label} is none",
-            hint=f"name the node as a place: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+slurm://LOGIN/JOB",
+            hint=f"name the node as a target: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+slurm://LOGIN/JOB",
             exit_code=EXIT_USAGE,
         )
 
@@ -87,15 +87,15 @@ class RayTarget(Target):
         return ("--ray-workers", "*" if workers is None else workers)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """At the inner place."""
+        """At the inner target."""
         return self._inner.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Of the inner place."""
+        """Of the inner target."""
         return self._inner.agent()
 
     def workspace(self) -> Workspace:
-        """Of the inner place."""
+        """Of the inner target."""
         return self._inner.workspace()
 
     def endpoint(self) -> Endpoint:
@@ -114,7 +114,7 @@ class RayTarget(Target):
             return self._endpoint.of(found, nobody="its door has not begun")
 
     def sessions(self) -> list[SeenSession]:
-        """The workers that wait, and the sessions of the inner place."""
+        """The workers that wait, and the sessions of the inner target."""
         found = cluster.sessions_of(self._asked("list"), address=str(self.address))
         with contextlib.suppress(DkdbgError):
             found += self.driver.sessions()
@@ -199,7 +199,7 @@ def _own_token() -> str:
 
 
 def _alone(address: Address, _root: Path) -> Target:
-    raise AssertionError(f"{address} is a place around another one")
+    raise AssertionError(f"{address} is a target around another one")
 
 
 KIND = Kind(target=_alone, inner=lambda address: cluster.cluster_of(address).inner, around=RayTarget)

@@ -1,4 +1,4 @@
-"""A job that has called a waiting `dkdbg attach --listen`, as a place of that one: it can be attached to, and nothing else."""
+"""A job that has called a waiting `dkdbg attach --listen`, as a target of that one: it can be attached to, and nothing else."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Callers:
         self._thread.start()
 
     def close(self) -> None:
-        """Let nobody in any more; the jobs that are here are their own places'."""
+        """Let nobody in any more; the jobs that are here are their own targets'."""
         self._stopped.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
 
 SCHEME = "ssh"
-#: Below the user's home there: the code of repositories whose place names no folder.
+#: Below the user's home there: the code of repositories whose target names no folder.
 OURS = "dkdbg"
 #: Seconds for an answer of a shell there, and of an agent.
 _SHELL_LIMIT, _AGENT_LIMIT = 30.0, 30.0

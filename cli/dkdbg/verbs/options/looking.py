@@ -118,6 +118,6 @@ def _ranks(options: argparse.Namespace, root: Path) -> int:
     from dkdbg.verbs.ranks import ranks
 
     return ranks(
-        root, options.what, options.expression, places=options.on + options.on_behind, chosen=options.set, frame=options.frame,
+        root, options.what, options.expression, targets=options.on + options.on_behind, chosen=options.set, frame=options.frame,
         limit=options.limit, as_json=options.json, plot=getattr(options, "plot", False), out=getattr(options, "out", None),
     )  # fmt: skip

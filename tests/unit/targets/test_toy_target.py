@@ -1,4 +1,4 @@
-"""A new kind of places is one file (toy.py) and one line of the registry; then every verb works on it."""
+"""A new kind of targets is one file (toy.py) and one line of the registry; then every verb works on it."""
 
 import json
 import os
@@ -36,7 +36,7 @@ LAUNCH = ("supervise", "--port", "0", "--wait", "0", "--reload", "--name", "job"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """A folder with one toy place, `there`, and no docker."""
+    """A folder with one toy target, `there`, and no docker."""
     folder = tmp_path_factory.mktemp("toy")
     (folder / "places" / "there").mkdir(parents=True)
     (folder / "bin").mkdir()
@@ -57,7 +57,7 @@ def _runtime(environment, monkeypatch):
 
 @pytest.fixture(scope="module")
 def repository(environment):
-    """A program, synced to the toy place by `dkdbg sync`."""
+    """A program, synced to the toy target by `dkdbg sync`."""
     root = environment / "repo"
     root.mkdir()
     (root / "train.py").write_text(SCRIPT)
@@ -68,17 +68,17 @@ def repository(environment):
 
 @pytest.fixture(scope="module")
 def job(repository):  # noqa: ARG001 - its program is the repository's
-    """The program there, under the agent that the place names."""
-    place = toy("toy://there")
-    with (place.folder / "output.log").open("w") as log:
+    """The program there, under the agent that the target names."""
+    target = toy("toy://there")
+    with (target.folder / "output.log").open("w") as log:
         process = subprocess.Popen(
-            place.wrap([*place.agent(), *LAUNCH, "code/train.py"]),
+            target.wrap([*target.agent(), *LAUNCH, "code/train.py"]),
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
         )
     try:
-        until(lambda: [each for each in place.sessions() if each.state == "running" and each.processes])
+        until(lambda: [each for each in target.sessions() if each.state == "running" and each.processes])
         yield process
     finally:
         process.terminate()
