@@ -1,4 +1,4 @@
-"""A program on a far machine with our standard streams, which goes on when the connection to it is cut, and so do they.
+"""A program on a remote machine with our standard streams, which goes on when the connection to it is cut, and so do they.
 
 Here its streams are two sockets of a relay and three threads that copy; a terminal is made raw, as ssh does it, so that
 each key is the program's. While nothing is connected, two Ctrl-C within LEAVES seconds leave, and the program runs on.

@@ -1,4 +1,4 @@
-"""`dkdbg completion SHELL`: what completes command lines, places of dkdbg.toml among them, by argcomplete."""
+"""`dkdbg completion SHELL`: what completes command lines, targets of dkdbg.toml among them, by argcomplete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dkdbg.targets import registry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: How arguments are called that name a place.
+#: How arguments are called that name a target.
 _PLACES = ("TARGET", "PLACE")
 
 

@@ -1,4 +1,4 @@
-"""The two places where the demo runs its example: a compose service, or a plain process of this machine."""
+"""The two targets where the demo runs its example: a compose service, or a plain process of this machine."""
 
 from __future__ import annotations
 

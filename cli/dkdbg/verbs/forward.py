@@ -1,4 +1,4 @@
-"""`dkdbg forward`: ports of a far target on this machine, until Ctrl-C; cuts of the connection are made good."""
+"""`dkdbg forward`: ports of a remote target on this machine, until Ctrl-C; cuts of the connection are made good."""
 
 from __future__ import annotations
 

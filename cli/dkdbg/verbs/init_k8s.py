@@ -18,7 +18,7 @@ from dkdbg.setup.detect import manifests
 from dkdbg.setup.detect.repo import inspect
 from dkdbg.setup.plan import editor
 from dkdbg.setup.render.changes import FileWanted
-from dkdbg.setup.render.editor_files import place_files, place_port
+from dkdbg.setup.render.editor_files import target_files, target_port
 from dkdbg.targets.kubernetes import overlay as overlay_of
 from dkdbg.targets.kubernetes import overlays
 from dkdbg.targets.kubernetes.pod import BadPod, object_of, objects_of
@@ -114,10 +114,10 @@ def init_k8s(
         content=single_file.build(python), reason="the agent and its debugpy, for the cluster"
     )
     target = f"k8s://{space}/{kind}/{name}" + (f"/{container}" if container else "")
-    entry_name = editor.PLACE_NAME + target
-    port = port or place_port(root, entry_name)
-    entry = {**editor.place_entry(target, port, mappings), "redirectOutput": True}
-    files |= place_files(root, entry, editor.copy_task(target, port, overlay.folder))
+    entry_name = editor.TARGET_NAME + target
+    port = port or target_port(root, entry_name)
+    entry = {**editor.target_entry(target, port, mappings), "redirectOutput": True}
+    files |= target_files(root, entry, editor.copy_task(target, port, overlay.folder))
     decisions = [
         (f"{kind}/{name}", f"in {chosen.file}" + (f", as {base} builds it" if base else "")),
         *copy.decisions,

@@ -12,7 +12,7 @@ from dkdbg.core.mapping import described, folder_name
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
-from dkdbg.setup.render.editor_files import place_files, place_port
+from dkdbg.setup.render.editor_files import target_files, target_port
 from dkdbg.targets import registry
 from dkdbg.verbs.init import changes_json, check_root, offer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def init_place(
+def init_target(
     root: Path,
     name: str,
     *,
@@ -47,12 +47,12 @@ def init_place(
     with contextlib.closing(registry.target_of(name, root)) as target:
         lies = target.planned_workdir(folder_name(root))
         where = f"{target.label}:{lies.remote}"
-    entry_name = editor.PLACE_NAME + name
-    port = port or place_port(root, entry_name)
-    entry = editor.place_entry(name, port, described([(lies.local, lies.remote)]))
-    task = editor.place_task(name, port, argv)
+    entry_name = editor.TARGET_NAME + name
+    port = port or target_port(root, entry_name)
+    entry = editor.target_entry(name, port, described([(lies.local, lies.remote)]))
+    task = editor.target_task(name, port, argv)
     return offer(
-        root, {**place_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
+        root, {**target_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
         check=check, next_steps=lambda count: next_steps(entry_name, count),
         as_json=None if not as_json else lambda todo, kept, written: {
             "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)

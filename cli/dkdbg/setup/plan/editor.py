@@ -21,8 +21,8 @@ STOP_LABEL = "dkdbg: stop"
 DOWN_LABEL = "dkdbg: down"
 #: What the program prints, also before an editor is attached and past Python's own streams.
 LOGS_LABEL = "dkdbg: logs"
-#: What the entry and the task of a place begin with.
-PLACE_NAME, PLACE_LABEL = "dkdbg: on ", "dkdbg: run on "
+#: What the entry and the task of a target begin with.
+TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
 #: The compound of the entries a rank and the task that opens their ports; the entries begin with RANK_NAME.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
 HOST = "127.0.0.1"
@@ -79,16 +79,16 @@ def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     return ({"id": TOKEN_PROPERTY, "type": "promptString", "description": question, "password": True},)
 
 
-def place_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """The launch entry for a place: F5 runs the program there and attaches to it.
+def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    """The launch entry for a target: F5 runs the program there and attaches to it.
 
     Args:
-        name: the place, as a person types it.
+        name: the target, as a person types it.
         port: of this machine, where `dkdbg run --attach` leads there.
         mappings: debugpy's pathMappings.
     """
     return {
-        "name": PLACE_NAME + name,
+        "name": TARGET_NAME + name,
         "type": "debugpy",
         "request": "attach",
         "connect": {"host": HOST, "port": port},
@@ -96,13 +96,13 @@ def place_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> 
         "justMyCode": True,
         "subProcess": True,
         "redirectOutput": False,
-        "preLaunchTask": PLACE_LABEL + name,
+        "preLaunchTask": TARGET_LABEL + name,
         "presentation": {**FIRST, "order": 2},
     }
 
 
-def place_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
-    """The task that F5 on a place runs first; its terminal is the program's, with its Ctrl-C.
+def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
+    """The task that F5 on a target runs first; its terminal is the program's, with its Ctrl-C.
 
     It goes on in the background, and counts as ended when an attach will work: the agent there says it listens.
 
@@ -171,7 +171,7 @@ def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
 def _background(name: str, words: Sequence[str]) -> dict[str, object]:
     """A task that stays as long as somebody debugs there."""
     return {
-        "label": PLACE_LABEL + name,
+        "label": TARGET_LABEL + name,
         "type": "process",
         "command": "dkdbg",
         "args": [*words],

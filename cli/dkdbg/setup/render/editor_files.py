@@ -30,7 +30,7 @@ _NEW = {
 _REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
 #: Array -> the field by which its objects are told apart.
 _NAMES = {"configurations": "name", "compounds": "name", "tasks": "label", "inputs": "id"}
-#: Of this machine, for the first place; each further one has the next.
+#: Of this machine, for the first target; each further one has the next.
 _FIRST_PLACE_PORT = 5677
 
 
@@ -49,7 +49,7 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
     return {LAUNCH: _merged(root, LAUNCH, launch), TASKS: _merged(root, TASKS, {"tasks": tasks})}
 
 
-def place_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
+def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
     """Both files with the entry and the task of a place more, or with new ones in the place of theirs.
 
     Raises:
@@ -86,8 +86,8 @@ def ranks_files(
     }
 
 
-def place_port(root: Path, name: str) -> int:
-    """The port of the entry of a place by its name; of a new one the next that no entry of a place has."""
+def target_port(root: Path, name: str) -> int:
+    """The port of the entry of a target by its name; of a new one the next that no entry of a target has."""
     ports = {
         each["name"]: each["connect"]["port"]
         for each in _of_places(root, LAUNCH) if isinstance(each.get("connect"), dict)
@@ -100,9 +100,9 @@ def place_port(root: Path, name: str) -> int:
 def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
     """What `init --on` and `init --ranks` have written: another `init` leaves it."""
     array, begins = (
-        ("configurations", (editor.PLACE_NAME, editor.RANK_NAME))
+        ("configurations", (editor.TARGET_NAME, editor.RANK_NAME))
         if name == LAUNCH
-        else ("tasks", (editor.PLACE_LABEL, editor.RANKS_NAME))
+        else ("tasks", (editor.TARGET_LABEL, editor.RANKS_NAME))
     )
     return [each for each in _written(root, name).get(array, ()) if each[_NAMES[array]].startswith(begins)]
 
@@ -115,7 +115,7 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
     """
     wanted = copy.deepcopy(_written(root, LAUNCH))
     for entry in wanted.get("configurations", []):
-        if entry["name"].startswith((editor.PLACE_NAME, editor.RANK_NAME)):
+        if entry["name"].startswith((editor.TARGET_NAME, editor.RANK_NAME)):
             continue
         if not isinstance(entry.get("connect"), dict):
             return None

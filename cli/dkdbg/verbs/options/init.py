@@ -96,9 +96,9 @@ def _init(options: argparse.Namespace, root: Path) -> int:
     if options.undo:
         return init.undo(root, force=options.force, as_json=options.json)
     if options.on is not None:
-        from dkdbg.verbs.init_target import init_place
+        from dkdbg.verbs.init_target import init_target
 
-        return init_place(
+        return init_target(
             root, options.on, command=options.command, port=options.port, yes=options.yes, diff=options.diff, check=options.check,
             as_json=options.json,
         )  # fmt: skip
