@@ -73,16 +73,7 @@ def run(
     Raises:
         DkdbgError: the target is not there or not running, it has no Python, or there is no command.
     """
-    if not command:
-        raise DkdbgError(
-            "there is no command to run", hint="dkdbg run -- python train.py", exit_code=EXIT_USAGE
-        )
-    if workers is not None and not workers.replace(",", " ").strip():
-        raise DkdbgError(
-            f"--workers {workers!r} names no worker",
-            hint="shell patterns with commas, such as --workers '*policy*,crunch'; without --workers all are debugged",
-            exit_code=EXIT_USAGE,
-        )
+    _check(command, workers)
     chosen = ranks_of(root, ranks)
     if (
         name is None
@@ -95,11 +86,11 @@ def run(
     with contextlib.ExitStack() as opened:
         target = opened.enter_context(contextlib.closing(registry.target_of(name or "local:", root)))
         flags, target = target.worker_flags(workers), target.driver
+        flags += (*(("--ranks", chosen) if chosen else ()), *(profiling.words if profiling else ()))
+        if continues := continues_of(root):
+            flags += ("--continue", continues)
         if attach is not None:
-            again = registry.target_of(name or "local:", root)
-            is_cluster = Capability.CLUSTER in again.capabilities
-            open_door(opened, again.each() if is_cluster else [_NewSessionsOnly(again)], attach)
-            console.warn(f"dkdbg: attach an editor to 127.0.0.1:{attach}")
+            _lead_editors(opened, registry.target_of(name or "local:", root), attach)
         if (sync or reload) and Capability.NEEDS_WORKDIR in target.capabilities:
             target = opened.enter_context(contextlib.closing(_in_workdir(target, root, python)))
         reach = target.find()
@@ -108,17 +99,6 @@ def run(
             from dkdbg.verbs.live_sync import LiveCopy
 
             copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
-        verb: tuple[str, ...] = ("launch",)
-        if reload:
-            verb = ("supervise", "--reload", copy.folder if copy else str(root))
-            # Without a terminal Ctrl-C comes as a signal; --interactive when a user types here all the same.
-            verb += ("--interactive",) if sys.stdin.isatty() else ()
-        if chosen:
-            verb += ("--ranks", chosen)
-        if continues := continues_of(root):
-            verb += ("--continue", continues)
-        verb += flags
-        verb += profiling.words if profiling else ()
         brought = opened.enter_context(contextlib.closing(bring(reach, python=python)))
         if brought.sent:
             console.warn(f"dkdbg: {reach.label}: copied the agent there; it is removed with the last session")
@@ -126,13 +106,28 @@ def run(
             copy.wait()
         if attach is None:
             console.warn(f"dkdbg: {hints.ATTACH_WITH(target=name or target.address)}")
-        words = (*_words(target, command, port=port, wait=wait, verb=verb), *command)
+        watched = (copy.folder if copy else str(root)) if reload else None
+        words = _launch_words(target, command, port=port, wait=wait, watched=watched, flags=flags)
         told = _told(target, copy.environment if copy else ())
         code = _attached(target, reach, brought, (*told, *brought.argv, *words))
         if profiling and profiling.pull and name is not None:
             with _interruptible():
                 return fetch(root, name, target, reach, python, code=code)
         return code
+
+
+def _check(command: Sequence[str], workers: str | None) -> None:
+    """Raise DkdbgError unless there is a command, and a worker where workers are named."""
+    if not command:
+        raise DkdbgError(
+            "there is no command to run", hint="dkdbg run -- python train.py", exit_code=EXIT_USAGE
+        )
+    if workers is not None and not workers.replace(",", " ").strip():
+        raise DkdbgError(
+            f"--workers {workers!r} names no worker",
+            hint="shell patterns with commas, such as --workers '*policy*,crunch'; without --workers all are debugged",
+            exit_code=EXIT_USAGE,
+        )
 
 
 def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
@@ -150,6 +145,13 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
         if (found := shared.find(str(root), target.find(), python=python)) is not None:
             return target.in_workdir(found)
     return target.with_workdir(folder_name(root))
+
+
+def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int) -> None:
+    """Lead editors to the sessions that start from now on; a cluster's endpoint shows new workers alone."""
+    is_cluster = Capability.CLUSTER in target.capabilities
+    open_door(opened, target.each() if is_cluster else [_NewSessionsOnly(target)], port)
+    console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
 
 
 def open_door(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
@@ -223,16 +225,34 @@ class _Quiet:
         """Nothing."""
 
 
-def _words(
-    target: Target, command: Sequence[str], *, port: int | None, wait: int, verb: Sequence[str]
-) -> tuple[str, ...]:
+def _launch_words(
+    target: Target, command: Sequence[str], *, port: int | None, wait: int, watched: str | None, flags: Sequence[str]
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the verb of the agent that starts `command`, with its flags.
+
+    Args:
+        port: that the agent listens on; None for the usual one of the target.
+        watched: folder there whose changed files restart the command; None for none.
+        flags: more flags of the verb.
+    """
     host, usual = target.listen_address()
     program = unwrapped(list(command)) or command  # what `env NAME=VALUE` sets may be a secret
     name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
-    return (
-        verb[0], "--host", host, "--port", str(usual if port is None else port), "--wait", str(wait), "--name", name,
-        *verb[1:], "--",
-    )  # fmt: skip
+    words = (
+        "--host",
+        host,
+        "--port",
+        str(usual if port is None else port),
+        "--wait",
+        str(wait),
+        "--name",
+        name,
+    )
+    if watched is None:
+        return ("launch", *words, *flags, "--", *command)
+    # Without a terminal Ctrl-C comes as a signal; --interactive when a user types here all the same.
+    typed = ("--interactive",) if sys.stdin.isatty() else ()
+    return ("supervise", *words, "--reload", watched, *typed, *flags, "--", *command)
 
 
 def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
