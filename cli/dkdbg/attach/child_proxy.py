@@ -34,7 +34,7 @@ class Passage:
     Args:
         client, parser: the editor's socket, and what came after its attach.
         upstream: a connection to the door. must_prove: see Introduction.
-        place: where the process runs.
+        target: where the process runs.
 
     Attributes:
         begun: the process was there: the editor was asked for its breakpoints.
@@ -46,7 +46,7 @@ class Passage:
         parser: frames.FrameParser,
         upstream: socket.socket,
         branch: Branch,
-        place: Target,
+        target: Target,
         *,
         must_prove: bool = False,
     ) -> None:
@@ -60,7 +60,7 @@ class Passage:
             branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
         )
         self._sources = Sources(
-            as_dict(branch.attach.get("arguments")).get("pathMappings"), place, branch.process.upstream,
+            as_dict(branch.attach.get("arguments")).get("pathMappings"), target, branch.process.upstream,
             branch.process.told, lambda: next(numbers),
         )  # fmt: skip
         self._introduced = threading.Event()

@@ -125,8 +125,8 @@ class Connection(Editor):
             return
         self._outbox.hand_over()
         self._client.settimeout(None)
-        place = self.board.upstreams[branch.process.upstream].place
-        passage = Passage(self._client, self._parser, upstream, branch, place, must_prove=not owned)
+        target = self.board.upstreams[branch.process.upstream].target
+        passage = Passage(self._client, self._parser, upstream, branch, target, must_prove=not owned)
         with self.board.lock:
             self.board.passages.add(passage)
         try:

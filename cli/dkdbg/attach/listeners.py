@@ -1,4 +1,4 @@
-"""Lets targets be searched anew as soon as their place tells of a change."""
+"""Lets targets be searched anew as soon as one of them tells of a change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE = 3.0
 
 
 class Listeners:
-    """A thread for each source of changes that the targets' places name.
+    """A thread for each source of changes that the targets name.
 
     Args:
         report: takes one line when a source cannot be listened to; said once until it changes.
@@ -29,7 +29,7 @@ class Listeners:
         self._stopped = threading.Event()
         self._sources: dict[Changes, list[Upstream]] = {}
         for upstream in upstreams:
-            changes = upstream.place.changes()
+            changes = upstream.target.changes()
             if changes is not None:
                 self._sources.setdefault(changes, []).append(upstream)
 

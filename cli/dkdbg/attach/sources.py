@@ -45,7 +45,7 @@ class Sources:
 
     Args:
         mappings: `pathMappings` of the attach; a file that is not below one of their local roots is not compared.
-        place, target: where the process runs, and its name for people.
+        target, label: where the process runs, and its name for people.
         told: differences already reported to this editor, by any of its sessions.
         number: returns the next sequence number for our requests.
 
@@ -56,8 +56,8 @@ class Sources:
     def __init__(
         self,
         mappings: object,
-        place: Target,
-        target: str,
+        target: Target,
+        label: str,
         told: dict[object, object],
         number: Callable[[], int],
     ) -> None:
@@ -66,7 +66,7 @@ class Sources:
             for local, remote in paths.pairs(mappings)
             if local.startswith("/")
         ]
-        self._place, self._target, self._told, self._number = place, target, told, number
+        self._target, self._label, self._told, self._number = target, label, told, number
         self._asked: dict[int, Asked] = {}
         self._differing: dict[int, str] = {}
         self.is_answered = False
@@ -121,7 +121,7 @@ class Sources:
         text = self._described(asked, here["lines"] - lines)
         if asked.request is not None:
             self._differing[asked.request] = text
-        mark, which = object(), (self._target, asked.path, here["digest"], digest)
+        mark, which = object(), (self._label, asked.path, here["digest"], digest)
         is_new = self._told.setdefault(which, mark) is mark
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 
@@ -141,10 +141,10 @@ class Sources:
             if more
             else ""
         )
-        text = f"the file here and the one at {self._target} differ{count}: the breakpoint may stand in other code"
-        if Capability.ATTACH_ONLY in self._place.capabilities:
+        text = f"the file here and the one at {self._label} differ{count}: the breakpoint may stand in other code"
+        if Capability.ATTACH_ONLY in self._target.capabilities:
             return text
         local, remote = asked.mapping
         folder = () if Path(local) == Path.cwd() else ("-C", local)
-        words = ("dkdbg", *folder, "sync", str(self._place.address), "--to", remote)
+        words = ("dkdbg", *folder, "sync", str(self._target.address), "--to", remote)
         return f"{text}. Run `{shlex.join(words)}`"

@@ -86,7 +86,7 @@ class Switchboard:
             )
             targets.append(
                 {
-                    "target": str(upstream.place.address),
+                    "target": str(upstream.target.address),
                     "name": name,
                     "endpoint": "{}:{}".format(*seen.endpoint) if seen and seen.endpoint else "",
                     "attached": held,

@@ -1,4 +1,4 @@
-"""One target's door: where it is now, and whether an attach would work there. What runs there may be replaced meanwhile."""
+"""One target's endpoint: where it is now, and whether an attach would work there. What runs there may be replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Seen:
 
 
 class Upstream:
-    """Looks where a target's door is; any number of threads may ask.
+    """Looks where a target is reached; any number of threads may ask.
 
     Args:
         name: for people, unique among the targets of one port.
         token: opens the list of processes of a door that asks for one.
     """
 
-    def __init__(self, place: Target, name: str, token: str = "") -> None:
-        self.place = place
+    def __init__(self, target: Target, name: str, token: str = "") -> None:
+        self.target = target
         self.name = name
         self.changed = threading.Event()
         self._token = token
@@ -90,9 +90,9 @@ class Upstream:
                 return self._seen
             self.changed.clear()
             missing = self._seen is None or not self._seen.agent
-            if self._stale or (missing and now - self._searched > self.place.pause):
+            if self._stale or (missing and now - self._searched > self.target.pause):
                 self._stale = False
-                self._endpoint = self.place.endpoint()
+                self._endpoint = self.target.endpoint()
                 self._searched = time.monotonic()
             self._seen = self._ask()
             self._looked = time.monotonic()
@@ -129,7 +129,7 @@ class Upstream:
             PlainDebugpyError: it is one. The connection is held until the end: one that leaves while its program
                 begins takes the program out of the debugger's reach.
         """
-        if self.place.address.scheme != "endpoint" or self._is_heard:
+        if self.target.address.scheme != "endpoint" or self._is_heard:
             return
         try:
             found = plain_debugpy.greeted(endpoint)

@@ -274,17 +274,17 @@ def _welcome(
     looks = [(each, each.look()) for each in upstreams]
     found = [
         *entered,
-        *(pair for each, seen in looks for pair in _code_of(root, each.place, seen, guess=not entered)),
+        *(pair for each, seen in looks for pair in _code_of(root, each.target, seen, guess=not entered)),
     ]
-    if not found and any(Capability.REMOTE in each.place.capabilities for each in upstreams):
+    if not found and any(Capability.REMOTE in each.target.capabilities for each in upstreams):
         plan = None  # that is of a container here
     reporter.entry(entry_for(plan, port, found))
     for upstream, seen in looks:
         text = "ready" if seen.agent else f"waiting: {seen.why}"
         reporter.event(
-            "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.place.address), ready=bool(seen.agent)
+            "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.target.address), ready=bool(seen.agent)
         )  # fmt: skip
-        for line in () if seen.agent else upstream.place.advice():
+        for line in () if seen.agent else upstream.target.advice():
             reporter.line(line)
     return set(found)
 
@@ -294,7 +294,7 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
     seen = [
         each.last
         for each in upstreams
-        if Capability.REMOTE in each.place.capabilities or each.place.address.scheme == CALL
+        if Capability.REMOTE in each.target.capabilities or each.target.address.scheme == CALL
     ]
     return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
 

@@ -110,7 +110,7 @@ class HostDoor:
         self._listeners.stop()
         for upstream in self.upstreams:
             upstream.close()
-            upstream.place.close()
+            upstream.target.close()
 
 
 def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:

@@ -16,8 +16,8 @@ from dkdbg.attach.sources import Sources
 def of(folder):
     """The files of `folder`, which is /w at the target."""
     mappings = [{"localRoot": str(folder), "remoteRoot": "/w/"}, {"localRoot": 1}, None]
-    place: Any = None  # nothing is said of it
-    found = Sources(mappings, place, "job", {}, count(1 << 20).__next__)
+    target: Any = None  # nothing is said of it
+    found = Sources(mappings, target, "job", {}, count(1 << 20).__next__)
     found.is_answered = True
     return found
 

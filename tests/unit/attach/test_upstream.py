@@ -22,7 +22,7 @@ from tests.agent.dap_probe import wait_for
 RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_up": True}
 
 
-def place(text, root):
+def target_of(text, root):
     return registry.target_of(text, root)
 
 
@@ -96,7 +96,8 @@ def door():
 
 def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(door, tmp_path):
     first, second = (
-        Upstream(place(f"127.0.0.1:{door(started=started)}", tmp_path), "x").look() for started in (1.0, 2.0)
+        Upstream(target_of(f"127.0.0.1:{door(started=started)}", tmp_path), "x").look()
+        for started in (1.0, 2.0)
     )
     assert (first.why, second.why) == ("", "")
     assert first.agent != second.agent
@@ -104,7 +105,7 @@ def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(door,
 
 @pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_up": False}])
 def test_a_door_that_takes_none_yet_is_waited_for(door, tmp_path, more):
-    seen = Upstream(place(f"127.0.0.1:{door(**more)}", tmp_path), "x").look()
+    seen = Upstream(target_of(f"127.0.0.1:{door(**more)}", tmp_path), "x").look()
     assert seen.agent == ""
     assert seen.why
 
@@ -120,7 +121,7 @@ def test_a_door_that_answers_slowly_gets_more_time_at_each_look(listener, tmp_pa
             sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
 
     serve_all(listener, answer)
-    slow = Upstream(place(f"127.0.0.1:{listener.getsockname()[1]}", tmp_path), "x")
+    slow = Upstream(target_of(f"127.0.0.1:{listener.getsockname()[1]}", tmp_path), "x")
     assert slow.look().agent == ""
     wait_for(lambda: slow.look().agent, bool)
 
@@ -131,7 +132,7 @@ def test_a_local_session_is_found_by_its_record(door, tmp_path, monkeypatch):
     from dkdbg.agent.state import records
 
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
-    local = Upstream(place("local:job", tmp_path), "job")
+    local = Upstream(target_of("local:job", tmp_path), "job")
     assert local.look().why == "no session job runs on this machine"
     record = records.first_record(
         session_id="job-7", name="job", host="127.0.0.1", port=door(), debugpy="1", argv=["x"]
@@ -147,7 +148,7 @@ def test_a_local_session_is_found_by_its_record(door, tmp_path, monkeypatch):
 def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(door, tmp_path):
     """So that the right one is not locked out."""
     port = door(token="right", processes=[{"pid": 8, "name": "train.py"}])
-    target = place(f"127.0.0.1:{port}", tmp_path)
+    target = target_of(f"127.0.0.1:{port}", tmp_path)
     seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
     told = [each.record.processes for each in seen if each.record is not None]
     assert told == [(SeenProcess(pid=8, name="train.py"),), None, None]
