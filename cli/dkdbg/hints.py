@@ -55,7 +55,7 @@ HOST_KEY = Hint("ask whoever runs it; if the new key is right: `ssh-keygen -f {f
 PODS = Hint("`kubectl get pods --namespace={namespace}`")
 POD_PERMISSION = Hint("ask whoever runs the cluster for a Role with it; `kubectl auth can-i {verb} {what} --namespace={namespace}` says yes then")
 COPY_READY = Hint("ready: `dkdbg attach {target}`")
-COPY_DOWN = Hint("at the end: `dkdbg down --on {target}`")
+COPY_DOWN = Hint("at the end: `dkdbg down {target}`")
 SUBMIT = Hint("`dkdbg submit --on slurm://LOGIN --nodes 2 -- python train.py`; --interactive needs none")
 JOB_GOES_ON = Hint("job {job} goes on; `dkdbg attach {target}` comes back to it")
 JOB_ANOTHER = Hint("start another: `dkdbg submit --on {target} -- python train.py`")

@@ -1,4 +1,4 @@
-"""F5 in VS Code on what `dkdbg init --on` wrote: the program runs two ssh hops away, and the editor stands in it."""
+"""F5 in VS Code on what `dkdbg init TARGET` wrote: the program runs two ssh hops away, and the editor stands in it."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""`dkdbg init --on PLACE`: what F5 needs to run the program there."""
+"""`dkdbg init TARGET`: what F5 needs to run the program there."""
 
 import json
 import re

@@ -41,7 +41,7 @@ def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(lap
                     assert "train.py" in must(page.run("dkdbg ps", cwd=tmp_path)).stdout
                     assert "restarted" in must(page.run("dkdbg restart", cwd=tmp_path)).stdout
                     assert "no difference" in must(page.run("dkdbg sync node --verify", cwd=tmp_path)).stdout
-            must(page.run("dkdbg init --on", cwd=tmp_path))
+            must(page.run("dkdbg init node", cwd=tmp_path))
             assert '"name": "dkdbg: on node"' in (tmp_path / ".vscode/launch.json").read_text()
             must(page.run("dkdbg sync node --pull", cwd=tmp_path))
             assert [each.read_text() for each in (tmp_path / "dkdbg-pulled").rglob("log.txt")] == ["loss 1\n"]

@@ -88,8 +88,8 @@ def test_an_object_of_the_copys_name_is_shown_with_the_labels_that_it_has(root, 
 
 @pytest.mark.usefixtures("workers")
 def test_options_of_a_copy_need_its_place_and_lead_to_one_that_lasts_until_ctrl_c(root, bert, tmp_path):
-    assert "dkdbg up --on k8s://" in dkdbg(root, "up", "--attach").stderr
-    with typed(root, f"dkdbg up --on {BERT} --attach {free_port()} --yes", tmp_path / "up") as up:
+    assert "dkdbg up k8s://" in dkdbg(root, "up", "--attach").stderr
+    with typed(root, f"dkdbg up {BERT} --attach {free_port()} --yes", tmp_path / "up") as up:
         up.wait("a debugger can attach on")
         assert "bert-dkdbg" in copies(bert)
         assert up.end() == 0

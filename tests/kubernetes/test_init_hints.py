@@ -82,7 +82,7 @@ def test_an_overlay_that_does_not_fit_is_refused_until_it_is_written_again(root)
     assert "dkdbg init --k8s" in up(".dkdbg/k8s/deployment-bart").stderr
     must(dkdbg(root, "init", "--k8s", "bert", "--yes"))
     must(up(OVERLAY))
-    assert f"dkdbg up --on {BERT} --overlay {OVERLAY}" in up(OVERLAY, "k8s://other/deployment/bert").stderr
+    assert f"dkdbg up {BERT} --overlay {OVERLAY}" in up(OVERLAY, "k8s://other/deployment/bert").stderr
     (root / ".dkdbg/k8s/agent/agent.pyz").unlink()
     gone = up(OVERLAY)
     assert "cannot read" in gone.stderr
@@ -92,7 +92,7 @@ def test_an_overlay_that_does_not_fit_is_refused_until_it_is_written_again(root)
 
 
 def test_what_cannot_be_decided_is_refused(root):
-    assert "dkdbg up --on k8s://" in refused(root)  # no manifest: what runs can be copied
+    assert "dkdbg up k8s://" in refused(root)  # no manifest: what runs can be copied
     manifest(root, "k8s/bert.yaml", workload(), {**SERVICE, "metadata": {}})
     assert "correct k8s/bert.yaml" in refused(root)
     for name in ("bert", "bart"):

@@ -1,4 +1,4 @@
-"""`dkdbg completion SHELL`: what completes command lines, targets of dkdbg.toml among them, by argcomplete."""
+"""`dkdbg completion SHELL`: what completes command lines, targets in dkdbg.toml among them, by argcomplete."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from dkdbg.targets import registry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: How arguments are called that name a target.
-_PLACES = ("TARGET", "PLACE")
-
 
 def completion(shell: str) -> int:
     """Print the text that a shell's start file evaluates; the exit code."""
@@ -30,8 +27,8 @@ def answer(parser: argparse.ArgumentParser) -> None:
     """Tell the shell that has started us for it what may come next, and end this process; return when none has."""
     for each in _parsers(parser):
         for action in each._actions:  # noqa: SLF001 - where argcomplete looks for them too
-            if action.metavar in _PLACES:
-                action.completer = _places  # type: ignore[attr-defined]
+            if action.metavar == "TARGET":
+                action.completer = _targets  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser)
 
 
@@ -41,7 +38,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
             yield from action.choices.values()
 
 
-def _places(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+def _targets(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """The names of dkdbg.toml, and how addresses begin."""
     try:
         names = [*registry.names(Path(parsed_args.directory).resolve())]

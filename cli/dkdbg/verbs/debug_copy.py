@@ -1,4 +1,4 @@
-"""`dkdbg up --on PLACE`, `dkdbg down --on PLACE`: a copy of what runs there, with the agent under its program."""
+"""`dkdbg up TARGET`, `dkdbg down TARGET`: a copy of what runs there, with the agent under its program."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def _check(target: Target) -> None:
     if Capability.COPY not in target.capabilities:
         raise DkdbgError(
             f"{target.address} cannot be copied for debugging",
-            hint="dkdbg up and dkdbg down take --on k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
-            "without --on they mean the debug service of this repository",
+            hint="dkdbg up and dkdbg down take k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
+            "without one they mean the debug service of this repository",
             exit_code=EXIT_USAGE,
         )
 

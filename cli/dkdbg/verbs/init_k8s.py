@@ -221,7 +221,9 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
             "then dkdbg init --k8s --from k8s.yaml"
         )
     else:
-        hint = "what already runs needs no manifests for a debug copy: dkdbg up --on k8s://NAMESPACE/deployment/NAME"
+        hint = (
+            "what already runs needs no manifests for a debug copy: dkdbg up k8s://NAMESPACE/deployment/NAME"
+        )
     raise DkdbgError(
         "\n".join([f"no manifest {'below ' + source if source else 'in this repository'} has one of: {titles}", *said]),
         hint=hint, exit_code=EXIT_USAGE,

@@ -217,6 +217,4 @@ def _next_steps(path: PurePosixPath, count: int, *, dap: bool) -> None:
     if dap:
         console.say(f"next: submit {path}; then dkdbg attach pai://HOST/USER/JOB, which waits until it runs")
     else:
-        console.say(
-            f"next: submit {path}; when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT"
-        )
+        console.say(f"next: submit {path}; when it runs: dkdbg ps pai://HOST/USER/JOB, then nc ADDRESS PORT")

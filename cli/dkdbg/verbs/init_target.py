@@ -1,4 +1,4 @@
-"""`dkdbg init --on PLACE`: a launch entry whose F5 runs the program on a target and attaches to it."""
+"""`dkdbg init TARGET`: a launch entry whose F5 runs the program there and attaches to it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def asked(
     if pull and not words and not variables():
         raise DkdbgError(
             "--pull fetches profiles, but none were asked for",
-            hint="dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync PLACE --pull FOLDER",
+            hint="dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync TARGET --pull FOLDER",
             exit_code=EXIT_USAGE,
         )
     return Profiling(words=tuple(words), pull=pull) if words or pull else None

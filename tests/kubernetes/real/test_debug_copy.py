@@ -13,7 +13,7 @@ from tests.kubernetes.runs import wait_until_no_relay_is_left
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
 
-#: What `up --on` and `down --on` need besides.
+#: What `up TARGET` and `down TARGET` need besides.
 MORE = {
     "deployments.apps": ("get", "create", "delete"),
     "jobs.batch": ("get", "create", "delete"),

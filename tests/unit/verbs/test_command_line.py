@@ -1,5 +1,6 @@
 """What options are read as."""
 
+import shlex
 import sys
 
 import pytest
@@ -37,3 +38,30 @@ def test_nothing_that_is_slow_to_load_is_loaded_before_it_is_needed(words):
     assert "dkdbg" in loaded
     slow = "asyncio debugpy docker jinja2 requests rich ssl tomlkit watchdog"
     assert not loaded & set(slow.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["init {}", "up {} --diff", "down {}", "ps {} --all", "logs -f {}", "attach {} --port 5", "restart {}", "pdb {}", "where {}",
+     "sync --once {}", "forward {} --json 6006 8006:7007"],
+)  # fmt: skip
+def test_a_target_is_the_first_word_or_the_value_of_on(line):
+    """One rule for all verbs; what was typed before it goes on working (issue 32)."""
+    first, *others = [
+        vars(command_line.parsed(shlex.split(line.format(each)), command_line.parser()))
+        for each in ("ssh://a", "--on ssh://a", "--on=ssh://a")
+    ]
+    assert first.get("target") == "ssh://a" or first["targets"] == ["ssh://a"]
+    assert others == [first, first]
+
+
+def test_several_targets_keep_their_order():
+    words = ["ps", "--on", "a", "--json", "--on", "b"]
+    assert command_line.parsed(words, command_line.parser()).targets == ["a", "b"]
+
+
+@pytest.mark.parametrize("line", ["ps --on", "ps --on --json", "run --on", "logs a --on b", "ps --onn a"])
+def test_an_on_without_a_target_or_with_one_too_many_is_refused(line):
+    with pytest.raises(DkdbgError) as refused:
+        command_line.parsed(line.split(), command_line.parser())
+    assert refused.value.exit_code == EXIT_USAGE

@@ -221,7 +221,7 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path, dkdbg)
 @pytest.mark.parametrize(
     ("files", "words", "said", "hint"),
     [
-        ({}, (), "no manifest in this repository has one of: Deployment, StatefulSet", "dkdbg up --on k8s://"),
+        ({}, (), "no manifest in this repository has one of: Deployment, StatefulSet", "dkdbg up k8s://"),
         (
             {"chart/Chart.yaml": "name: x\n", "chart/templates/d.yaml": "kind: Deployment\nname: {{ .x }}\n"}, (),
             "chart is a Helm chart", "helm template RELEASE chart > k8s.yaml, with the RELEASE that helm list shows; then dkdbg init --k8s --from k8s.yaml",

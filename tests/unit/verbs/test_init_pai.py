@@ -25,7 +25,7 @@ def test_the_diff_is_shown_written_and_taken_back(root, capsys):
     assert "+      ports:\n+        debug: 1\n" in said
     assert "train.py of worker waits for a debugger, 600 s" in said
     assert main(["-C", str(root), "init", "--pai", "job.yaml", "--yes"]) == 0
-    assert "dkdbg ps --on pai://HOST/USER/JOB" in capsys.readouterr().out
+    assert "dkdbg ps pai://HOST/USER/JOB" in capsys.readouterr().out
     assert protocol.load(job.read_text())["defaults"] == {"deployment": "debug"}
     assert main(["-C", str(root), "init", "--pai", "--check"]) == 0
     assert main(["-C", str(root), "init", "--undo"]) == 0
@@ -48,7 +48,7 @@ def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(root, capsys)
 @pytest.mark.parametrize(
     ("words", "then"),
     [
-        ([], "when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT\n"),
+        ([], "when it runs: dkdbg ps pai://HOST/USER/JOB, then nc ADDRESS PORT\n"),
         (["--dap"], "then dkdbg attach pai://HOST/USER/JOB, which waits until it runs\n"),
     ],
 )

@@ -98,7 +98,7 @@ def target_port(root: Path, name: str) -> int:
 
 
 def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
-    """What `init --on` and `init --ranks` have written: another `init` leaves it."""
+    """What `init TARGET` and `init --ranks` have written: another `init` leaves it."""
     array, begins = (
         ("configurations", (editor.TARGET_NAME, editor.RANK_NAME))
         if name == LAUNCH

@@ -91,7 +91,7 @@ def check_free(query: PodQuery, *, replace: bool) -> None:
     if found is not None and not replace:
         raise DkdbgError(
             f"there is a debug copy of {query.label} already: {copy_name(query.name)}",
-            hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down --on "
+            hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down "
             f"k8s://{query.namespace}/{query.label} takes it away",
             exit_code=EXIT_USAGE,
         )
@@ -124,7 +124,7 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
             other = printable(str(about["namespace"]))
             raise DkdbgError(
                 f"{shown} is for the namespace {other}, not {query.namespace}",
-                hint=f"dkdbg up --on {shlex.quote(f'k8s://{other}/{query.label}')} --overlay {shlex.quote(shown)}",
+                hint=f"dkdbg up {shlex.quote(f'k8s://{other}/{query.label}')} --overlay {shlex.quote(shown)}",
                 exit_code=EXIT_USAGE,
             )
         before = {"kind": document.get("kind"), "metadata": {"name": query.name}}
@@ -253,7 +253,7 @@ def _look(
 
 
 def _takes_away(query: PodQuery) -> str:
-    return f"dkdbg down --on k8s://{query.namespace}/{query.label} takes the copy away"
+    return f"dkdbg down k8s://{query.namespace}/{query.label} takes the copy away"
 
 
 def _labels(query: PodQuery) -> dict[str, str]:

@@ -147,7 +147,7 @@ def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
         listed = ", ".join(each.label for each in tasks[:12])
         raise DkdbgError(
             f"{job} has no task {query.role}/{query.index}, it has: {listed or 'none yet'}",
-            hint=f"dkdbg ps --on {query.whole}", exit_code=EXIT_USAGE,
+            hint=f"dkdbg ps {query.whole}", exit_code=EXIT_USAGE,
         )  # fmt: skip
     found = [each for each in asked if each.port]
     if found or not any(each.ip for each in asked):  # it gets its ports with its node

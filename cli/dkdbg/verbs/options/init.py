@@ -1,4 +1,4 @@
-"""`dkdbg init`: of a repository, of a place, of a cluster, of OpenPAI."""
+"""`dkdbg init`: of a repository, a target, a cluster, OpenPAI."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 def add(verbs: Verbs) -> None:
     """What it can be told."""
     init = verbs.add_parser("init", help="set up this repository: shows a plan, asks, writes")
+    init.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="write only what F5 needs to run the program there and attach to it",
+    )
     how = init.add_mutually_exclusive_group()
     how.add_argument("--yes", action="store_true", help="write without asking")
     how.add_argument("--diff", action="store_true", help="show the diff and write nothing")
@@ -35,13 +41,10 @@ def add(verbs: Verbs) -> None:
         help="the compose service to debug; FILE:NAME where several files have one of that name",
     )
     init.add_argument(
-        "--on", metavar="PLACE", help="write only what F5 needs to run the program there and attach to it"
-    )
-    init.add_argument(
         "--port",
         type=values.port,
         metavar="PORT",
-        help="with --on: the port on this machine (5677 or the next free one)",
+        help="with TARGET: the port on this machine (5677 or the next free one)",
     )
     init.add_argument(
         "--ranks", dest="count", type=values.rank_count, metavar="N",
@@ -95,11 +98,11 @@ def _init(options: argparse.Namespace, root: Path) -> int:
 
     if options.undo:
         return init.undo(root, force=options.force, as_json=options.json)
-    if options.on is not None:
+    if options.target is not None:
         from dkdbg.verbs.init_target import init_target
 
         return init_target(
-            root, options.on, command=options.command, port=options.port, yes=options.yes, diff=options.diff, check=options.check,
+            root, options.target, command=options.command, port=options.port, yes=options.yes, diff=options.diff, check=options.check,
             as_json=options.json,
         )  # fmt: skip
     if options.count is not None:

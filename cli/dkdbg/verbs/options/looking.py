@@ -22,7 +22,6 @@ def add_ps(verbs: Verbs) -> None:
         metavar="TARGET",
         help="look only there; hosts behind ssh are asked only when named",
     )
-    ps.add_argument("--on", action="append", metavar="TARGET", default=[], help="the same")
     ps.add_argument("--all", action="store_true", help="show those that have ended too")
     ps.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     ps.set_defaults(call=_ps)
@@ -31,7 +30,7 @@ def add_ps(verbs: Verbs) -> None:
 def _ps(options: argparse.Namespace, root: Path) -> int:
     from dkdbg.verbs.ps import ps
 
-    return ps(root, [*options.targets, *options.on], everything=options.all, as_json=options.json)
+    return ps(root, options.targets, everything=options.all, as_json=options.json)
 
 
 def add_where(verbs: Verbs) -> None:
@@ -78,7 +77,7 @@ def add_ranks(verbs: Verbs) -> None:
         "--on",
         action="append",
         default=[],
-        metavar="PLACE",
+        metavar="TARGET",
         help="where, several times for more; by default this repository's debug service, else the only session there is",
     )
     ranks.add_argument(

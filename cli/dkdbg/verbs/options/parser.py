@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import TypeAlias
 
     Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no other name
@@ -33,12 +33,34 @@ class Parser(argparse.ArgumentParser):
         hint = f"did you mean {near}? " if near else ""
         raise DkdbgError(message, hint=f"{hint}{self.prog} --help lists what there is", exit_code=EXIT_USAGE)
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse as argparse does, with `--on TARGET` also where the first word is TARGET."""
+        if args is not None and any(each.metavar == "TARGET" for each in self._get_positional_actions()):
+            args = self._target_first(args)
+        return super().parse_known_args(args, namespace)
+
+    def _target_first(self, words: Sequence[str]) -> list[str]:
+        """Return `words` with the values of `--on` in front."""
+        named, others, left = [], [], iter(words)
+        for word in left:
+            option, has_value, value = word.partition("=")
+            if option != "--on":
+                others.append(word)
+                continue
+            value = value if has_value else next(left, "-")
+            if value.startswith("-"):
+                self.error("argument --on: expected one argument")
+            named.append(value)
+        return [*named, *others]
+
     def format_help(self) -> str:
-        """The usual help, and what a TARGET may be; the kinds of places are loaded for this text alone."""
-        if any(action.metavar == "TARGET" for action in self._actions):
+        """Return the usual help, and what a TARGET may be; the targets are loaded for this text alone."""
+        if self.epilog is None and any(action.metavar == "TARGET" for action in self._actions):
             from dkdbg.targets import registry
 
-            self.epilog = f"TARGET is the name of a place of dkdbg.toml, a service, a container or a session, or {registry.forms()}."
+            self.epilog = f"TARGET is the name of a target in dkdbg.toml, a service, a container or a session, or {registry.forms()}."
         return super().format_help()
 
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def add_run(verbs: Verbs) -> None:
-    """A command under the debugger, in any place."""
+    """Add `run`: a command under the debugger."""
     run = verbs.add_parser(
         "run",
-        help="run a command under the debugger, here or in any place",
+        help="run a command under the debugger, here or on any target",
     )
     run.add_argument(
         "--on",
-        metavar="PLACE",
+        metavar="TARGET",
         help="where; by default this repository's debug service, or this machine (local:) without one",
     )
     run.add_argument(
@@ -110,7 +110,7 @@ def add_submit(verbs: Verbs) -> None:
         allow_abbrev=False,  # --no... may be sbatch's
     )
     submit.add_argument(
-        "--on", metavar="SYSTEM", default="slurm://", help="slurm://LOGIN or pbs://LOGIN; this machine's Slurm by default"
+        "--on", metavar="TARGET", default="slurm://", help="slurm://LOGIN or pbs://LOGIN; this machine's Slurm by default"
     )  # fmt: skip
     submit.add_argument(
         "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
@@ -122,7 +122,7 @@ def add_submit(verbs: Verbs) -> None:
     submit.add_argument(
         "--in", dest="folder", metavar="FOLDER", default="", help="the folder it runs in there (your home)"
     )
-    submit.add_argument("--no-attach", action="store_true", help="only submit; says how to attach later")
+    submit.add_argument("--no-attach", action="store_true", help="submit only; print the attach command")
     submit.add_argument(
         "--interactive", action="store_true", help="hold the nodes for a shell or CMD until it ends; nodes already held are used again"
     )  # fmt: skip

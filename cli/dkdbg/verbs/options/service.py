@@ -18,6 +18,12 @@ def add_up(verbs: Verbs) -> None:
     """Start it."""
     up = verbs.add_parser("up", help="start the debug service, ready for F5")
     up.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="start a copy of k8s://NAMESPACE/deployment/NAME, statefulset/, job/, cronjob/ or pytorchjob/ instead",
+    )
+    up.add_argument(
         "--wait-timeout",
         type=values.seconds,
         default=300,
@@ -33,11 +39,8 @@ def add_up(verbs: Verbs) -> None:
 
 
 def _add_copy(up: Parser) -> None:
-    copy = up.add_argument_group("start a copy of what runs elsewhere, with its program under the agent")
-    copy.add_argument(
-        "--on",
-        metavar="PLACE",
-        help="k8s://NAMESPACE/deployment/NAME, statefulset/, job/, cronjob/ or pytorchjob/; the original stays as it is",
+    copy = up.add_argument_group(
+        "for a copy of TARGET, with its program under the agent; the original stays as it is"
     )
     copy.add_argument("--yes", action="store_true", help="start it without asking")
     copy.add_argument("--diff", action="store_true", help="show it and start nothing")
@@ -61,17 +64,17 @@ def _add_copy(up: Parser) -> None:
 
 
 def _up(options: argparse.Namespace, root: Path) -> int:
-    if options.on:
+    if options.target:
         from dkdbg.verbs import debug_copy
 
         return debug_copy.up(
-            root, options.on, command=options.command, wait=options.wait, yes=options.yes, diff=options.diff,
+            root, options.target, command=options.command, wait=options.wait, yes=options.yes, diff=options.diff,
             wait_timeout=options.wait_timeout, overlay=options.overlay, attach=options.attach,
         )  # fmt: skip
     if options.overlay or options.attach:
         raise DkdbgError(
-            "--overlay and --attach are for a copy elsewhere",
-            hint="dkdbg up --on k8s://NAMESPACE/deployment/NAME --attach",
+            "--overlay and --attach are for a copy of TARGET",
+            hint="dkdbg up k8s://NAMESPACE/deployment/NAME --attach",
             exit_code=EXIT_USAGE,
         )
     from dkdbg.verbs.up import up
@@ -88,17 +91,19 @@ def add_down(verbs: Verbs) -> None:
     """End it."""
     down = verbs.add_parser("down", help="stop and remove the debug service")
     down.add_argument(
+        "target", nargs="?", metavar="TARGET", help="remove the copy that dkdbg up TARGET started instead"
+    )
+    down.add_argument(
         "--all", action="store_true", help="stop the whole compose project, profiled services included"
     )
-    down.add_argument("--on", metavar="PLACE", help="remove the debug copy that dkdbg up --on made there")
     down.set_defaults(call=_down)
 
 
 def _down(options: argparse.Namespace, root: Path) -> int:
-    if options.on:
+    if options.target:
         from dkdbg.verbs import debug_copy
 
-        return debug_copy.down(root, options.on)
+        return debug_copy.down(root, options.target)
     from dkdbg.verbs.down import down
 
     return down(root, everything=options.all)

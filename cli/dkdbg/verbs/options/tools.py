@@ -79,8 +79,8 @@ def _forward(options: argparse.Namespace, root: Path) -> int:
 
 
 def add_sync(verbs: Verbs) -> None:
-    """Files to a place."""
-    sync = verbs.add_parser("sync", help="copy your files to a place, and then every save")
+    """Add `sync`: files to a target."""
+    sync = verbs.add_parser("sync", help="copy your files to a target, and then every save")
     sync.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
     sync.add_argument(
         "--to", metavar="PATH", help="the folder on the target (where init planned it, else WORKDIR)"
