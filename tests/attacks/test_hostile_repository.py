@@ -990,7 +990,7 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words)
     """Names a server of his in dkdbg.toml, which asks for the user's token of Ray or OpenPAI: nobody connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
-        (tmp_path / "dkdbg.toml").write_text(f'[places.gpu]\nuri = "{uri.format(here=here)}"\n')
+        (tmp_path / "dkdbg.toml").write_text(f'[targets.gpu]\nuri = "{uri.format(here=here)}"\n')
         secrets = {"RAY_AUTH_TOKEN": "secret", errors.TOKEN: "secret", errors.PLAIN: "1"}
         done = dkdbg_in(tmp_path, *words, **secrets)
         assert done.returncode == EXIT_USAGE
@@ -1013,7 +1013,7 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words)
 )
 def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path, canary, uri):
     """Names a home, or a folder on a PATH, in dkdbg.toml, and brings a .profile: `dkdbg sync` refuses before it connects."""
-    (tmp_path / "dkdbg.toml").write_text(f'[places.gpu]\nuri = "{uri}"\n')
+    (tmp_path / "dkdbg.toml").write_text(f'[targets.gpu]\nuri = "{uri}"\n')
     (tmp_path / ".profile").write_text("id\n")
     (canary.program.parent / "ssh").symlink_to(canary.program)
     path = f"{canary.program.parent}{os.pathsep}{os.environ['PATH']}"

@@ -18,7 +18,7 @@ def test_f5_runs_it_two_hops_away_a_save_stops_again_and_nothing_outlives_it(
     tmp_path,
     open_editor,
 ):
-    places = '[places.node]\nuri = "ssh://login,node1/~/code"\n'
+    places = '[targets.node]\nuri = "ssh://login,node1/~/code"\n'
     root = repo(tmp_path / unique("editor"), {"train.py": TRAIN, "dkdbg.toml": places})
     words = ("--command", "python3 train.py", "--port", str(free_port()), "--yes")
     must(dkdbg(root, "init", "--on", "node", *words))

@@ -15,7 +15,7 @@ from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far"), pytest.mark.usefixtures("laptop")]
 
-PLACES = '[places.node]\nuri = "ssh://login,node1/~/code"\n\n[places.other]\nuri = "ssh://login"\n'
+PLACES = '[targets.node]\nuri = "ssh://login,node1/~/code"\n\n[targets.other]\nuri = "ssh://login"\n'
 
 
 def entries(root, name: str, array: str) -> list[dict]:

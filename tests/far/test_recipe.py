@@ -24,7 +24,7 @@ PATIENCE = 300.0
 @pytest.mark.core
 def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(laptop, tmp_path):
     page = Page.of("recipes/two-ssh-hops.md")
-    write(tmp_path, **{"train.py": LOOP, "dkdbg.toml": page.block("toml", "[places.node]")})
+    write(tmp_path, **{"train.py": LOOP, "dkdbg.toml": page.block("toml", "[targets.node]")})
     laptop.put("node1", "/home/me/code/runs/log.txt", "loss 1\n")
     laptop.put("node1", "/home/me/www/index.html", "board\n")
     try:

@@ -21,8 +21,8 @@ BOM = "\ufeff"
 RESTART_KINDS = ("auto", "ask", "never")
 #: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
 MAX_CHARS = 100_000
-#: A name of a place: one that no shell reads and no program takes for an option.
-_PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+#: The name of a target: no shell expands it and no program reads it as an option.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 
 
@@ -56,7 +56,7 @@ class Config:
         continues: what Continue and Pause in one rank do to the others of its job, `all` or `one`; the key `continue`.
         token: where the launch entry takes the token from that the debug port asks for.
         sync: the table [sync].
-        places: names and addresses of the tables [places.NAME], as typed; what they mean is looked at where they are used.
+        targets: names and addresses of the tables [targets.NAME], as typed; where they are used, they are checked.
     """
 
     command: str | None = None
@@ -69,7 +69,7 @@ class Config:
     continues: str = messages.CONTINUE_ALL
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
-    places: tuple[tuple[str, str], ...] = ()
+    targets: tuple[tuple[str, str], ...] = ()
 
 
 def decode(data: bytes) -> str:
@@ -107,17 +107,18 @@ def parse(text: str) -> Config:
         raise DkdbgError(
             message, hint=f"correct {FILE_NAME}; dkdbg changed nothing", exit_code=EXIT_USAGE
         ) from error
-    table, sync, places = (_table(document, name) for name in ("debug", "sync", "places"))
+    table, sync, targets, places = (_table(document, name) for name in ("debug", "sync", "targets", "places"))
+    targets = {**places, **targets}  # [places.NAME] is its former name
     wrong = [
         f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()
     ]
     wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
     wrong += [problem for key, value in sync.items() if (problem := _sync_problem(key, value))]
-    wrong += [problem for key, value in places.items() if (problem := _place_problem(key, value))]
+    wrong += [problem for key, value in targets.items() if (problem := _target_problem(key, value))]
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="the keys of [debug] are command, service, port, wait, reload, restart, ranks, continue, token; of [sync] ignore, max_size; of [places.NAME] uri",
+            hint="the keys of [debug] are command, service, port, wait, reload, restart, ranks, continue, token; of [sync] ignore, max_size; of [targets.NAME] uri",
             exit_code=EXIT_USAGE,
         )
     ignore = tuple(sync.get("ignore", ()))
@@ -126,7 +127,7 @@ def parse(text: str) -> Config:
         Config(),
         **{"continues" if key == "continue" else key: value for key, value in table.items()},
         sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size),
-        places=tuple((name, place["uri"]) for name, place in places.items()),
+        targets=tuple((name, target["uri"]) for name, target in targets.items()),
     )
 
 
@@ -161,13 +162,13 @@ def _sync_problem(key: str, value: object) -> str | None:
     return f"unknown key {key!r} in [sync]"
 
 
-def _place_problem(name: str, value: object) -> str | None:
-    if not _PLACE.fullmatch(name):
-        return f"{name!r} is not a valid name for a place: use letters, digits, '.', '_' and '-'"
+def _target_problem(name: str, value: object) -> str | None:
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is not a valid name for a target: use letters, digits, '.', '_' and '-'"
     if not isinstance(value, dict) or set(value) != {"uri"}:
-        return f"[places.{name}] has uri and no other key"
+        return f"[targets.{name}] has uri and no other key"
     uri = value["uri"]
-    return None if isinstance(uri, str) and uri else f"uri of [places.{name}] must be a text, not {uri!r}"
+    return None if isinstance(uri, str) and uri else f"uri of [targets.{name}] must be a text, not {uri!r}"
 
 
 def _problem(key: str, value: object) -> str | None:

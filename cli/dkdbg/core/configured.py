@@ -1,4 +1,4 @@
-"""Names that a repository's dkdbg.toml gives to targets: `[places.cluster] uri = "ssh://login,node1/~/code"`.
+"""Names that a repository's dkdbg.toml gives to targets: `[targets.cluster] uri = "ssh://login,node1/~/code"`.
 
 A clone may bring any dkdbg.toml. An address carries no options and no command, whichever its kind is; besides, one from
 here names no folder of this machine, no home elsewhere, where files of a stranger's would be read by a shell, and no
@@ -38,7 +38,7 @@ def address_of(name: str, uri: str, *, forms: str, inner: Callable[[Address], Ad
     Raises:
         DkdbgError: it is none, or one that only a person types.
     """
-    where = f"{FILE_NAME}: uri of [places.{name}]"
+    where = f"{FILE_NAME}: uri of [targets.{name}]"
     layer: Address | None
     try:
         found = layer = address.parse(uri, forms=forms)

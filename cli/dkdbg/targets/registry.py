@@ -99,7 +99,7 @@ def target_at(address: Address, root: Path) -> Target:
 def target_of(name: str, root: Path) -> Target:
     """Return the target that a user names: by its address, or by the name of a service, a container or a session.
 
-    A name is first one of dkdbg.toml's [places], then a service of this repository's compose project, then a container, then a session of this machine,
+    A name is first one of dkdbg.toml's [targets], then a service of this repository's compose project, then a container, then a session of this machine,
     then one that an agent anywhere tells of. One that nothing answers to is a service that does not run yet.
 
     Args:
@@ -127,7 +127,7 @@ def target_of(name: str, root: Path) -> Target:
         return target_at(addresses.parse(named.pop()), root)
     if silent is not None and not _has_compose_file(root):
         raise DkdbgError(
-            f"nothing here is called {name!r}: it is not in [places] of dkdbg.toml, there is no compose file "
+            f"nothing here is called {name!r}: it is not in [targets] of dkdbg.toml, there is no compose file "
             f"with services, and the engine cannot be asked for a container of that name: {silent.message.splitlines()[0]}",
             hint=f"a target is {forms()}; if it is a container: {silent.hint}",
             exit_code=silent.exit_code,
@@ -177,7 +177,7 @@ def names(root: Path) -> dict[str, str]:
     Raises:
         DkdbgError: its dkdbg.toml cannot be read, or is wrong.
     """
-    return dict(configuration(root).places)
+    return dict(configuration(root).targets)
 
 
 def configuration(root: Path) -> config.Config:

@@ -55,7 +55,7 @@ def init_target(
         root, {**target_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
         check=check, next_steps=lambda count: next_steps(entry_name, count),
         as_json=None if not as_json else lambda todo, kept, written: {
-            "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
+            "target": name, "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip
 

@@ -33,22 +33,23 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     """
     now = time.time()
     seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
     if not targets:
         try:
-            named = registry.names(root)
+            names = registry.names(root)
         except DkdbgError as error:  # sessions are seen all the same
             console.warn(f"dkdbg: {error.message}")
     shown = [each for each in seen if everything or not each.is_ended]
     if as_json:
-        # `engine` is older than the targets, and says the same of the only one that could be missing then.
+        # `engine` and `places` are the former names of `missing` (of one target) and `targets`.
         reasons = "; ".join(missing.values())
         console.emit(
             {
                 "sessions": [each.as_json(now) for each in shown],
                 "missing": missing,
                 "engine": reasons or None,
-                "places": named,
+                "targets": names,
+                "places": names,
             }
         )
         return 0
@@ -67,9 +68,9 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     for each in shown:
         if each.by_hand:
             console.say(f"{printable(each.target)}: {printable(each.by_hand)}")
-    if named:
-        listed = ", ".join(f"{name} ({uri})" for name, uri in named.items())
-        console.say(f"places in dkdbg.toml, asked only when named: {listed}")
+    if names:
+        listed = ", ".join(f"{name} ({uri})" for name, uri in names.items())
+        console.say(f"targets in dkdbg.toml, asked only when named: {listed}")
     return 0
 
 

@@ -10,7 +10,7 @@ from tests.engine.projects import dkdbg, must
 
 
 def named(root, **places):
-    text = "".join(f"[places.{name}]\nuri = {json.dumps(uri)}\n" for name, uri in places.items())
+    text = "".join(f"[targets.{name}]\nuri = {json.dumps(uri)}\n" for name, uri in places.items())
     (root / "dkdbg.toml").write_text(text)
     return root
 
@@ -23,6 +23,12 @@ def test_a_name_is_the_place_at_its_address_which_needs_no_file_itself(tmp_path)
     assert str(registry.target_of("trainer", tmp_path).address) == "compose://trainer"
     (tmp_path / "dkdbg.toml").write_text("[[[")
     assert registry.target_of("ssh://login", tmp_path).label == "login"
+
+
+def test_a_name_in_a_table_places_of_a_former_version_is_read(tmp_path):
+    text = '[places.cluster]\nuri = "ssh://old"\n[places.login]\nuri = "ssh://login"\n[targets.cluster]\nuri = "ssh://a"\n'
+    (tmp_path / "dkdbg.toml").write_text(text)
+    assert registry.names(tmp_path) == {"cluster": "ssh://a", "login": "ssh://login"}
 
 
 def test_a_name_that_nothing_here_has_is_said_to_be_none_where_no_engine_can_be_asked(tmp_path, monkeypatch):
@@ -75,12 +81,12 @@ def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, ur
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[places.cluster]\n", "[places.cluster] has uri and no other key"),
-        ('[places.cluster]\nuri = "ssh://a"\nproxy = "x"\n', "no other key"),
-        ("[places.cluster]\nuri = 7\n", "must be a text, not 7"),
-        ('[places."-o"]\nuri = "ssh://a"\n', "'-o' is not a valid name for a place"),
-        ('[places."a b"]\nuri = "ssh://a"\n', "'a b' is not a valid name for a place"),
-        ('places = "x"\n', "[places] must be a table"),
+        ("[targets.cluster]\n", "[targets.cluster] has uri and no other key"),
+        ('[targets.cluster]\nuri = "ssh://a"\nproxy = "x"\n', "no other key"),
+        ("[targets.cluster]\nuri = 7\n", "must be a text, not 7"),
+        ('[targets."-o"]\nuri = "ssh://a"\n', "'-o' is not a valid name for a target"),
+        ('[targets."a b"]\nuri = "ssh://a"\n', "'a b' is not a valid name for a target"),
+        ('targets = "x"\n', "[targets] must be a table"),
     ],
 )
 def test_a_table_that_is_wrong_is_named(tmp_path, text, problem):
@@ -93,7 +99,7 @@ def test_a_table_that_is_wrong_is_named(tmp_path, text, problem):
 def test_ps_and_errors_list_the_names(tmp_path):
     named(tmp_path, cluster="ssh://login,node1/~/code")
     assert "cluster (ssh://login,node1/~/code)" in must(dkdbg(tmp_path, "ps")).stdout
-    assert json.loads(must(dkdbg(tmp_path, "ps", "--json")).stdout)["places"] == {
+    assert json.loads(must(dkdbg(tmp_path, "ps", "--json")).stdout)["targets"] == {
         "cluster": "ssh://login,node1/~/code"
     }
     assert "cluster" in dkdbg(tmp_path, "sync", "a/b").stderr
@@ -103,4 +109,4 @@ def test_names_do_not_make_the_debug_service_another_one():
     """What `init` wrote stays valid when a place is added."""
     from dkdbg.setup.render.manifest import _choices
 
-    assert _choices(b"") == _choices(b'[places.a]\nuri = "ssh://a"\n')
+    assert _choices(b"") == _choices(b'[targets.a]\nuri = "ssh://a"\n')

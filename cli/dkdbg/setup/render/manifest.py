@@ -100,7 +100,7 @@ def service_note(service: DebugService, config: bytes, *, reads: Mapping[str, st
 def _choices(config: bytes) -> dict[str, object]:
     """What of a dkdbg.toml the debug service depends on."""
     choices = asdict(configuration.parse(configuration.decode(config)))
-    del choices["sync"], choices["places"]
+    del choices["sync"], choices["targets"]
     return choices
 
 
