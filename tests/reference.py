@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dkdbg.verbs.options import command_line
-from dkdbg.verbs.options import parser as grouping
+from dkdbg.verbs import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,16 +28,10 @@ def reference() -> str:
 def _verbs() -> Iterator[str]:
     parser = command_line.parser()
     verbs = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
-    helps = {each.dest: each.help for each in verbs._get_subactions()}
-    for title, names in grouping.GROUPS:
+    for title, group in command_line.GROUPS.items():
         yield f"## {title.capitalize()}\n"
-        for name in names:
-            yield from _verb(name, str(helps[name]), verbs.choices[name])
-    yield "## More\n"
-    grouped = {name for _, names in grouping.GROUPS for name in names}
-    for name in verbs.choices:
-        if name not in grouped:
-            yield from _verb(name, str(helps[name]), verbs.choices[name])
+        for name, text in group.items():
+            yield from _verb(name, text, verbs.choices[name])
 
 
 def _verb(name: str, says: str, parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import __version__, console, signals
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
-from dkdbg.verbs.options import command_line
+from dkdbg.verbs import command_line
 
 if TYPE_CHECKING:
     import argparse
@@ -42,9 +42,8 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     root = _root(options.directory, options.verb or "")
     if options.context is not None:
-        from dkdbg.verbs import context
-
-        context.choose(options.context)
+        os.environ.pop("DOCKER_HOST", None)  # as `docker --context` does, for all that this process starts
+        os.environ["DOCKER_CONTEXT"] = options.context
     if options.verb is None:
         from dkdbg.verbs.status import status
 

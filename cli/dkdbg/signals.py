@@ -12,10 +12,15 @@ import os
 import signal
 import threading
 import time
+from typing import NoReturn
 
 #: Seconds from one interruption to the next: a machine that is busy may take a while to begin to wait.
 PAUSES = (0.05, 0.5, 2.0)
 _heard: list[int] = []
+#: Signals that end a verb.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Seconds until Ctrl-C is noticed at the latest.
+SIGNAL_INTERVAL = 0.3
 
 
 def hear_at_once() -> None:
@@ -39,3 +44,10 @@ def _interrupt(read: int) -> None:
         for pause in PAUSES:
             time.sleep(pause)
             signal.pthread_kill(main, signal.SIGURG)
+
+
+def interrupt_once(*_: object) -> NoReturn:
+    """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

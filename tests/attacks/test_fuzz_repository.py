@@ -22,7 +22,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.setup.detect.docker.dockerfile_syntax import parse_instructions
 from dkdbg.setup.render import jsonc
-from dkdbg.verbs import init
+from dkdbg.verbs.parts import repository
 from tests.attacks.fuzz import fuzz_settings
 
 CANARY = "CANARY_SANG"
@@ -145,8 +145,8 @@ def make(root: Path, said: dict[str, Any]) -> None:
 def planned(root: Path) -> tuple[ProjectPlan, dict[str, bytes]] | None:
     """Plan and files, or None where init refuses: in plain words, and nothing is written."""
     try:
-        plan, config = init.make_plan(root)
-        wanted = init.files_for(root, plan, config)
+        plan, config = repository.make_plan(root)
+        wanted = repository.files_for(root, plan, config)
     except DkdbgError as error:
         printable(error.message).encode()
         return None

@@ -5,7 +5,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.targets.docker import compose_cli, compose_up
 from dkdbg.targets.docker.compose import ComposeService
-from dkdbg.verbs.init import debug_service
+from dkdbg.verbs.parts.repository import debug_service
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import command, dkdbg, launch_options, must, repo, take_away, unique
 from tests.ports import free_port

@@ -12,8 +12,8 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.errors import DkdbgError
-from dkdbg.verbs.options import command_line
-from dkdbg.verbs.options.parser import nearest
+from dkdbg.verbs import command_line
+from dkdbg.verbs.parser import nearest
 from tests.hints import hinted
 from tests.pages import DOCS
 from tests.texts import texts

@@ -95,7 +95,7 @@ def test_a_line_is_cut_by_the_columns_that_its_letters_take(text, columns, shown
 def build(ending, then=""):
     """A program that reports a build which ends so, and runs `then` before the report is over."""
     return f"""
-from dkdbg.verbs.start_report import StartReport
+from dkdbg.verbs.parts.start_report import StartReport
 with StartReport() as report:
     for line in {[*BUILDKIT, *ending]!r}:
         report(line)

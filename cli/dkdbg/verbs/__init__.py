@@ -1,1 +1,1 @@
-"""Command-line verbs, one module each."""
+"""Command-line verbs, one module each: its options and its action."""

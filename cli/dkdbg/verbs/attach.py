@@ -10,10 +10,11 @@ import signal
 import textwrap
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.agent.proxy.listener import local_users, proof, tokens
+from dkdbg.attach.pid import enter
 from dkdbg.attach.ports import AFTER_RANKS, FIRST_RANKS
 from dkdbg.core.address import CALL
 from dkdbg.core.mapping import described, folder_name
@@ -22,16 +23,17 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.people import others
 from dkdbg.setup.plan.editor import HOST, launch_entry
 from dkdbg.setup.render import token_file
+from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
 from dkdbg.targets import registry
-from dkdbg.verbs import attach_listen
-from dkdbg.verbs.attach_pid import enter
-from dkdbg.verbs.attach_proxy import HostDoor
-from dkdbg.verbs.init import check_root, make_plan
-from dkdbg.verbs.plain_proxy import plain_door
-from dkdbg.verbs.rank_option import continues_of, ranks_of
-from dkdbg.verbs.up import check_initialised
+from dkdbg.verbs import values
+from dkdbg.verbs.parts import attach_listen
+from dkdbg.verbs.parts.attach_proxy import HostDoor
+from dkdbg.verbs.parts.plain_proxy import plain_door
+from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
+from dkdbg.verbs.parts.repository import check_initialised, check_root, make_plan
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -39,15 +41,49 @@ if TYPE_CHECKING:
     from dkdbg.attach.upstream import Seen, Upstream
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.core.target import Target
-    from dkdbg.verbs.plain_proxy import PlainDoor
+    from dkdbg.verbs.parser import Parser
+    from dkdbg.verbs.parts.plain_proxy import PlainDoor
 
 #: Name of the launch entry that is shown.
 NAME = "dkdbg: attach and stay"
 #: Seconds for the last lines.
 GOODBYE = 1.5
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Seconds until Ctrl-C is noticed at the latest.
-SIGNAL_INTERVAL = 0.3
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg attach`."""
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="where; the debug service of this repository by default"
+    )
+    parser.add_argument("--port", type=values.port, default=5677, metavar="PORT", help="on 127.0.0.1 (5677)")
+    parser.add_argument(
+        "--ports", type=values.port, metavar="BASE",
+        help="also a port per process, for clients without child sessions: rank r on BASE + r",
+    )  # fmt: skip
+    parser.add_argument(
+        "--listen", type=values.listened, metavar="[HOST:]PORT",
+        help="wait here for jobs that can only connect out (DKDBG_CONNECT) and know your token",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pid", type=values.process, action="append", default=[], metavar="PID", dest="pids",
+        help="enter this running Python there (repeat it for several)",
+    )  # fmt: skip
+    parser.add_argument("--ranks", dest="choice", metavar="SET", help=values.RANKS)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return attach(
+        root,
+        options.targets,
+        port=options.port,
+        ports=options.ports,
+        as_json=options.json,
+        ranks=options.choice,
+        listen=options.listen,
+        pids=options.pids,
+    )
 
 
 def attach(
@@ -157,13 +193,6 @@ def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainDoo
         f"{door.target} is a plain debugpy: this port keeps it alive while editors come and go. Do not connect to it directly in the meantime"
     )
     _warn_of_others(reporter)
-
-
-def interrupt_once(*_: object) -> NoReturn:
-    """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 class _Reporter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,20 @@ from dkdbg.targets import registry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg completion`."""
+    parser.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help='eval "$(dkdbg completion bash)", ... fish | source'
+    )
+
+
+def call(options: argparse.Namespace, _root: Path) -> int:
+    """Run what was typed."""
+    return completion(options.shell)
+
 
 def completion(shell: str) -> int:
     """Print the text that a shell's start file evaluates; the exit code."""
@@ -25,17 +40,19 @@ def completion(shell: str) -> int:
 
 def answer(parser: argparse.ArgumentParser) -> None:
     """Tell the shell that has started us for it what may come next, and end this process; return when none has."""
-    for each in _parsers(parser):
+    for each in _typed(parser):
         for action in each._actions:  # noqa: SLF001 - where argcomplete looks for them too
             if action.metavar == "TARGET":
                 action.completer = _targets  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser)
 
 
-def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def _typed(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser of the verb that was typed; each that is looked at loads a module."""
+    words = os.environ.get("COMP_LINE", "").split()
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            yield from action.choices.values()
+            yield from (action.choices[name] for name in action.choices if name in words)
 
 
 def _targets(parsed_args: argparse.Namespace, **_: object) -> list[str]:

@@ -20,15 +20,34 @@ from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.repository.artefacts import artefact
 from dkdbg.setup.render import changes
 from dkdbg.targets.docker.host import host_facts
-from dkdbg.verbs import demo_targets
-from dkdbg.verbs.init import files_for, make_plan
+from dkdbg.verbs.parts import demo_targets
+from dkdbg.verbs.parts.repository import files_for, make_plan
 
 if TYPE_CHECKING:
+    import argparse
+
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.dap.values import Frame, Stop
+    from dkdbg.verbs.parser import Parser
 
 #: Both training functions of the example carry it: one of them runs.
 MARK = "# breakpoint"
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg demo`."""
+    parser.add_argument(
+        "--on",
+        choices=("auto", "compose", "local"),
+        default="auto",
+        help="where to run it (auto: compose if an engine answers)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end")
+
+
+def call(options: argparse.Namespace, _root: Path) -> int:
+    """Run what was typed."""
+    return demo(target=options.on, as_json=options.json)
 
 
 class Target(Protocol):

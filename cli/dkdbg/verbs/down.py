@@ -6,11 +6,33 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.targets import registry
-from dkdbg.verbs.init import check_root, debug_service
+from dkdbg.verbs.parts.repository import check_root, debug_service
 from dkdbg.verbs.up import startable
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
+
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg down`."""
+    parser.add_argument(
+        "target", nargs="?", metavar="TARGET", help="remove the copy that dkdbg up TARGET started instead"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="stop the whole compose project, profiled services included"
+    )
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    if options.target:
+        from dkdbg.verbs.parts import debug_copy
+
+        return debug_copy.down(root, options.target)
+    return down(root, everything=options.all)
 
 
 def down(root: Path, *, everything: bool) -> int:

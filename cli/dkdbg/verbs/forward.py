@@ -15,16 +15,37 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.relay.relay import Relay
 from dkdbg.targets import registry
 from dkdbg.targets.docker.ports import free_port
+from dkdbg.verbs import values
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.target import Target
     from dkdbg.delivery.bring import Brought
+    from dkdbg.verbs.parser import Parser
 
 #: Seconds between two looks at the relay.
 _LOOK = 0.2
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg forward`."""
+    parser.add_argument("target", metavar="TARGET", help="where")
+    parser.add_argument(
+        "ports",
+        nargs="+",
+        type=values.forwarded,
+        metavar="[LOCAL:]PORT",
+        help="the port on its loopback; LOCAL is the port here",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return forward(root, options.target, options.ports, as_json=options.json)
 
 
 def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, as_json: bool) -> int:

@@ -11,12 +11,27 @@ from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import ForTerminal
 from dkdbg.targets import registry
-from dkdbg.verbs.init import check_root, debug_service
+from dkdbg.verbs import values
+from dkdbg.verbs.parts.repository import check_root, debug_service
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from dkdbg.core.target import Target
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg logs`."""
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep following until Ctrl-C")
+    parser.add_argument("--tail", type=values.count, metavar="N", help="only the last N lines")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return logs(root, options.target, follow=options.follow, lines=options.tail)
 
 
 def logs(root: Path, name: str | None, *, follow: bool, lines: int | None) -> int:

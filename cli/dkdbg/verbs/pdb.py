@@ -9,16 +9,35 @@ from dkdbg import process
 from dkdbg.core import sessions
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
-from dkdbg.verbs.only_session import only_session
+from dkdbg.verbs.parts.only_session import only_session
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from dkdbg.core.sessions import SeenSession
+    from dkdbg.verbs.parser import Parser
 
 
 #: A debug service of `init`, and what a person has started; elsewhere the variable goes to whatever starts the program.
 _STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg pdb`."""
+    parser.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="where; by default this repository's debug service, else the only session there is",
+    )
+    parser.add_argument("--pid", type=int, metavar="PID", help="which process, by its pid on the target")
+    parser.add_argument("--rank", type=int, metavar="N", help="which process, by its rank (0 by default)")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return pdb(root, options.target, pid=options.pid, rank=options.rank)
 
 
 def pdb(root: Path, name: str | None, *, pid: int | None, rank: int | None = None) -> int:

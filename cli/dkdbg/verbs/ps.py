@@ -13,10 +13,29 @@ from dkdbg.printable import printable
 from dkdbg.targets import registry
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.sessions import SeenSession
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg ps`."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="look only there; hosts behind ssh are asked only when named",
+    )
+    parser.add_argument("--all", action="store_true", help="show those that have ended too")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return ps(root, options.targets, everything=options.all, as_json=options.json)
 
 
 def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -> int:

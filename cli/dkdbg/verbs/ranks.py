@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
@@ -15,7 +16,8 @@ from dkdbg.core import ranks as answers
 from dkdbg.core import sessions
 from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.targets import registry
-from dkdbg.verbs.only_session import only_session
+from dkdbg.verbs import values
+from dkdbg.verbs.parts.only_session import only_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +25,63 @@ if TYPE_CHECKING:
 
     from dkdbg.core.ranks import Row
     from dkdbg.core.sessions import SeenSession
+    from dkdbg.verbs.parser import Parser
 
 #: Seconds beyond the limit for the answers: an ssh connection, a start of Python on a busy machine.
 _GRACE = 90.0
 #: And for an editor's command to hand a file to the window that is open.
 _OPENING = 30.0
 _REFUSED = "no agent of dkdbg runs on"
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg ranks`."""
+    parser.add_argument("--ranks", dest="set", metavar="SET", default="all", help="0,3 or 0-7:2 (all)")
+    parser.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="where, several times for more; by default this repository's debug service, else the only session there is",
+    )
+    parser.add_argument(
+        "--frame", type=values.count, default=0, metavar="N", help="evaluate N callers further up (0)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=values.seconds,
+        default=10,
+        metavar="SECONDS",
+        help="how long to wait for answers (10)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    what = parser.add_subparsers(dest="what", required=True, metavar="pause | continue | stack | eval")
+    for name, text in (
+        ("pause", "hold the ranks of an attached editor"),
+        ("continue", "let them continue"),
+        ("stack", "show where each is held"),
+    ):
+        _add_on(what.add_parser(name, help=text)).set_defaults(expression="")
+    value = _add_on(what.add_parser("eval", help="show a value of each rank that is held"))
+    value.add_argument("expression", metavar="EXPR")
+    value.add_argument(
+        "--plot", action="store_true", help="write a PNG: each tensor as a picture and a histogram"
+    )
+    value.add_argument("--out", metavar="FILE.png", help="with --plot: where to (EXPR.png)")
+
+
+def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Take `--on` behind the verb too, where those of other verbs stand."""
+    parser.add_argument("--on", dest="on_behind", action="append", default=[], help=argparse.SUPPRESS)
+    return parser
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return ranks(
+        root, options.what, options.expression, targets=options.on + options.on_behind, chosen=options.set, frame=options.frame,
+        limit=options.limit, as_json=options.json, plot=getattr(options, "plot", False), out=getattr(options, "out", None),
+    )  # fmt: skip
 
 
 def ranks(

@@ -10,12 +10,24 @@ from dkdbg.core import sessions
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import registry
-from dkdbg.verbs.init import check_root, debug_service
+from dkdbg.verbs.parts.repository import check_root, debug_service
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from dkdbg.core.target import Target
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg restart`."""
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return restart(root, options.target)
 
 
 def restart(root: Path, name: str | None = None) -> int:

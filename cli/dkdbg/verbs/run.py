@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import signal
 import sys
@@ -14,27 +15,103 @@ from dkdbg.core.mapping import folder_name
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability, Endpoint, Target
 from dkdbg.delivery.bring import bring
-from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import unwrapped
 from dkdbg.relay import remote_program
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
-from dkdbg.verbs.profiling import Profiling, fetch, variables
-from dkdbg.verbs.rank_option import continues_of, ranks_of
+from dkdbg.verbs import values
+from dkdbg.verbs.parts.profiling import asked, fetch, variables
+from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import FrameType
 
-    from dkdbg.attach.actions import Note
     from dkdbg.core.target import Changes, Reach
     from dkdbg.delivery.bring import Brought
+    from dkdbg.verbs.parser import Parser
+    from dkdbg.verbs.parts.profiling import Profiling
 
 #: What asks us to end.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: And with what who was told to end: by SIGTERM, and by SIGKILL.
 _ENDED = {143, 137}
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg run`."""
+    parser.add_argument(
+        "--on",
+        metavar="TARGET",
+        help="where; by default this repository's debug service, or this machine (local:) without one",
+    )
+    parser.add_argument(
+        "--port",
+        type=values.port,
+        metavar="PORT",
+        help="the agent's port there (5678; behind ssh a free one)",
+    )
+    parser.add_argument(
+        "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
+        help="make the command wait for an editor (600)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sync", action="store_true", help="copy your files there first, and each save while it runs"
+    )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="as --sync, and restart it at each save; Ctrl-C restarts it too, twice quits",
+    )
+    parser.add_argument(
+        "--attach", type=values.port, nargs="?", const=5677, metavar="PORT",
+        help="also forward this port of 127.0.0.1 (5677) to it, as dkdbg attach does",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers",
+        metavar="PATTERNS",
+        help="in a Ray cluster: which tasks and actors, such as '*policy*,crunch' (all)",
+    )
+    parser.add_argument("--ranks", dest="choice", metavar="SET", help=values.RANKS)
+    parser.add_argument(
+        "--python", metavar="PATH", help="the interpreter there that runs the agent (python3, ...)"
+    )
+    _add_profiling(parser)
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, word by word"
+    )
+
+
+def _add_profiling(parser: Parser) -> None:
+    tools = parser.add_argument_group(
+        "profile chosen workers",
+        "SET is 0,3 or 0-7:2; PATTERNS are '*policy*,*vllm*' and match train-rank0, train, train.py, rank0, and actors of Ray",
+    )
+    for flag, what in (
+        ("--nsys", "Nsight Systems"),
+        ("--py-spy", "py-spy"),
+        ("--torch-profile", "torch's profiler"),
+    ):
+        tools.add_argument(flag, metavar="PATTERNS", help=f"those whose name matches, with {what}")
+        tools.add_argument(f"{flag}-ranks", metavar="SET", help="these ranks")
+    tools.add_argument(
+        "--pull", action="store_true", help="fetch the profiles at the end, into dkdbg-pulled in this folder"
+    )
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    return run(
+        root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
+        reload=options.reload, attach=options.attach, ranks=options.choice, workers=options.workers,
+        profiling=asked(
+            (options.nsys, options.nsys_ranks), (options.py_spy, options.py_spy_ranks),
+            (options.torch_profile, options.torch_profile_ranks), pull=options.pull,
+        ),
+    )  # fmt: skip
 
 
 def run(
@@ -80,7 +157,7 @@ def run(
         and not (sync or reload or attach or profiling)
         and (service := manifest.debug_service(root)) is not None
     ):
-        from dkdbg.verbs.run_service import run_in_service
+        from dkdbg.verbs.parts.run_service import run_in_service
 
         return run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
     with contextlib.ExitStack() as opened:
@@ -96,7 +173,7 @@ def run(
         reach = target.find()
         copy = None
         if name is not None and (sync or reload):
-            from dkdbg.verbs.live_sync import LiveCopy
+            from dkdbg.sync.live_copy import LiveCopy
 
             copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
         brought = opened.enter_context(contextlib.closing(bring(reach, python=python)))
@@ -149,29 +226,11 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int) -> None:
     """Lead editors to the sessions that start from now on; a cluster's endpoint shows new workers alone."""
+    from dkdbg.verbs.parts.attach_proxy import open_door  # most of dkdbg
+
     is_cluster = Capability.CLUSTER in target.capabilities
     open_door(opened, target.each() if is_cluster else [_NewSessionsOnly(target)], port)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
-
-
-def open_door(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
-    """Lead editors to targets, until `opened` is closed; the port is that of their launch entry, and no other.
-
-    Raises:
-        DkdbgError: it is taken.
-    """
-    from dkdbg.verbs.attach_proxy import HostDoor  # most of dkdbg
-
-    door = HostDoor(targets, _Quiet(), port=port)
-    opened.callback(door.close)
-    if door.port != port:
-        raise DkdbgError(
-            f"port {port} of this machine is taken",
-            hint=hints.PORT_HELD(),
-            exit_code=EXIT_CONFLICT,
-        )
-    door.start()
-    door.follow()
 
 
 class _NewSessionsOnly(Target):
@@ -210,19 +269,6 @@ class _NewSessionsOnly(Target):
                 each.id for each in self._target.sessions() if not each.is_ended and each.started is not None
             }
         return set()
-
-
-class _Quiet:
-    """What the door has to say goes past the program's terminal: the editor is told what concerns it."""
-
-    def note(self, note: Note) -> None:
-        """Nothing."""
-
-    def line(self, text: str) -> None:
-        """Nothing."""
-
-    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
-        """Nothing."""
 
 
 def _launch_words(

@@ -12,7 +12,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
-from dkdbg.verbs.init import check_root, check_written, local_port
+from dkdbg.verbs.parts.repository import check_root, check_written, local_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,12 +16,15 @@ from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
 from dkdbg.targets.batch.job import another
 from dkdbg.targets.batch.job_errors import NoCommandsError
+from dkdbg.verbs import values
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from dkdbg.core.jobs import Job, Queue
+    from dkdbg.verbs.parser import Parser
 
 #: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
 _SOON, _LATER = 1.0, 10.0
@@ -33,6 +36,42 @@ _MANY = 30
 _WELL = frozenset({"COMPLETED", "completed", "finished"})
 #: Seconds for the other ranks once the first one is up.
 _STRAGGLERS = 60.0
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg submit`."""
+    parser.usage = "dkdbg submit [--on slurm://LOGIN] [options] [options of sbatch or qsub] -- CMD"
+    parser.epilog = "All other options go to sbatch or qsub: dkdbg submit --on slurm://login --nodes 2 --gres gpu:4 -- python train.py"
+    parser.allow_abbrev = False  # --no... may be sbatch's
+    parser.add_argument(
+        "--on", metavar="TARGET", default="slurm://", help="slurm://LOGIN or pbs://LOGIN; this machine's Slurm by default"
+    )  # fmt: skip
+    parser.add_argument(
+        "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
+        help="make each rank wait for an editor (600)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--port", type=values.port, default=5677, metavar="PORT", help="for the editor, on 127.0.0.1 (5677)"
+    )
+    parser.add_argument(
+        "--in", dest="folder", metavar="FOLDER", default="", help="the folder it runs in there (your home)"
+    )
+    parser.add_argument("--no-attach", action="store_true", help="submit only; print the attach command")
+    parser.add_argument(
+        "--interactive", action="store_true", help="hold the nodes for a shell or CMD until it ends; nodes already held are used again"
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep", action="store_true", help="with --interactive: keep the nodes when the shell ends"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return submit(
+        root, options.on, options.others, options.ranks, wait=options.wait, folder=options.folder, port=options.port,
+        attaches=not options.no_attach, interactive=options.interactive, keep=options.keep, as_json=options.json,
+    )  # fmt: skip
 
 
 def submit(

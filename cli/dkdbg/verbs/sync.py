@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
@@ -15,14 +16,60 @@ from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import event, printable
+from dkdbg.sync.text_output import Reporter
 from dkdbg.targets import registry
-from dkdbg.verbs.sync_report import Reporter
+from dkdbg.verbs import values
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
-    from pathlib import Path
 
     from dkdbg.core.target import Reach, Target
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg sync`."""
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
+    parser.add_argument(
+        "--to", metavar="PATH", help="the folder on the target (where init planned it, else WORKDIR)"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--once", action="store_true", help="stop when both sides are equal")
+    what.add_argument(
+        "--verify", action="store_true", help="only compare both sides; exit 1 when they differ"
+    )
+    what.add_argument(
+        "--pull", action="append", default=[], metavar="FOLDER", help="copy a folder of the target back"
+    )
+    what.add_argument(
+        "--explain", metavar="PATH", help="say whether PATH is synced, and which rule decides it"
+    )
+    parser.add_argument("--into", metavar="DIR", help="with --pull: where to (dkdbg-pulled/TARGET)")
+    parser.add_argument(
+        "--limit", type=values.size, metavar="SIZE", help="with --pull: copy at most this much (10GB)"
+    )
+    parser.add_argument(
+        "--python", metavar="PATH", help="the interpreter on the target (python3, python, ...)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    if options.explain is not None:
+        return explain(root, options.explain)
+    return sync(
+        root, options.target, to=options.to, once=options.once, verify=options.verify, pull=options.pull,
+        into=options.into, python=options.python, as_json=options.json, limit=options.limit,
+        folder=_folder(options, root),
+    )  # fmt: skip
+
+
+def _folder(options: argparse.Namespace, root: Path) -> str:
+    """The folder that -C and --to together mean, relative to `root`: of that very folder, not of the repository around it."""
+    named = options.to is not None and options.directory != "."
+    return Path(options.directory).resolve().relative_to(root).as_posix() if named else "."
 
 
 def sync(

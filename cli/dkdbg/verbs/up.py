@@ -2,34 +2,102 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
-from dkdbg.agent.contract import ENV_TOKEN
-from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.repository import dotenv, git
 from dkdbg.repository.transaction import read
-from dkdbg.setup.detect.people import others
-from dkdbg.setup.render import changes, identity, token_file
+from dkdbg.setup.render import changes, identity
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.setup.render.editor_files import LAUNCH, editor_files, launch_port, with_port
 from dkdbg.targets import registry
-from dkdbg.verbs.init import check_root, check_written, debug_service, local_port, make_plan
-from dkdbg.verbs.start_report import StartReport
+from dkdbg.verbs import values
+from dkdbg.verbs.parts.repository import check_root, debug_service, local_port, make_plan
+from dkdbg.verbs.parts.service_token import choose_token
+from dkdbg.verbs.parts.start_report import StartReport
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from pathlib import Path
 
-    from dkdbg.core.plan import DebugService, ProjectPlan
     from dkdbg.core.target import Target
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg up`."""
+    parser.add_argument(
+        "target",
+        nargs="?",
+        metavar="TARGET",
+        help="start a copy of k8s://NAMESPACE/deployment/NAME, statefulset/, job/, cronjob/ or pytorchjob/ instead",
+    )
+    parser.add_argument(
+        "--wait-timeout",
+        type=values.seconds,
+        default=300,
+        metavar="SECONDS",
+        help="how long to wait until it is ready (300)",
+    )
+    parser.add_argument(
+        "--sync", action="store_true", help="then sync until Ctrl-C, if the workspace is not mounted"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    _add_copy(parser)
+
+
+def _add_copy(parser: Parser) -> None:
+    copy = parser.add_argument_group(
+        "for a copy of TARGET, with its program under the agent; the original stays as it is"
+    )
+    copy.add_argument("--yes", action="store_true", help="start it without asking")
+    copy.add_argument("--diff", action="store_true", help="show it and start nothing")
+    copy.add_argument(
+        "--command", metavar="TEXT", default="", help="run this instead of the original's program"
+    )
+    copy.add_argument(
+        "--overlay", metavar="FOLDER", help="copy what dkdbg init --k8s wrote, not what runs there"
+    )
+    copy.add_argument(
+        "--attach", type=values.port, nargs="?", const=5677, metavar="PORT",
+        help="forward this port of 127.0.0.1 (5677) to it, and remove the copy at the end",
+    )  # fmt: skip
+    copy.add_argument(
+        "--wait",
+        type=values.seconds,
+        default=600,
+        metavar="SECONDS",
+        help="make the program wait for an editor (600)",
+    )
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    if options.target:
+        from dkdbg.verbs.parts import debug_copy
+
+        return debug_copy.up(
+            root, options.target, command=options.command, wait=options.wait, yes=options.yes, diff=options.diff,
+            wait_timeout=options.wait_timeout, overlay=options.overlay, attach=options.attach,
+        )  # fmt: skip
+    if options.overlay or options.attach:
+        raise DkdbgError(
+            "--overlay and --attach are for a copy of TARGET",
+            hint="dkdbg up k8s://NAMESPACE/deployment/NAME --attach",
+            exit_code=EXIT_USAGE,
+        )
+    code = up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+    if code or not options.sync:
+        return code
+    from dkdbg.verbs.sync import after_up
+
+    return after_up(root, as_json=options.json)
 
 
 def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
@@ -106,46 +174,6 @@ def startable(target: Target) -> Target:
             exit_code=EXIT_USAGE,
         )
     return target
-
-
-def check_initialised(root: Path, plan: ProjectPlan) -> None:
-    """Raise DkdbgError unless `init` has written the debug service and the agent."""
-    check_written(root, plan.service.compose_file)
-
-
-def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str:
-    """The token that the service asks for, made where it is wanted and absent; empty for none.
-
-    Raises:
-        DkdbgError: the token's file cannot be used.
-    """
-    if service.token == FROM_NOWHERE:
-        people = others()
-        if people:
-            report(
-                f"note: {_named(people)} can reach this port too, which runs code as you; a token keeps them out: "
-                'token = "env" under [debug] in dkdbg.toml, then dkdbg init and dkdbg up'
-            )
-        return ""
-    token, file = token_file.read(os.environ), token_file.path(os.environ)
-    if token is None:
-        token = token_file.make(os.environ)
-        report(f"made a token for your debug ports: {file}")
-        if service.token == FROM_PERSON:
-            report(hints.TOKEN_SHOW(file=shlex.quote(str(file))))
-    elif not token:
-        report("note: DKDBG_TOKEN is set and empty: whoever can reach the port may attach")
-    if token and service.token == FROM_ENVIRONMENT and not os.environ.get(ENV_TOKEN):
-        report(hints.TOKEN_EXPORT(variable=ENV_TOKEN, file=shlex.quote(str(file))))
-        report("  and start the editor (or its remote server) anew; until then its attach is refused")
-    return token
-
-
-def _named(people: tuple[str, ...]) -> str:
-    shown = ", ".join(people[:3])
-    return shown + (
-        f" and {len(people) - 3} more users of this machine" if people[3:] else " on this machine"
-    )
 
 
 def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:

@@ -18,11 +18,13 @@ from dkdbg.printable import printable
 from dkdbg.targets import registry
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.agent.inprocess.ranks import RankSet
     from dkdbg.core.sessions import SeenSession
+    from dkdbg.verbs.parser import Parser
 
 
 _NONE = (
@@ -31,6 +33,36 @@ _NONE = (
 )
 #: Seconds between two looks.
 _PAUSE = 2.0
+
+
+def add_options(parser: Parser) -> None:
+    """Add what can be typed behind `dkdbg where`."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="look only there; hosts behind ssh are asked only when named",
+    )
+    parser.add_argument("--ranks", dest="set", metavar="SET", default="all", help="0,3 or 0-7:2 (all)")
+    parser.add_argument("--watch", action="store_true", help="repeat every 2 seconds until Ctrl-C")
+    parser.add_argument("--html", metavar="FILE", help="write a page for a browser, with a grid of the ranks")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument(
+        "--native",
+        action="store_true",
+        help="with native frames; needs py-spy there, and permission to use it",
+    )
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run what was typed."""
+    return where(
+        root, options.targets,
+        Shown(
+            ranks=options.set, watch=options.watch, as_json=options.json, native=options.native,
+            html=None if options.html is None else root / options.html,
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

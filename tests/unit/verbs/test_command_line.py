@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.verbs.options import command_line
+from dkdbg.verbs import command_line
 from tests.engine.projects import command
 
 

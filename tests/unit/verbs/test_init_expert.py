@@ -13,7 +13,7 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.around import initialised
 from dkdbg.setup.detect.values import load_yaml
-from dkdbg.verbs.init import files_for, make_plan
+from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import checkout, run_dkdbg
 from tests.unit.project import Project
 

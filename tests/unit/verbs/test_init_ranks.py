@@ -6,7 +6,8 @@ import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.render.editor_files import LAUNCH, TASKS, with_port
-from dkdbg.verbs import init, init_ranks
+from dkdbg.verbs import init
+from dkdbg.verbs.parts import init_ranks
 
 
 def write(root, count, port=None):

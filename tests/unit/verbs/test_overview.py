@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from dkdbg.verbs.options import command_line
+from dkdbg.verbs import command_line
 from tests.checkout import checkout
 
 

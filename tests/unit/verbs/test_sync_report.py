@@ -1,7 +1,7 @@
 """What a sync says on a terminal, and how much of it."""
 
 from dkdbg.sync.report import event
-from dkdbg.verbs.sync_report import Reporter
+from dkdbg.sync.text_output import Reporter
 
 
 def kept(number):

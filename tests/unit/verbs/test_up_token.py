@@ -10,7 +10,7 @@ from dkdbg.core.plan import DebugService
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.render import token_file
 from dkdbg.targets.docker import compose_up
-from dkdbg.verbs import up
+from dkdbg.verbs.parts import service_token
 from tests.hints import hinted, in_shell
 
 
@@ -25,12 +25,12 @@ def said(tmp_path, monkeypatch):
     """A user with a home of their own; the lines that were reported."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "my settings"))
     monkeypatch.delenv("DKDBG_TOKEN", raising=False)
-    monkeypatch.setattr(up, "others", lambda: ("anna", "ben", "cara", "dan"))
+    monkeypatch.setattr(service_token, "others", lambda: ("anna", "ben", "cara", "dan"))
     return []
 
 
 def choose(kind, said):
-    return up.choose_token(service(kind), report=said.append)
+    return service_token.choose_token(service(kind), report=said.append)
 
 
 def test_on_a_shared_machine_one_line_names_the_next_step_and_on_ones_own_nothing_is_said(said, monkeypatch):
@@ -38,7 +38,7 @@ def test_on_a_shared_machine_one_line_names_the_next_step_and_on_ones_own_nothin
     assert len(said) == 1
     assert "anna, ben, cara and 1 more" in said[0]
     assert 'token = "env"' in said[0]
-    monkeypatch.setattr(up, "others", tuple)
+    monkeypatch.setattr(service_token, "others", tuple)
     assert (choose("none", alone := []), alone) == ("", [])
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.render import token_file
-from dkdbg.verbs import attach_listen
+from dkdbg.verbs.parts import attach_listen
 
 
 class Reporter:

@@ -6,7 +6,7 @@ import pytest
 
 from dkdbg.setup.render import changes, jsonc
 from dkdbg.setup.render.editor_files import LAUNCH, with_port
-from dkdbg.verbs.init import files_for, make_plan
+from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import TRAIN, checkout
 
 

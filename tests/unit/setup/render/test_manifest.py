@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg.setup.render import changes, manifest
-from dkdbg.verbs.init import files_for, make_plan
+from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import TRAIN, checkout
 
 

@@ -11,8 +11,8 @@ from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.render.editor_files import launch_port
 from dkdbg.targets import registry
-from dkdbg.verbs.init import local_port
-from dkdbg.verbs.up import choose_token
+from dkdbg.verbs.parts.repository import local_port
+from dkdbg.verbs.parts.service_token import choose_token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core import sessions
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
-from dkdbg.verbs.init import check_root, debug_service
+from dkdbg.verbs.parts.repository import check_root, debug_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""argparse in our form: refusals are our errors with what was probably meant, the help shows verbs by what they are for."""
+"""argparse that raises our errors, with what was probably meant, and accepts `--on TARGET` for TARGET."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import TypeAlias
-
-    Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - it has no other name
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,35 +61,6 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-class Overview(Parser):
-    """The parser of everything, whose help shows the verbs by what they are for."""
-
-    def format_help(self) -> str:
-        """Groups of verbs, a line each."""
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, self._actions, [])
-        formatter.add_text(self.description)
-        of_verbs = next(action for action in self._actions if action.dest == "verb")
-        lines = {each.dest: each for each in of_verbs._get_subactions()}  # type: ignore[attr-defined]  # noqa: SLF001
-        grouped = {name for _, names in GROUPS for name in names}
-        for title, names in (*GROUPS, ("more", tuple(each for each in lines if each not in grouped))):
-            if shown := [lines[name] for name in names if name in lines]:
-                formatter.start_section(title)
-                formatter.add_arguments(shown)
-                formatter.end_section()
-        formatter.start_section("options")
-        formatter.add_arguments([action for action in self._actions if action.option_strings])
-        formatter.end_section()
-        formatter.add_text(self.epilog)
-        return formatter.format_help()
-
-
-#: The verbs by what they are for; one that is in no group is shown below all.
-GROUPS = (
-    ("start here", ("demo", "init", "up", "down")),
-    ("while it runs", ("ps", "logs", "attach", "restart", "pdb", "ranks", "where")),
-    ("anywhere else", ("run", "submit", "sync", "forward")),
-)
 #: How argparse refuses a word that is none of a few.
 _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
 

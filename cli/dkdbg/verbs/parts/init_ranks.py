@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg.setup.plan import editor
 from dkdbg.setup.render.editor_files import launch_port, ranks_files
-from dkdbg.verbs.init import changes_json, check_root, make_plan, offer
-from dkdbg.verbs.init_target import next_steps
-from dkdbg.verbs.up import check_initialised
+from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
+from dkdbg.verbs.parts.repository import check_initialised, check_root, make_plan
 
 if TYPE_CHECKING:
     from pathlib import Path

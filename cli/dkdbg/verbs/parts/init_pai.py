@@ -17,7 +17,8 @@ from dkdbg.repository.transaction import read
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.targets.openpai import task_command
 from dkdbg.targets.openpai.job import DEPLOYMENT, PORT, BadJob, PaiJob
-from dkdbg.verbs.init import changes_json, check_root, offer
+from dkdbg.verbs.parts.offer import changes_json, offer
+from dkdbg.verbs.parts.repository import check_root
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dkdbg import hints
 from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import greeting, owners
 from dkdbg.attach.connection import Connection
@@ -16,6 +17,7 @@ from dkdbg.setup.plan.editor import HOST
 from dkdbg.targets.docker.ports import free_port
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Sequence
 
     from dkdbg.attach.actions import Note
@@ -156,3 +158,34 @@ def listen(
     raise DkdbgError(
         f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
     )
+
+
+def open_door(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
+    """Lead editors to targets, until `opened` is closed; the port is that of their launch entry, and no other.
+
+    Raises:
+        DkdbgError: it is taken.
+    """
+    door = HostDoor(targets, _Quiet(), port=port)
+    opened.callback(door.close)
+    if door.port != port:
+        raise DkdbgError(
+            f"port {port} of this machine is taken",
+            hint=hints.PORT_HELD(),
+            exit_code=EXIT_CONFLICT,
+        )
+    door.start()
+    door.follow()
+
+
+class _Quiet:
+    """What the door has to say goes past the program's terminal: the editor is told what concerns it."""
+
+    def note(self, note: Note) -> None:
+        """Nothing."""
+
+    def line(self, text: str) -> None:
+        """Nothing."""
+
+    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
+        """Nothing."""

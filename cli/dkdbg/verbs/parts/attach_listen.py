@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.attach.upstream import Upstream
     from dkdbg.targets.reverse.jobs import Caller
-    from dkdbg.verbs.attach_proxy import HostDoor, Reporting
+    from dkdbg.verbs.parts.attach_proxy import HostDoor, Reporting
 
 
 def token_of(reporter: Reporting) -> str:

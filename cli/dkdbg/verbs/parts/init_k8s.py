@@ -25,8 +25,8 @@ from dkdbg.targets.kubernetes.pod import BadPod, object_of, objects_of
 from dkdbg.targets.kubernetes.pod_address import is_name
 from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE, copy_of
 from dkdbg.targets.kubernetes.workload import TITLE, templates
-from dkdbg.verbs.init import changes_json, check_root, offer
-from dkdbg.verbs.init_target import next_steps
+from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
+from dkdbg.verbs.parts.repository import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

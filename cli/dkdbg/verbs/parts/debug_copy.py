@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
 from dkdbg.targets import registry
-from dkdbg.verbs.run import open_door
+from dkdbg.verbs.parts.attach_proxy import open_door
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,8 +90,6 @@ def down(root: Path, name: str) -> int:
 
 def _attached(root: Path, target: Target, port: int, limit: int) -> int:
     """Start the copy, lead editors to it until we are told to end, and take it away."""
-    from dkdbg.verbs.attach import ENDING, SIGNAL_INTERVAL, interrupt_once
-
     for number in ENDING:  # to the end of the process, which takes away what it has made
         signal.signal(number, interrupt_once)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.attach.plain_debugpy import PlainPort, greeted, leave
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.verbs.attach_proxy import GOODBYE, Reporting, listen
+from dkdbg.verbs.parts.attach_proxy import GOODBYE, Reporting, listen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,6 @@ import contextlib
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import console
 from dkdbg.core import config as configuration
 from dkdbg.core.mapping import described, folder_name
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -14,7 +13,8 @@ from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
 from dkdbg.setup.render.editor_files import target_files, target_port
 from dkdbg.targets import registry
-from dkdbg.verbs.init import changes_json, check_root, offer
+from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
+from dkdbg.verbs.parts.repository import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,14 +58,6 @@ def init_target(
             "target": name, "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip
-
-
-def next_steps(name: str, count: int, more: str = "") -> None:
-    """Say what to do after an entry of this name was written, with so many files."""
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
-    console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
-    if more:
-        console.say(more)
 
 
 def _command(root: Path, text: str | None) -> Sequence[str]:

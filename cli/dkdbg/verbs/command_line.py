@@ -1,0 +1,135 @@
+"""The whole command line: every verb by group, and the words before they are parsed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg import __version__
+from dkdbg.verbs.parser import Parser, nearest
+
+if TYPE_CHECKING:
+    import argparse
+
+#: What each verb is for, by group; the module of that name in this folder has its `add_options` and `call`.
+GROUPS = {
+    "start here": {
+        "demo": "show the whole path on an example, in a temporary copy",
+        "init": "set up this repository: shows a plan, asks, writes",
+        "up": "start the debug service, ready for F5",
+        "down": "stop and remove the debug service",
+    },
+    "while it runs": {
+        "ps": "list the debug sessions in containers and on this machine",
+        "logs": "show what the program prints",
+        "attach": "keep one port for your editor while programs come and go",
+        "restart": "start the program again; the editor stays attached",
+        "pdb": "enter the running program with pdb; q leaves it",
+        "ranks": "pause, continue or compare all ranks, side by side",
+        "where": "show where each process of a job is, the odd one out first",
+    },
+    "anywhere else": {
+        "run": "run a command under the debugger, here or on any target",
+        "submit": "submit a Slurm or PBS job, wait for it and attach",
+        "sync": "copy your files to a target, and then every save",
+        "forward": "forward a port of a remote host to this machine, such as TensorBoard's",
+    },
+    "more": {"completion": "print a script for shell completion"},
+}
+
+
+class Overview(Parser):
+    """The parser of everything, whose help shows the verbs by group."""
+
+    def format_help(self) -> str:
+        """Return the groups of verbs, a line each."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, [])
+        formatter.add_text(self.description)
+        of_verbs = next(action for action in self._actions if action.dest == "verb")
+        lines = {each.dest: each for each in of_verbs._get_subactions()}  # type: ignore[attr-defined]  # noqa: SLF001
+        for title, verbs in GROUPS.items():
+            formatter.start_section(title)
+            formatter.add_arguments([lines[name] for name in verbs])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([action for action in self._actions if action.option_strings])
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
+class Verbs(dict[str, Parser]):
+    """The parsers of the verbs by name; the first look at one loads its module, which the other verbs save."""
+
+    def __getitem__(self, name: str) -> Parser:
+        """Return the parser of a verb with its options."""
+        parser = super().__getitem__(name)
+        if parser.get_default("call") is None:
+            module = import_module(f"dkdbg.verbs.{name}")
+            module.add_options(parser)
+            parser.set_defaults(call=module.call)
+        return parser
+
+
+def parsed(words: list[str], parser: Parser) -> argparse.Namespace:
+    """The options of `words`; `call` of them runs the verb, with them and the repository's folder.
+
+    Raises:
+        DkdbgError: for words that mean nothing.
+    """
+    words, command = _submitted(words)
+    options, others = parser.parse_known_args(_asking_for_help(words))
+    if others and options.verb != "submit":
+        _refuse(parser, options.verb, others)
+    options.others, options.ranks = others, command
+    return options
+
+
+def parser() -> Parser:
+    """The parser of everything."""
+    whole = Overview(
+        prog="dkdbg",
+        usage="dkdbg [-C PATH] [--context NAME] [VERB ...]",
+        description="Set a breakpoint, press F5 and stand inside the training job.",
+        epilog="Without a verb: what is set up here, what runs, what to type next. dkdbg help VERB explains one.",
+    )
+    whole.add_argument("--version", action="version", version=f"dkdbg {__version__}")
+    whole.add_argument("-C", dest="directory", metavar="PATH", default=".", help="run as if started in PATH")
+    whole.add_argument(
+        "--context",
+        metavar="NAME",
+        help="use the Docker engine of this context (docker context ls)",
+    )
+    verbs = whole.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser, prog="dkdbg")
+    verbs.choices = verbs._name_parser_map = Verbs()  # noqa: SLF001
+    for group in GROUPS.values():
+        for name, text in group.items():
+            verbs.add_parser(name, help=text)
+    return whole
+
+
+def _asking_for_help(words: list[str]) -> list[str]:
+    """`dkdbg help up` as `dkdbg up --help`."""
+    at = 2 if words[:1] == ["-C"] else 0
+    if words[at : at + 1] != ["help"]:
+        return words
+    return [*words[:at], *words[at + 1 : at + 2], "--help"]
+
+
+def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
+    """Raise for words that mean nothing, with what may have been meant."""
+    choices = next(action.choices for action in parser._actions if action.dest == "verb")  # noqa: SLF001
+    of_verb: Parser = choices[verb] if verb else parser  # type: ignore[index]
+    wrong = next((each for each in others if each[:1] == "-"), others[0])
+    near = nearest(wrong, [*of_verb._option_string_actions])  # noqa: SLF001
+    of_verb.error(f"unrecognized arguments: {' '.join(others)}", near=near)
+
+
+def _submitted(words: list[str]) -> tuple[list[str], list[str]]:
+    """Cut off what `dkdbg submit ... --` runs: before it stand options of a batch system, which nobody here knows."""
+    verb = words[2:3] if words[:1] == ["-C"] else words[:1]
+    if verb != ["submit"] or "--" not in words:
+        return words, []
+    cut = words.index("--")
+    return words[:cut], words[cut + 1 :]

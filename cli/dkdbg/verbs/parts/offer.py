@@ -1,0 +1,126 @@
+"""Files that `init` offers: shown, written after a yes, and what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg import console, hints
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.setup.render import changes
+from dkdbg.setup.render.manifest import FOLDER, MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dkdbg.setup.render.changes import FileWanted
+
+
+def offer(
+    root: Path, wanted: dict[str, FileWanted | None], heading: str, *, yes: bool, diff: bool, check: bool,
+    as_json: Callable[[tuple[changes.Change, ...], tuple[changes.Kept, ...], bool], dict[str, object]] | None,
+    next_steps: Callable[[int], None],
+) -> int:  # fmt: skip
+    """Show what would change and, after a yes, write it; the exit code.
+
+    Args:
+        heading: what was decided, for a person.
+        as_json: what a program gets in the place of all text, of what changes, what is kept and whether it was written.
+        next_steps: says what to do, given how many files were written.
+
+    Raises:
+        DkdbgError: there is nobody to ask, or a file cannot be read or written.
+    """
+    todo = changes.between(root, wanted)
+    kept = changes.kept(root, wanted)
+    if as_json is None:
+        _show(heading, todo, kept, diff=diff)
+    if check or diff or not todo or (as_json is not None and not yes):
+        if as_json is not None:
+            console.emit(as_json(todo, kept, False))
+        return EXIT_ERROR if check and todo else 0
+    if not yes:
+        if not console.interactive():
+            raise DkdbgError(
+                "nothing was written: there is no terminal to ask on",
+                hint=hints.INIT_CHOICE(),
+                exit_code=EXIT_USAGE,
+            )
+        question = "Write this file?" if len(todo) == 1 else f"Write these {len(todo)} files?"
+        if not console.ask(question, diff=lambda: _show_diff(todo)):
+            console.say("nothing was written")
+            return EXIT_ERROR
+    changes.apply(root, todo, changes.Journal(root=root))
+    if as_json is not None:
+        console.emit(as_json(todo, kept, True))
+    else:
+        next_steps(len(todo))
+    return 0
+
+
+def next_steps(name: str, count: int, more: str = "") -> None:
+    """Say what to do after an entry of this name was written, with so many files."""
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
+    console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
+    if more:
+        console.say(more)
+
+
+def changes_json(
+    todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
+) -> dict[str, object]:
+    """What a program is told of the files."""
+    return {
+        "changes": [
+            {
+                "path": str(change.path),
+                "change": _verb(change),
+                "reason": change.reason,
+            }
+            for change in todo
+        ],
+        "kept": [{"path": str(file.path), "reason": file.reason} for file in kept],
+        "diff": changes.diff(todo),
+        "written": written,
+    }
+
+
+def _show(
+    heading: str, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool
+) -> None:
+    console.say(heading)
+    console.say()
+    former = tuple(change for change in todo if _is_of_former_version(change))
+    others = tuple(change for change in todo if change not in former)
+    if diff and others:
+        _show_diff(others)
+    for change in others:
+        console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
+    if former:
+        console.say(f"remove  .dkdbg/: {len(former)} files of an earlier dkdbg, in one file now")
+    for file in kept:
+        console.say(f"keep    {file.path}  ({file.reason})")
+    if not todo:
+        console.say("nothing to change")
+
+
+def _show_diff(todo: tuple[changes.Change, ...]) -> None:
+    console.diff(
+        changes.diff(
+            change for change in todo if change.path != MANIFEST and not _is_of_former_version(change)
+        )
+    )
+
+
+def _is_of_former_version(change: changes.Change) -> bool:
+    """Whether it takes away a piece of the agent: until version 0.1 these were some 70 files."""
+    path = change.path
+    return change.after is None and (
+        path.is_relative_to(FOLDER / "dkdbg")
+        or path in {FOLDER / "agent.sh", FOLDER / "no-ca.pem", FOLDER / "no-token"}
+        or (path.parent == FOLDER and path.suffix == ".zip")
+    )
+
+
+def _verb(change: changes.Change) -> str:
+    return "remove" if change.after is None else "change" if change.before is not None else "create"

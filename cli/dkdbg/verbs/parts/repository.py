@@ -1,0 +1,140 @@
+"""This repository for the verbs: its plan, its debug service, and whether `init` has written it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg import hints
+from dkdbg.core import config as configuration
+from dkdbg.delivery import single_file
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.repository import dotenv
+from dkdbg.repository.transaction import read
+from dkdbg.setup.detect.around import no_way_to
+from dkdbg.setup.render import manifest
+from dkdbg.setup.render.manifest import FOLDER
+from dkdbg.targets.kubernetes import overlay
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.core.config import Config
+    from dkdbg.core.plan import DebugService, ProjectPlan
+    from dkdbg.setup.render.changes import FileWanted
+
+
+def check_root(root: Path, verb: str = "init") -> None:
+    """Raise DkdbgError unless `root` is a directory that looks like a repository and can be read.
+
+    Args:
+        verb: what was typed, for the hint.
+    """
+    try:
+        names = {entry.name for entry in root.iterdir()}
+    except OSError as error:
+        raise no_way_to(str(root), error, verb) from error
+    if ".git" in names or any(parent.joinpath(".git").exists() for parent in root.parents):
+        return
+    evidence = {
+        "pyproject.toml",
+        "setup.py",
+        "requirements.txt",
+        "environment.yml",
+        "environment.yaml",
+        "Dockerfile",
+    }
+    if names & evidence or any(name.endswith((".py", ".ipynb")) for name in names):
+        return
+    raise DkdbgError(
+        f"{root} is not a repository: there is no .git and no Python project in it",
+        hint=f"go to the repository's folder, or name it: dkdbg -C PATH {verb}",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def make_plan(
+    root: Path, *, command: str | None = None, service: str | None = None
+) -> tuple[ProjectPlan, Config]:
+    """The plan as `init` makes it; what dkdbg generated itself is no evidence.
+
+    Raises:
+        DkdbgError: dkdbg.toml, the flags or a compose file cannot be used.
+    """
+    from dkdbg.setup.detect.repo import inspect
+    from dkdbg.setup.plan.project import plan_project
+
+    text = read(root, PurePosixPath(configuration.FILE_NAME))
+    config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
+    config = replace(
+        config,
+        command=config.command if command is None else command,
+        service=config.service if service is None else service,
+    )
+    generated = frozenset(str(path) for path in manifest.load(root).files)
+    facts = inspect(
+        root,
+        ignore=generated | {str(FOLDER), configuration.FILE_NAME},
+        command=config.command,
+        service=config.service,
+    )
+    for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
+        if not os.access(root / name, os.R_OK):
+            raise DkdbgError(
+                f"cannot read {name}: Permission denied",
+                hint=f"ls -l {shlex.quote(str(root / name))} shows who may read it",
+            )
+    return plan_project(facts, config), config
+
+
+def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
+    """The wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
+    from dkdbg.setup.render.project import wanted_files
+
+    wanted = wanted_files(root, plan, config, local_port=local_port(root, plan.service.port))
+    overlays = PurePosixPath(overlay.FOLDER)  # written by another init, that of `--k8s`
+    stale = {
+        str(path): None
+        for path in manifest.load(root).files
+        if str(path) not in wanted and not path.is_relative_to(overlays)
+    }
+    return {**wanted, **stale}
+
+
+def local_port(root: Path, planned: int) -> int:
+    """The port on 127.0.0.1: DKDBG_PORT of .env when an earlier `up` chose one, else the planned one."""
+    env = read(root, PurePosixPath(".env"))
+    chosen = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_PORT") if env else None
+    return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else planned
+
+
+def debug_service(root: Path) -> DebugService:
+    """The debug service: as `init` wrote it, else as it would be written now, which takes an inspection.
+
+    Raises:
+        DkdbgError: as `make_plan`; or `init` has not written the debug service and the agent.
+    """
+    service = manifest.debug_service(root)
+    if service is None:
+        plan, _ = make_plan(root)
+        service = plan.debug_service
+    check_written(root, service.compose_file)
+    return service
+
+
+def check_written(root: Path, compose_file: str) -> None:
+    """Raise DkdbgError unless `init` has written the debug service and the agent."""
+    if read(root, PurePosixPath(compose_file)) is None or not (root / FOLDER / single_file.NAME).is_file():
+        raise DkdbgError(
+            f"{root} is not set up for dkdbg yet: {compose_file} or .dkdbg/ is missing",
+            hint=hints.INIT_FIRST(),
+            exit_code=EXIT_USAGE,
+        )
+
+
+def check_initialised(root: Path, plan: ProjectPlan) -> None:
+    """Raise DkdbgError unless `init` has written the debug service and the agent."""
+    check_written(root, plan.service.compose_file)
