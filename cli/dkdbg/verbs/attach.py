@@ -66,7 +66,7 @@ def add_options(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--pid", type=values.process, action="append", default=[], metavar="PID", dest="pids",
-        help="enter this running Python there (repeat it for several)",
+        help="attach to this running Python process there (repeatable)",
     )  # fmt: skip
     parser.add_argument("--ranks", dest="choice", metavar="SET", help=values.RANKS)
     parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")

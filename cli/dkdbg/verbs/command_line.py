@@ -24,7 +24,7 @@ GROUPS = {
         "logs": "show what the program prints",
         "attach": "keep one port for your editor while programs come and go",
         "restart": "start the program again; the editor stays attached",
-        "pdb": "enter the running program with pdb; q leaves it",
+        "pdb": "attach pdb to the running program; q detaches it",
         "ranks": "pause, continue or compare all ranks, side by side",
         "where": "show where each process of a job is, the odd one out first",
     },
@@ -73,10 +73,10 @@ class Verbs(dict[str, Parser]):
 
 
 def parsed(words: list[str], parser: Parser) -> argparse.Namespace:
-    """The options of `words`; `call` of them runs the verb, with them and the repository's folder.
+    """Return the options in `words`; their `call` runs the verb, given the options and the repository's folder.
 
     Raises:
-        DkdbgError: for words that mean nothing.
+        DkdbgError: an unknown verb, option or value.
     """
     words, command = _submitted(words)
     options, others = parser.parse_known_args(_asking_for_help(words))
@@ -87,12 +87,12 @@ def parsed(words: list[str], parser: Parser) -> argparse.Namespace:
 
 
 def parser() -> Parser:
-    """The parser of everything."""
+    """Return the parser of the whole command line."""
     whole = Overview(
         prog="dkdbg",
         usage="dkdbg [-C PATH] [--context NAME] [VERB ...]",
         description="Set a breakpoint, press F5 and stand inside the training job.",
-        epilog="Without a verb: what is set up here, what runs, what to type next. dkdbg help VERB explains one.",
+        epilog="Without a verb: what is set up here, what runs, what to type next. dkdbg help VERB shows its options.",
     )
     whole.add_argument("--version", action="version", version=f"dkdbg {__version__}")
     whole.add_argument("-C", dest="directory", metavar="PATH", default=".", help="run as if started in PATH")
@@ -110,7 +110,7 @@ def parser() -> Parser:
 
 
 def _asking_for_help(words: list[str]) -> list[str]:
-    """`dkdbg help up` as `dkdbg up --help`."""
+    """Return `dkdbg help up` as `dkdbg up --help`."""
     at = 2 if words[:1] == ["-C"] else 0
     if words[at : at + 1] != ["help"]:
         return words
@@ -118,7 +118,7 @@ def _asking_for_help(words: list[str]) -> list[str]:
 
 
 def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
-    """Raise for words that mean nothing, with what may have been meant."""
+    """Raise DkdbgError for unknown words, with what was probably meant."""
     choices = next(action.choices for action in parser._actions if action.dest == "verb")  # noqa: SLF001
     of_verb: Parser = choices[verb] if verb else parser  # type: ignore[index]
     wrong = next((each for each in others if each[:1] == "-"), others[0])
@@ -127,7 +127,7 @@ def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
 
 
 def _submitted(words: list[str]) -> tuple[list[str], list[str]]:
-    """Cut off what `dkdbg submit ... --` runs: before it stand options of a batch system, which nobody here knows."""
+    """Split off the command of `dkdbg submit ... --`: the options before it may be those of sbatch or qsub."""
     verb = words[2:3] if words[:1] == ["-C"] else words[:1]
     if verb != ["submit"] or "--" not in words:
         return words, []

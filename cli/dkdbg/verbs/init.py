@@ -40,11 +40,11 @@ def add_options(parser: Parser) -> None:
     how.add_argument("--yes", action="store_true", help="write without asking")
     how.add_argument("--diff", action="store_true", help="show the diff and write nothing")
     how.add_argument("--check", action="store_true", help="write nothing; exit 1 if something would change")
-    how.add_argument("--undo", action="store_true", help="take back, to the byte, what init wrote here")
+    how.add_argument("--undo", action="store_true", help="undo what init wrote here, byte for byte")
     parser.add_argument(
         "--force",
         action="store_true",
-        help="with --undo: files edited since too; the edits are saved beside them",
+        help="with --undo: also undo files edited since; the edits are saved beside them",
     )
     parser.add_argument(
         "--command", metavar="TEXT", help="the program to debug, such as 'python train.py --epochs 1'"

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses a command line in the form of all our errors."""
+    """An ArgumentParser that raises DkdbgError."""
 
     def error(self, message: str, *, near: str = "") -> NoReturn:
-        """Raise what is wrong, and `near`, what was probably meant."""
+        """Raise DkdbgError with `near`, what was probably meant, in its hint."""
         unknown = _CHOICE.search(message)
         if unknown is not None:
             kind = "verb" if "VERB" in message else "choice"
@@ -61,12 +61,12 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-#: How argparse refuses a word that is none of a few.
+#: How argparse rejects a word that is not one of its choices.
 _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What was probably meant; empty when nothing is like it."""
+    """Return what was probably meant; empty when nothing is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(word.partition("=")[0], list(known), n=1, cutoff=0.6)

@@ -29,7 +29,7 @@ def add_options(parser: Parser) -> None:
         "target",
         nargs="?",
         metavar="TARGET",
-        help="where; by default this repository's debug service, else the only session there is",
+        help="where; by default this repository's debug service, else the only session",
     )
     parser.add_argument("--pid", type=int, metavar="PID", help="which process, by its pid on the target")
     parser.add_argument("--rank", type=int, metavar="N", help="which process, by its rank (0 by default)")

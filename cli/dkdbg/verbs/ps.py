@@ -27,9 +27,9 @@ def add_options(parser: Parser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="look only there; hosts behind ssh are asked only when named",
+        help="only these; hosts behind ssh are asked only when named",
     )
-    parser.add_argument("--all", action="store_true", help="show those that have ended too")
+    parser.add_argument("--all", action="store_true", help="include ended sessions")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
 

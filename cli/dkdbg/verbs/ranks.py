@@ -42,7 +42,7 @@ def add_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="TARGET",
-        help="where, several times for more; by default this repository's debug service, else the only session there is",
+        help="where (repeatable); by default this repository's debug service, else the only session",
     )
     parser.add_argument(
         "--frame", type=values.count, default=0, metavar="N", help="evaluate N callers further up (0)"

@@ -40,10 +40,14 @@ def add_options(parser: Parser) -> None:
         "--verify", action="store_true", help="only compare both sides; exit 1 when they differ"
     )
     what.add_argument(
-        "--pull", action="append", default=[], metavar="FOLDER", help="copy a folder of the target back"
+        "--pull",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="copy a folder of the target to this machine",
     )
     what.add_argument(
-        "--explain", metavar="PATH", help="say whether PATH is synced, and which rule decides it"
+        "--explain", metavar="PATH", help="show whether PATH is synced, and which rule decides it"
     )
     parser.add_argument("--into", metavar="DIR", help="with --pull: where to (dkdbg-pulled/TARGET)")
     parser.add_argument(

@@ -41,7 +41,7 @@ def add_options(parser: Parser) -> None:
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="look only there; hosts behind ssh are asked only when named",
+        help="only these; hosts behind ssh are asked only when named",
     )
     parser.add_argument("--ranks", dest="set", metavar="SET", default="all", help="0,3 or 0-7:2 (all)")
     parser.add_argument("--watch", action="store_true", help="repeat every 2 seconds until Ctrl-C")
