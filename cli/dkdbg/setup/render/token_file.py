@@ -6,17 +6,14 @@ variable of its environment.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
 from dkdbg.agent.contract import ENV_TOKEN
-from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.repository.folders import refused
+from dkdbg.repository import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,25 +38,7 @@ def read(environ: Mapping[str, str]) -> str | None:
     if said is not None:
         return said.strip()
     file = path(environ)
-    try:
-        token, mode = file.read_text("utf-8", errors="replace").strip(), file.stat().st_mode
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise refused("read", str(file), error) from error
-    if stat.S_IMODE(mode) & 0o077:
-        raise DkdbgError(
-            f"other users can read your token in {file}",
-            hint=hints.TOKEN_ANEW(file=shlex.quote(str(file))),
-            exit_code=EXIT_CONFLICT,
-        )
-    if not token:
-        raise DkdbgError(
-            f"{file} is empty",
-            hint=hints.TOKEN_ANEW(file=shlex.quote(str(file))),
-            exit_code=EXIT_CONFLICT,
-        )
-    return token
+    return private_file.read(file, "token", hints.TOKEN_ANEW(file=shlex.quote(str(file))))
 
 
 def make(environ: Mapping[str, str]) -> str:
@@ -69,10 +48,5 @@ def make(environ: Mapping[str, str]) -> str:
         DkdbgError: it cannot be written.
     """
     file, token = path(environ), secrets.token_urlsafe(LENGTH)
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # noqa: PTH123
-            new.write(token + "\n")
-    except OSError as error:
-        raise refused("write", str(file), error) from error
+    private_file.create(file, token + "\n")
     return token
