@@ -12,6 +12,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.targets.reverse import certificate
 from tests.agent.conftest import Launch
 from tests.agent.dap_probe import Editor
 from tests.engine.host_doors import typed_door
@@ -26,6 +27,10 @@ TRAIN = "import time\n\ndef step():\n    while True:\n        time.sleep(0.02)\n
 
 def token_of(root: Path) -> Path:
     return root / "con fig" / "dkdbg" / "token"
+
+
+def fingerprint(root: Path) -> str:
+    return certificate.load(token_of(root).with_name("listen.pem")).fingerprint
 
 
 @pytest.fixture
@@ -44,7 +49,10 @@ def root(tmp_path, runtime, monkeypatch):
 @pytest.fixture
 def job(launch, root):
     def start(port, **env):
-        told = {"DKDBG_CONNECT": f"127.0.0.1:{port}", "DKDBG_TOKEN_FILE": str(token_of(root))}
+        told = {
+            "DKDBG_CONNECT": f"127.0.0.1:{port}#sha256:{fingerprint(root)}",
+            "DKDBG_TOKEN_FILE": str(token_of(root)),
+        }
         started: Launch = launch(sys.executable, "train.py", env=told | env)
         return started
 
@@ -69,12 +77,13 @@ def log_until(running: Launch, mark: str) -> str:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"DKDBG_CONNECT": each}, "HOST:PORT of a dkdbg attach --listen")
+        ({"DKDBG_CONNECT": each}, "HOST:PORT#sha256:... of a dkdbg attach --listen")
         for each in ("nowhere", "host:port", ":5670")
     ]
+    + [({"DKDBG_CONNECT": "host:5670"}, "DKDBG_CONNECT=host:5670#sha256:...")]
     + [({"DKDBG_TOKEN_FILE": "", "DKDBG_TOKEN": short}, "DKDBG_TOKEN") for short in ("", "hunter2")],
 )
-def test_a_job_that_names_no_port_or_has_no_token_of_an_attach_is_refused(job, wrong, said):
+def test_a_job_that_names_no_port_or_certificate_or_has_no_token_of_an_attach_is_refused(job, wrong, said):
     code, _, err = job(free_port(), **wrong).finish()
     assert (bool(code), said in err) == (True, True), err
 
@@ -114,7 +123,7 @@ def test_a_short_token_makes_way_for_one_that_is_made(root, monkeypatch):
     assert f"rm '{token_of(root)}'" in in_shell(root, waits).stderr
     token_of(root).unlink()
     with typed(root, f"{waits} --port {free_port()}", root / "log") as attach:
-        attach.wait("made a token: ", "jobs can call")
+        attach.wait("made a token: ", "made a key and its certificate: ", "#sha256:")
 
 
 def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root):
@@ -137,6 +146,7 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
     name = running.name
     assert "dkdbg attach --listen" in log_until(running, "calling again")
     with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
+        assert door.wait("calls")["connect"] == f"127.0.0.1:{port}#sha256:{fingerprint(root)}"
         door.wait("called", target=name)
         said = dkdbg(root, "run", "--on", f"call://{name}", "--", "true").stderr
         assert f"dkdbg where call://{name}" in said

@@ -120,6 +120,7 @@ def test_a_container_with_the_hosts_network_does_not_attach_through_dkdbg_attach
 ):
     """Connects from a container with the host's network to the port of `dkdbg attach --listen`, which proves the token for the user: kept out, and named to both."""
     monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     agent = launch("sleep", "600", env={"DKDBG_TOKEN": TOKEN}).wait_state("running")["port"]
     port = free_port(2)
     listening = ("--listen", f"127.0.0.1:{port + 1}")

@@ -6,6 +6,7 @@ import os
 import queue
 import secrets
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.relay import sealed
+from dkdbg.agent.proxy.listener import proof
+from dkdbg.agent.relay import secure_channel
+from dkdbg.targets.reverse import certificate
 from dkdbg.targets.reverse.jobs import NEWCOMERS, Callers
 from dkdbg.targets.reverse.query_server import Desk, desks
 
@@ -22,12 +25,23 @@ TOKEN = secrets.token_hex(32)
 ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})
 
 
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    return certificate.load(tmp_path_factory.mktemp("own") / "listen.pem")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    return certificate.load(tmp_path_factory.mktemp("other") / "listen.pem")
+
+
 class Waiting:
-    def __init__(self) -> None:
+    def __init__(self, own: certificate.Certificate) -> None:
+        self.fingerprint = own.fingerprint
         self.arrived: queue.Queue[str] = queue.Queue()
         self.log: list[str] = []
         self.made = []
-        self.callers = Callers("127.0.0.1", 0, TOKEN, arrived=self._arrived, log=self.log.append)
+        self.callers = Callers("127.0.0.1", 0, TOKEN, own, arrived=self._arrived, log=self.log.append)
         self.callers.start()
 
     def _arrived(self, caller) -> None:
@@ -39,6 +53,9 @@ class Waiting:
         sock.settimeout(300)
         return sock
 
+    def call(self, sock: socket.socket, token: str = TOKEN) -> secure_channel.SecureChannel:
+        return secure_channel.call(sock, token, self.fingerprint)
+
     def close(self) -> None:
         self.callers.close()
         for each in self.made:
@@ -46,8 +63,8 @@ class Waiting:
 
 
 @pytest.fixture
-def waiting():
-    made = Waiting()
+def waiting(own):
+    made = Waiting(own)
     yield made
     made.close()
 
@@ -71,27 +88,137 @@ def is_open(sock: socket.socket) -> bool:
     return False
 
 
+class Stranger(secure_channel.SecureChannel):
+    """A client that minds no fingerprint and has no token."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        super().__init__(sock, context, server_side=False)
+        self.end = self.handshake()
+
+
+def hello() -> bytes:
+    """The ClientHello of a job."""
+    sent = ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="here")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return sent.read()
+
+
 @pytest.mark.attack(0)
-def test_a_stranger_hears_one_number_from_a_waiting_door_and_nothing_more(waiting):
-    """Calls `attach --listen` with garbage, HTTP, a wrong token, a proof that he has heard before: all he gets is a number."""
-    hello = f"{sealed.GREETING} {'ab' * 32}\n".encode()
-    for words in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), b"\n", hello[:-10] + b"\n"):
+def test_a_stranger_hears_a_handshake_and_one_number_from_a_waiting_door_and_nothing_more(waiting):
+    """Calls `attach --listen` with garbage, HTTP, TLS 1.2, a wrong token, all that a job has sent before: the most he gets is a TLS handshake and a number."""
+    for words in (
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+        os.urandom(5000),
+        b"\n" * 5,
+        b"\x16\x03\x01\xff\xff" + b"\0" * 9,
+    ):
         with waiting.connect() as sock:
             sock.sendall(words)
+            sock.shutdown(socket.SHUT_WR)
             assert said_to(sock) == b""
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.check_hostname, old.verify_mode, old.maximum_version = False, ssl.CERT_NONE, ssl.TLSVersion.TLSv1_2
+    with waiting.connect() as sock, pytest.raises((ssl.SSLError, OSError)):
+        old.wrap_socket(sock)
+    number = "ab" * 32
+    for first in ("GET / HTTP/1.1", f"{secure_channel.GREETING} {number[:-2]}", "x" * 5000):
+        with waiting.connect() as sock:
+            stranger = Stranger(sock)
+            stranger.say(first)
+            with pytest.raises(secure_channel.ChannelError, match="closed"):
+                stranger.hear(100, stranger.end)
     with waiting.connect() as sock:
-        sock.sendall(hello + b"0" * 64 + b"\n")
-        said = said_to(sock)
-        assert said.startswith(sealed.GREETING.encode())
-        assert len(said) == len(hello)
+        stranger = Stranger(sock)
+        stranger.say(f"{secure_channel.GREETING} {number}\n{'0' * 64}")
+        greeting, theirs = stranger.hear(100, stranger.end).split()
+        assert (greeting, len(theirs)) == (secure_channel.GREETING, 64)
+        assert stranger.hear(100, stranger.end) == "no"
+        with pytest.raises(secure_channel.ChannelError, match="closed"):
+            stranger.hear(100, stranger.end)
     heard = Tap(waiting)
     with heard.sock, waiting.connect() as sock:
-        sock.sendall(bytes(heard.sent))
-        assert len(said_to(sock)) == len(hello)
-    with waiting.connect() as sock, pytest.raises((sealed.SealError, OSError)):
-        sealed.introduce(sock, "f" * 64, calls=True)
+        first = 5 + int.from_bytes(heard.sent[3:5], "big")
+        sock.sendall(heard.sent[:first])
+        assert tls_records(sock.recv(1 << 16))[0] == 0x16  # with other keys than those of the job
+        sock.sendall(heard.sent[first:])
+        assert said_to(sock) == b""
+    with waiting.connect() as sock, pytest.raises(secure_channel.ChannelError, match="token"):
+        waiting.call(sock, "f" * 64)
     assert waiting.arrived.qsize() == 1  # the one who was listened to
     assert not any(TOKEN in line for line in waiting.log)
+
+
+@pytest.mark.attack(0)
+def test_a_man_in_the_middle_gets_nothing_of_a_job_and_nothing_to_pass_on(waiting, own, other):
+    """Answers in the place of `attach --listen` with a certificate of his own, and knows the token: the job sends him a ClientHello and nothing else. With the right certificate and another token: he gets a proof that is good for no other connection."""
+    for shown, token, what in ((other, TOKEN, "certificate"), (own, "f" * 64, "token")):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            heard: queue.Queue[object] = queue.Queue()
+
+            def pretend(server=server, shown=shown, token=token, heard=heard):
+                sock, _ = server.accept()
+                with Listened(sock) as sock:
+                    with contextlib.suppress(secure_channel.ChannelError):
+                        secure_channel.answer(sock, token, shown.context, shown.fingerprint)
+                    heard.put(bytes(sock.heard))
+
+            threading.Thread(target=pretend, daemon=True).start()
+            with (
+                socket.create_connection(server.getsockname()) as sock,
+                pytest.raises(secure_channel.ChannelError, match=what),
+            ):
+                waiting.call(sock)
+            records = tls_records(heard.get(timeout=300))
+        if shown is other:
+            assert records == [0x16]  # the ClientHello
+    with waiting.connect() as sock:  # a proof for another certificate
+        channel = Stranger(sock)
+        mine = "ab" * 32
+        channel.say(f"{secure_channel.GREETING} {mine}")
+        theirs = channel.hear(100, channel.end).split()[1]
+        channel.say(proof.Exchange(f"call {other.fingerprint}", mine, theirs).of_client(TOKEN))
+        assert channel.hear(100, channel.end) == "no"
+        with pytest.raises(secure_channel.ChannelError, match="closed"):
+            channel.hear(100, channel.end)
+    assert waiting.arrived.empty()
+
+
+class Listened(socket.socket):
+    """A socket that keeps all that it hears."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(fileno=sock.detach())
+        self.heard = bytearray()
+
+    def recv(self, *args):
+        data = super().recv(*args)
+        self.heard += data
+        return data
+
+
+def tls_records(data: bytes) -> list[int]:
+    """The types of the records in what was sent."""
+    found = []
+    while data:
+        found.append(data[0])
+        data = data[5 + int.from_bytes(data[3:5], "big") :]
+    return found
+
+
+@pytest.mark.attack(0)
+def test_an_agent_from_before_tls_is_refused_and_both_ends_say_why(waiting):
+    """Is a job with an agent that speaks the protocol of before: it is not let in, and the terminal says that its agent is too old."""
+    with waiting.connect() as sock:
+        sock.sendall(f"DKDBG-CALL-1 {'ab' * 32}\n".encode())
+        assert said_to(sock) == b"TLS\n"  # which it calls "it does not speak as dkdbg does"
+    end = time.monotonic() + 300
+    while not any("older than this one" in line for line in waiting.log):
+        assert time.monotonic() < end, waiting.log
+        time.sleep(0.01)
 
 
 class Tap:
@@ -109,7 +236,7 @@ class Tap:
 
         for source, target, heard in ((there, self.sock, self.sent), (self.sock, there, bytearray())):
             threading.Thread(target=pass_on, args=(source, target, heard), daemon=True).start()
-        line = sealed.introduce(Unnamed(here), TOKEN, calls=True)
+        line = waiting.call(Unnamed(here))
         line.say(ABOUT)
         waiting.arrived.get(timeout=300)
         waiting.arrived.put("a")
@@ -127,11 +254,12 @@ class Unnamed(socket.socket):
 
 @pytest.mark.attack(0)
 def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
-    """Opens hundreds of connections to `attach --listen` and says nothing, or slowly: a job that calls meanwhile is served."""
+    """Opens hundreds of connections to `attach --listen` and says nothing, or slowly, or stops in the middle of a TLS handshake: a job that calls meanwhile is served."""
     open_ = [waiting.connect() for _ in range(NEWCOMERS * 6)]
+    begun = hello()
     for each in open_[::2]:
         with contextlib.suppress(OSError):
-            each.sendall(b"D")
+            each.sendall(begun[:20] if each in open_[::4] else begun)
     end = time.monotonic() + 300
     while True:  # of those that were let go the threads are ending
         threads = sum(each.name == "dkdbg caller" for each in threading.enumerate())
@@ -140,11 +268,32 @@ def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
         assert time.monotonic() < end, threads
         time.sleep(0.01)
     with waiting.connect() as sock:
-        sealed.introduce(sock, TOKEN, calls=True).say(ABOUT)
+        waiting.call(sock).say(ABOUT)
         assert waiting.arrived.get(timeout=300) == "a"
     assert len(waiting.log) < 10
     for each in open_:
         each.close()
+
+
+@pytest.mark.attack(0)
+def test_a_client_that_stalls_in_the_handshake_or_after_it_is_let_go(waiting, monkeypatch):
+    """Sends a ClientHello byte by byte, or ends the handshake and says nothing: bytes that trickle in win it no time."""
+    monkeypatch.setattr(secure_channel, "INTRODUCTION_TIMEOUT_S", 1.0)
+    with waiting.connect() as sock, contextlib.suppress(ConnectionError):
+        for byte in hello()[:-1] * 100:
+            if not is_open(sock):
+                break
+            sock.sendall(bytes([byte]))
+            time.sleep(0.1)
+        assert not is_open(sock)
+    monkeypatch.setattr(secure_channel, "INTRODUCTION_TIMEOUT_S", 5.0)
+    with waiting.connect() as sock:
+        stranger = Stranger(sock)
+        stranger.say(f"{secure_channel.GREETING} {'ab' * 32}")
+        end = time.monotonic() + 300
+        assert stranger.hear(100, end).startswith(secure_channel.GREETING)
+        with pytest.raises(secure_channel.ChannelError, match="closed"):
+            stranger.hear(100, end)
 
 
 @pytest.mark.attack(0)
@@ -154,9 +303,9 @@ def test_a_job_gets_no_line_of_another_one(waiting):
 
     def called(**key):
         sock = waiting.connect()
-        line = sealed.introduce(sock, TOKEN, calls=True)
+        line = waiting.call(sock)
         line.say(json.dumps({**about, **key}))
-        assert line.hear(200, 300).startswith("dkdbg-")  # its relay begins
+        assert line.hear(200, time.monotonic() + 300).startswith("dkdbg-")  # its relay begins
         return sock
 
     with called(key="ab" * 16) as victim:
@@ -172,36 +321,6 @@ def test_a_job_gets_no_line_of_another_one(waiting):
     waiting.made.pop(0).close()  # another one of that name came while it was cut
     with called(key="ab" * 16):
         assert waiting.arrived.get(timeout=300) == "a"
-
-
-@pytest.mark.attack(0)
-def test_a_job_calls_nobody_who_does_not_know_the_token(waiting):
-    """Listens in the place of `attach --listen`: the job proves itself to nobody's use, and gets no proof back: it hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        said: list[bytes] = []
-
-        def pretend():
-            sock, _ = server.accept()
-            with sock:
-                said.append(sock.makefile("rb").readline())
-                sock.sendall(f"{sealed.GREETING} {'ab' * 32}\n{'c' * 64}\n".encode())
-                said.append(said_to(sock))
-
-        thread = threading.Thread(target=pretend, daemon=True)
-        thread.start()
-        with (
-            socket.create_connection(server.getsockname()) as sock,
-            pytest.raises(sealed.SealError, match="does not know"),
-        ):
-            sealed.introduce(sock, TOKEN, calls=True)
-        thread.join(300)
-        assert TOKEN.encode() not in b"".join(said)
-        assert len(said[1]) == 65  # a proof, for this connection alone
-        with waiting.connect() as sock:  # which is not good for another one
-            sock.sendall(said[0])
-            sock.recv(200)
-            sock.sendall(said[1])
-            assert said_to(sock) == b""
 
 
 #: Connects to a Unix socket and prints what it says to a question; or why it cannot.

@@ -43,6 +43,7 @@ def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_i
     """
     token = secrets.token_hex(32)
     monkeypatch.setenv("DKDBG_TOKEN", token)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     root = lay_out(tmp_path, train=textwrap.dedent(LOOP))
     (root / "token").write_text(token)
     (root / "token").chmod(0o600)
@@ -51,9 +52,10 @@ def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_i
     try:
         with host_door(root, options=("--listen", f"127.0.0.1:{port}")) as door:
             line, where = line_to(port)
+            fingerprint = door.wait("calls")["connect"].partition("#")[2]
             name = jobs.run(
                 "python3", "train.py", publish=False, DKDBG_HOST="127.0.0.1", DKDBG_WAIT="600",
-                DKDBG_CONNECT=where, DKDBG_TOKEN_FILE="/w/token",
+                DKDBG_CONNECT=f"{where}#{fingerprint}", DKDBG_TOKEN_FILE="/w/token",
             )  # fmt: skip
             door.wait("called", timeout=LIMIT, target=name)
             marked = next(n for n, text in enumerate(LOOP.splitlines(), 1) if MARK in text)

@@ -30,7 +30,7 @@ from tests.ports import free_port
 pytestmark = pytest.mark.engine
 
 IMAGE = "registry.example.com/train:1"
-DOOR = "workstation.example.com:5670"
+DOOR = "workstation.example.com:5670#sha256:..."
 TRAIN = """\
 #!/usr/bin/env python3
 import os
@@ -125,11 +125,13 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
     yaml = YAML(typ="safe")
     token = secrets.token_hex(32)
     monkeypatch.setenv("DKDBG_TOKEN", token)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     root = lay_out(tmp_path, train=TRAIN)
     port = free_port()
     cluster = Cluster(root, base_image, line(port), token)
     try:
         with host_door(root, options=("--listen", f"127.0.0.1:{port}")) as door:
+            cluster.door += "#" + door.wait("calls")["connect"].partition("#")[2]
             job = yaml.load(
                 io.StringIO(page.block("yaml", "kind: Job\nmetadata:\n  name: train\nspec:\n  backoff"))
             )

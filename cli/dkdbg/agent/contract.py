@@ -172,7 +172,7 @@ ENV_NAME = "DKDBG_NAME"
 ENV_ALLOW = "DKDBG_ALLOW"
 #: [HOST:]PORT where the agent listens that the single file starts as PYTHONPATH, which this or ENV_CONNECT asks for.
 ENV_LISTEN = "DKDBG_LISTEN"
-#: HOST:PORT of a `dkdbg attach --listen` that the agent connects to, where nobody can connect to it.
+#: HOST:PORT#sha256:FINGERPRINT of a `dkdbg attach --listen` that the agent connects to, where nobody can connect to it.
 ENV_CONNECT = "DKDBG_CONNECT"
 #: What an attach has to show as its property `dkdbgToken`, or the file that holds it. Empty: none is asked for.
 ENV_TOKEN = "DKDBG_TOKEN"  # noqa: S105

@@ -18,7 +18,7 @@ import sys
 import time
 
 from dkdbg.agent import console
-from dkdbg.agent.relay import questions, sealed
+from dkdbg.agent.relay import questions, secure_channel
 from dkdbg.agent.relay.keeper import SECRET
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent fetches its own one by one
     said: Dict[str, Any] = json.loads(sys.stdin.readline())
     about = json.dumps({**said["about"], "answers": questions.VERBS})
-    caller = _Caller(said["host"], said["port"], said["token"], about)
+    caller = _Caller(said["host"], said["port"], said["fingerprint"], said["token"], about)
     try:
         caller.run()
     finally:
@@ -58,11 +58,12 @@ class _Caller:
     """Calls one place.
 
     Args:
-        about: what we say of ourselves, one line.
+        fingerprint: of the certificate there. about: what we say of ourselves, one line.
     """
 
-    def __init__(self, host: str, port: int, token: str, about: str) -> None:
-        self._host, self._port, self._token, self._about = host, port, token, about
+    def __init__(self, host: str, port: int, fingerprint: str, token: str, about: str) -> None:
+        self._host, self._port, self._fingerprint = host, port, fingerprint
+        self._token, self._about = token, about
         self._keeper: Optional[subprocess.Popen[bytes]] = None
         self._keepers_line = ""
         self._said = ""
@@ -73,12 +74,10 @@ class _Caller:
             began = time.monotonic()
             try:
                 with socket.create_connection((self._host, self._port), CONNECT) as sock:
-                    why = self._serve(sealed.introduce(sock, self._token, calls=True))
+                    why = self._serve(secure_channel.call(sock, self._token, self._fingerprint))
                 if _is_over(0):
                     return
                 self._say(why)
-            except sealed.SealError as error:
-                self._say(str(error))
             except OSError as error:
                 self._say(error.strerror or str(error))
             pause = (
@@ -98,12 +97,13 @@ class _Caller:
                 self._keeper.wait()
             self._keeper = None
 
-    def _serve(self, line: sealed.Sealed) -> str:
+    def _serve(self, line: secure_channel.SecureChannel) -> str:
         """One connection, to its end; why it has ended."""
         line.say(self._about)
-        word, keeper = line.hear(_LONGEST, _PATIENCE), line.hear(_LONGEST, _PATIENCE)
+        end = time.monotonic() + _PATIENCE
+        word, keeper = line.hear(_LONGEST, end), line.hear(_LONGEST, end)
         if not _WORD.fullmatch(word) or not _KEEPER.fullmatch(keeper):
-            raise sealed.SealError("it is of another version of dkdbg")
+            raise secure_channel.ChannelError("it is of another version of dkdbg")
         self._keep(word, keeper)
         ours, theirs = socket.socketpair()
         with ours:

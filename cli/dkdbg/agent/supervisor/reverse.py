@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -15,25 +16,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Mapping, Optional, Tuple
 
+#: After the address: the fingerprint of the certificate there.
+_FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})", re.IGNORECASE)
 #: Seconds for it to end.
 _LIMIT = 10.0
 
 
-def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int]]:
-    """Return whom the environment says to call, None for nobody.
+def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
+    """Return the host, port and fingerprint to call that the environment names; None if it names no address.
 
     Raises:
-        ValueError: it names no host and port, or there is no token, or one that could be guessed.
+        ValueError: a part of the address is missing, or there is no token, or one that could be guessed, or no TLS 1.3.
     """
     text = environment.get(contract.ENV_CONNECT, "").strip()
     if not text:
         return None
-    host, _, port = text.rpartition(":")
+    address, _, certificate = text.partition("#")
+    host, _, port = address.rpartition(":")
     host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(
-            "--connect (%s) takes the HOST:PORT of a dkdbg attach --listen, not %r"
+            "--connect (%s) takes the HOST:PORT#sha256:... of a dkdbg attach --listen, not %r"
             % (contract.ENV_CONNECT, text)
+        )
+    fingerprint = _FINGERPRINT.fullmatch(certificate)
+    if not fingerprint:
+        what = (
+            "a fingerprint that is not sha256: and 64 hexadecimal digits" if certificate else "no fingerprint"
+        )
+        raise ValueError(
+            "--connect (%s) has %s of the certificate of dkdbg attach --listen; take it as that prints it: "
+            "%s=%s#sha256:... (one that prints no fingerprint is older than this agent: update it)"
+            % (contract.ENV_CONNECT, what, contract.ENV_CONNECT, address)
         )
     token = tokens.read(environment)
     if len(token) < proof.SHORT:
@@ -43,24 +57,39 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int]]:
             "characters or more"
             % (contract.ENV_CONNECT, what, contract.ENV_TOKEN, contract.ENV_TOKEN_FILE, proof.SHORT)
         )
-    return host, int(port)
+    lacking = _lacking_tls()
+    if lacking:
+        raise ValueError(
+            "--connect (%s) needs TLS 1.3, and this Python (%s) has %s; with another one: %s=PATH sh agent.pyz launch -- "
+            "COMMAND" % (contract.ENV_CONNECT, sys.executable, lacking, contract.ENV_PYTHON)
+        )
+    return host, int(port), fingerprint.group(1).lower()
+
+
+def _lacking_tls() -> str:
+    """Return what this Python has in the place of TLS 1.3; empty if it has that."""
+    try:
+        import ssl
+    except ImportError:
+        return "no ssl module"
+    return "" if ssl.HAS_TLSv1_3 else ssl.OPENSSL_VERSION
 
 
 class Outward:
     """The process that calls, while the session lasts.
 
     Args:
-        to: host and port. about: what it says of this session.
+        to: host, port and fingerprint. about: what it says of this session.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, to: Tuple[str, int], token: str, about: Dict[str, Any]) -> None:
+    def __init__(self, to: Tuple[str, int, str], token: str, about: Dict[str, Any]) -> None:
         agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
         # Other jobs of this user have the token too, and none of them has the key.
         about = dict(about, key=os.urandom(16).hex())
-        said = {"host": to[0], "port": to[1], "token": token, "about": about}
+        said = {"host": to[0], "port": to[1], "fingerprint": to[2], "token": token, "about": about}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", agent, "call"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             env=tokens.without(os.environ), start_new_session=True,  # a Ctrl-C in the terminal is for the program

@@ -1,7 +1,8 @@
-"""Jobs that may only connect out: they call here, prove the token, and are the transports of their own relays.
+"""Jobs that may only connect out: they call here over TLS, prove the token, and are the transports of their own relays.
 
-Who listens on an open network is found by everybody. Who has not proven the token gets our random number and nothing else;
-so many may try at one time, for so many seconds, and a new one takes the place of the one that matters least.
+Anybody can find a port on an open network. A connection that has not proven the token gets a TLS handshake and a random
+number, and nothing else. A maximum of NEWCOMERS may try at one time, each for a few seconds, and a new one takes the place
+of the one that matters least.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.proxy.listener.pending import Newcomers
-from dkdbg.agent.relay import sealed
+from dkdbg.agent.relay import secure_channel
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.relay.relay import Relay
@@ -25,8 +26,9 @@ from dkdbg.relay.relay import Relay
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dkdbg.agent.relay.sealed import Sealed
+    from dkdbg.agent.relay.secure_channel import SecureChannel
     from dkdbg.relay.answer import Answer
+    from dkdbg.targets.reverse.certificate import Certificate
 
 #: Who has not proven anything, at one time; jobs that are known; bytes of what a job says of itself.
 NEWCOMERS, JOBS, _ABOUT = 32, 256, 2000
@@ -52,11 +54,13 @@ class Callers:
         host: str,
         port: int,
         token: str,
+        certificate: Certificate,
         *,
         arrived: Callable[[Caller], None],
         log: Callable[[str], None],
     ) -> None:
-        self._token, self._arrived, self._log = token, arrived, log
+        self._token, self._certificate = token, certificate
+        self._arrived, self._log = arrived, log
         try:
             self._listener = _listener(host, port)
         except OSError as error:
@@ -105,9 +109,11 @@ class Callers:
 
     def _welcome(self, sock: socket.socket, address: str) -> None:
         try:
-            line = sealed.introduce(sock, self._token, calls=False)
-            about = _read(line.hear(_ABOUT, sealed.INTRODUCTION))
-        except (sealed.SealError, OSError, ValueError) as error:
+            line = secure_channel.answer(
+                sock, self._token, self._certificate.context, self._certificate.fingerprint
+            )
+            about = _read(line.hear(_ABOUT, time.monotonic() + secure_channel.INTRODUCTION_TIMEOUT_S))
+        except (OSError, ValueError) as error:
             self._refuse(address, str(error))
             sock.close()
             return
@@ -175,7 +181,7 @@ class Caller:
         self.about = about
         self.is_closed = False
         self._changed = threading.Condition()
-        self._waiting: Sealed | None = None
+        self._waiting: SecureChannel | None = None
         self._current: _Line | None = None
         self._left = time.monotonic()
         self._relay = Relay(self._transport)
@@ -195,7 +201,7 @@ class Caller:
         """Ask its agent; the first word is one of `about.answers`."""
         return self._relay.ask(json.dumps(words).encode())
 
-    def offer(self, line: Sealed) -> bool:
+    def offer(self, line: SecureChannel) -> bool:
         """Go on over this connection, in the place of the one before; whether it is wanted."""
         with self._changed:
             if self.is_closed:
@@ -245,7 +251,7 @@ class _Line:
         OSError: it has ended.
     """
 
-    def __init__(self, line: Sealed, word: str) -> None:
+    def __init__(self, line: SecureChannel, word: str) -> None:
         self.outer = line.sock
         self._inner, theirs = socket.socketpair()
         self._errors, self._nothing = os.pipe()  # what the relay says there goes into the job's log
@@ -265,7 +271,7 @@ class _Line:
         for each in (self._errors, self._nothing):
             os.close(each)
 
-    def _pump(self, line: Sealed, inner: socket.socket, word: str) -> None:
+    def _pump(self, line: SecureChannel, inner: socket.socket, word: str) -> None:
         with self.outer, inner, contextlib.suppress(OSError):
             line.say(word)
             line.pump(inner)

@@ -13,6 +13,7 @@ from dkdbg.agent.proxy.listener import proof
 from dkdbg.agent.state.runtime_dir import RuntimeDirError
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.render import token_file
+from dkdbg.targets.reverse import certificate
 from dkdbg.targets.reverse.called_job import CalledJobTarget
 from dkdbg.targets.reverse.jobs import Callers
 from dkdbg.targets.reverse.query_server import Desk
@@ -49,14 +50,24 @@ def token_of(reporter: Reporting) -> str:
     return token
 
 
+def _certificate(reporter: Reporting) -> certificate.Certificate:
+    """Return this user's certificate, which is made if it is missing. Raises DkdbgError."""
+    file = token_file.path(os.environ).with_name("listen.pem")
+    found = certificate.load(file)
+    if found.is_new:
+        reporter.line(f"made a key and its certificate: {file}")
+    return found
+
+
 def wait_for_jobs(
     door: HostDoor, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
     """Take calls until `opened` is closed; each job becomes a target of the door's.
 
     Raises:
-        DkdbgError: it cannot be listened there.
+        DkdbgError: the certificate cannot be read or made, or it cannot be listened there.
     """
+    shown = _certificate(reporter)
     lock = threading.Lock()
     known: dict[str, tuple[CalledJobTarget, Upstream]] = {}
 
@@ -79,16 +90,17 @@ def wait_for_jobs(
         upstream.poke()
         reporter.event("called", "has called, and can be debugged", prefix=name, target=name)
 
-    callers = Callers(*listen, token, arrived=arrived, log=reporter.line)
+    callers = Callers(*listen, token, shown, arrived=arrived, log=reporter.line)
     opened.callback(callers.close)
     callers.start()
     here = f"{listen[0] or socket.gethostname()}:{callers.port}"
     where = "in DKDBG_TOKEN" if contract.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
+    connect = f"{here}#sha256:{shown.fingerprint}"
     text = (
-        f"jobs can call {here}: start them with {contract.ENV_CONNECT}={here} and {contract.ENV_TOKEN}_FILE (or {contract.ENV_TOKEN}) "
-        f"with the token {where}"
+        f"jobs can call {here}: start them with {contract.ENV_CONNECT}={connect} and {contract.ENV_TOKEN_FILE} "
+        f"(or {contract.ENV_TOKEN}) with the token {where}"
     )
-    reporter.event("calls", text, host=listen[0], port=callers.port)
+    reporter.event("calls", text, host=listen[0], port=callers.port, connect=connect)
 
     def jobs() -> dict[str, Caller]:
         with lock:

@@ -48,7 +48,7 @@ class Exchange:
     """The two numbers of one connection.
 
     Args:
-        purpose: ATTACH or STATUS. client, agent: the numbers of the two sides, 64 hexadecimal digits.
+        purpose: such as ATTACH. client, agent: the numbers of the two sides, 64 hexadecimal digits.
     """
 
     def __init__(self, purpose: str, client: str, agent: str) -> None:
@@ -62,11 +62,6 @@ class Exchange:
     def of_agent(self, token: str) -> str:
         """Return what an agent with this token answers."""
         return self._mac(token, "agent")
-
-    def key(self, token: str, side: str) -> bytes:
-        """Return 32 bytes that only who knows the token can make, for what this side sends on this connection."""
-        said = "dkdbg key 1\n%s\n%s" % (side, self._said)
-        return hmac.new(token.encode("utf-8", "surrogatepass"), said.encode(), hashlib.sha256).digest()
 
     def _mac(self, token: str, side: str) -> str:
         said = "dkdbg proof 1\n%s\n%s" % (side, self._said)

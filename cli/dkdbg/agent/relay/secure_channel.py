@@ -1,0 +1,330 @@
+"""TLS 1.3 between a job and the `dkdbg attach --listen` that it connects to; each side then proves that it knows the token.
+
+The waiting side has a self-signed certificate. The job knows its SHA-256 fingerprint (DKDBG_CONNECT) and closes the
+connection before it sends anything but its ClientHello when the certificate is another one. The proofs are those of
+agent/proxy/listener/proof.py, with the fingerprint as a part of their purpose: a proof made for one certificate is worth
+nothing on a connection to another one, so a man in the middle with a certificate of his own gets nothing to pass on.
+
+TLS works on memory, not on the socket: `encrypt` and `decrypt` never block, and `pump` is an ordinary select loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import selectors
+import socket
+import ssl
+import time
+
+from dkdbg.agent.proxy.listener import proof
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Optional
+
+#: First line of each side inside TLS: this, and its random number.
+GREETING = "DKDBG-CALL-2"
+#: First bytes from an agent without TLS (issue 32); what each side logs of another version or certificate.
+_FORMER_GREETING = b"DKDBG"
+_OLD_JOB = "its dkdbg is older than this one: give the job this version's agent.pyz, and DKDBG_CONNECT as printed above"
+_OLD_ATTACH = " before the TLS handshake, as a dkdbg attach --listen does that is older than this job's dkdbg"
+_OTHER_CERTIFICATE = (
+    " during the TLS handshake: its DKDBG_CONNECT may have the fingerprint of another certificate"
+)
+_UNPROVEN = "its token is another one"
+_NOT_PINNED = (
+    "its certificate is not the one of DKDBG_CONNECT; take DKDBG_CONNECT as dkdbg attach --listen prints it"
+)
+#: Seconds for the handshake and the proofs together.
+INTRODUCTION_TIMEOUT_S = 10.0
+#: Maximum bytes of a line of the introduction, of one read, and of what waits for a slow side.
+_MAX_LINE_BYTES, _MAX_READ_BYTES, _MAX_WAITING_BYTES = 100, 1 << 16, 1 << 18
+#: Seconds for what is left to send at the end.
+_FLUSH_TIMEOUT_S = 1.0
+
+
+class ChannelError(OSError):
+    """The other side is not the right one, or what came is not from it; the message says which, in a few words."""
+
+
+class _ClosedError(ChannelError):
+    """The other side has closed the connection."""
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """Return the SHA-256 of a certificate (DER) in 64 hexadecimal digits."""
+    return hashlib.sha256(certificate).hexdigest()
+
+
+def server_context() -> ssl.SSLContext:
+    """Return settings of the waiting side, without its certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # no session is resumed
+    return context
+
+
+def _client_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # no authority has signed it: `call` compares the fingerprint
+    return context
+
+
+def call(sock: socket.socket, token: str, fingerprint: str) -> SecureChannel:
+    """Open the job's end of a channel; the socket stays the caller's.
+
+    Raises:
+        ChannelError: the certificate is not the one of `fingerprint`, or the other side does not know the token.
+        OSError: the connection has ended.
+    """
+    channel = SecureChannel(sock, _client_context(), server_side=False)
+    end = channel.handshake()
+    if not hmac.compare_digest(channel.fingerprint(), fingerprint):
+        raise ChannelError(_NOT_PINNED)
+    mine = proof.number()
+    channel.say("%s %s" % (GREETING, mine))
+    exchange = proof.Exchange(_purpose(fingerprint), mine, _number(channel, end))
+    channel.say(exchange.of_client(token))
+    if not proof.is_same(channel.hear(_MAX_LINE_BYTES, end), exchange.of_agent(token)):
+        raise ChannelError(_UNPROVEN)
+    sock.settimeout(None)
+    return channel
+
+
+def answer(sock: socket.socket, token: str, context: ssl.SSLContext, fingerprint: str) -> SecureChannel:
+    """Open the waiting side's end of a channel; the socket stays the caller's.
+
+    Args:
+        context: `server_context` with the certificate of `fingerprint`.
+
+    Raises:
+        ChannelError: the other side does not know the token, or speaks no TLS 1.3. OSError: the connection has ended.
+    """
+    channel = SecureChannel(sock, context, server_side=True)
+    end = channel.handshake()
+    theirs, mine = _number(channel, end), proof.number()
+    channel.say("%s %s" % (GREETING, mine))
+    exchange = proof.Exchange(_purpose(fingerprint), theirs, mine)
+    if not proof.is_same(channel.hear(_MAX_LINE_BYTES, end), exchange.of_client(token)):
+        channel.say("no")  # so that the job can log why
+        raise ChannelError(_UNPROVEN)
+    channel.say(exchange.of_agent(token))
+    sock.settimeout(None)
+    return channel
+
+
+class SecureChannel:
+    """One end of a connection under TLS. Not for several threads at a time.
+
+    Args:
+        sock: stays the caller's. context: of this side.
+    """
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
+        self.sock = sock
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send, server_side=server_side)
+        self._left = b""
+
+    def handshake(self) -> float:
+        """Agree on keys; return the time on the monotonic clock at which the introduction must be over.
+
+        A client's last message of the handshake goes out with the first line that it says.
+
+        Raises:
+            ChannelError: the other side speaks no TLS 1.3, or is silent. OSError: the connection has ended.
+        """
+        end = time.monotonic() + INTRODUCTION_TIMEOUT_S
+        self.sock.settimeout(INTRODUCTION_TIMEOUT_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        begun = b""
+        while True:
+            try:
+                self._tls.do_handshake()
+                self._left = self.decrypt(b"")  # what came with its last message
+                return end
+            except ssl.SSLWantReadError:
+                self.sock.sendall(self._to_send.read())
+            except ssl.SSLError as error:
+                if begun != _FORMER_GREETING:
+                    raise ChannelError("no TLS 1.3 (%s)" % _reason(error)) from None
+                self.sock.sendall(b"TLS\n")  # that agent logs that this is not the line it expects
+                raise ChannelError(_OLD_JOB) from None
+            try:
+                received = self._receive(end)
+            except _ClosedError as error:
+                likely = ""
+                if self._tls.server_side and begun:
+                    likely = _OTHER_CERTIFICATE
+                elif not self._tls.server_side and not begun:
+                    likely = _OLD_ATTACH
+                raise ChannelError(str(error) + likely) from None
+            begun = (begun + received)[: len(_FORMER_GREETING)]
+            self._received.write(received)
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the other side's certificate, after the handshake."""
+        return fingerprint_of(self._tls.getpeercert(binary_form=True) or b"")
+
+    def say(self, line: str) -> None:
+        """Send a line. Raises OSError."""
+        self.sock.sendall(self.encrypt(line.encode() + b"\n"))
+
+    def hear(self, longest: int, end: float) -> str:
+        """Return the other side's next line.
+
+        Raises:
+            ChannelError: no line came until `end` (monotonic clock) within `longest` bytes. OSError: the connection has ended.
+        """
+        while b"\n" not in self._left:
+            if len(self._left) > longest:
+                break
+            self._left = self.decrypt(self._receive(end))
+        line, _, self._left = self._left.partition(b"\n")
+        if len(line) > longest:
+            raise ChannelError("a line that is too long")
+        return line.decode("utf-8", "replace")
+
+    def encrypt(self, data: bytes) -> bytes:
+        """Return what is to be sent."""
+        self._tls.write(data)
+        return self._to_send.read()
+
+    def decrypt(self, received: bytes) -> bytes:
+        """Return what was said, after what `hear` has left. Raises ChannelError."""
+        self._received.write(received)
+        pieces, self._left = [self._left], b""
+        try:
+            while True:
+                pieces.append(self._tls.read(_MAX_READ_BYTES))
+                if not pieces[-1]:
+                    raise ChannelError("the other side has closed the connection")
+        except ssl.SSLWantReadError:
+            return b"".join(pieces)
+        except ssl.SSLError as error:
+            raise ChannelError("what came is not from the other side (%s)" % _reason(error)) from None
+
+    def pump(
+        self, inner: socket.socket, *, silence: Optional[float] = None, until: Optional[int] = None
+    ) -> str:
+        """Pass bytes between the connection and `inner`, both ways, until one of them ends; return why, in a few words.
+
+        Args:
+            inner: closed by the caller, as the connection is.
+            silence: seconds without a byte from the other side after which it counts as gone.
+            until: a descriptor at whose end all ends.
+        """
+        return _Pump(self, inner, until).run(silence)
+
+    def _receive(self, end: float) -> bytes:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise ChannelError("it says nothing")
+        self.sock.settimeout(left)
+        try:
+            data = self.sock.recv(_MAX_READ_BYTES)
+        except socket.timeout:
+            raise ChannelError("it says nothing") from None
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise _ClosedError("it has closed the connection")
+        return data
+
+
+class _Pump:
+    def __init__(self, channel: SecureChannel, inner: socket.socket, until: Optional[int]) -> None:
+        self._channel, self._outer, self._inner, self._until = channel, channel.sock, inner, until
+        self._to_outer, self._to_inner = bytearray(), bytearray(channel.decrypt(b""))
+        self._heard = time.monotonic()
+
+    def run(self, silence: Optional[float]) -> str:
+        self._outer.setblocking(False)
+        self._inner.setblocking(False)
+        with selectors.DefaultSelector() as waits:
+            waits.register(self._outer, selectors.EVENT_READ)
+            waits.register(self._inner, selectors.EVENT_READ)
+            if self._until is not None:
+                waits.register(self._until, selectors.EVENT_READ)
+            while True:
+                self._choose(waits, self._outer, len(self._to_inner), len(self._to_outer))
+                self._choose(waits, self._inner, len(self._to_outer), len(self._to_inner))
+                ready = waits.select(1.0)
+                why = self._move({key.fd: events for key, events in ready})
+                if why:
+                    self._flush()
+                    return why
+                if silence is not None and time.monotonic() - self._heard > silence:
+                    return "nothing was heard for %g s" % silence
+
+    def _choose(
+        self, waits: selectors.DefaultSelector, sock: socket.socket, unread: int, unsent: int
+    ) -> None:
+        wanted = (selectors.EVENT_READ if unread < _MAX_WAITING_BYTES else 0) | (
+            selectors.EVENT_WRITE if unsent else 0
+        )
+        known = waits.get_map().get(sock)
+        if known is not None and known.events != wanted:
+            if wanted:
+                waits.modify(sock, wanted)
+            else:
+                waits.unregister(sock)
+        elif known is None and wanted:
+            waits.register(sock, wanted)
+
+    def _move(self, ready: Dict[int, int]) -> str:
+        """Read and write without waiting; return why it is over, empty while it is not."""
+        try:
+            if ready.get(self._outer.fileno(), 0) & selectors.EVENT_READ:
+                received = self._outer.recv(_MAX_READ_BYTES)
+                if not received:
+                    return "the other side has closed the connection"
+                self._heard = time.monotonic()
+                self._to_inner += self._channel.decrypt(received)
+            if ready.get(self._inner.fileno(), 0) & selectors.EVENT_READ:
+                said = self._inner.recv(_MAX_READ_BYTES)
+                if not said:
+                    return "the relay has ended"
+                self._to_outer += self._channel.encrypt(said)
+            for sock, waiting in ((self._outer, self._to_outer), (self._inner, self._to_inner)):
+                if waiting:
+                    del waiting[: _sent(sock, waiting)]
+        except BlockingIOError:
+            return ""
+        except OSError as error:
+            return error.strerror or str(error)
+        return "it is not needed any more" if self._until is not None and self._until in ready else ""
+
+    def _flush(self) -> None:
+        """Send what was said before the end."""
+        try:
+            for sock, waiting in ((self._outer, self._to_outer), (self._inner, self._to_inner)):
+                sock.settimeout(_FLUSH_TIMEOUT_S)
+                sock.sendall(waiting)
+        except OSError:
+            pass
+
+
+def _sent(sock: socket.socket, data: bytearray) -> int:
+    try:
+        return sock.send(data)
+    except BlockingIOError:
+        return 0
+
+
+def _purpose(fingerprint: str) -> str:
+    return "call " + fingerprint
+
+
+def _number(channel: SecureChannel, end: float) -> str:
+    greeting, _, number = channel.hear(_MAX_LINE_BYTES, end).partition(" ")
+    if greeting != GREETING or not proof.is_number(number):
+        raise ChannelError("it does not speak as dkdbg does")
+    return number
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
