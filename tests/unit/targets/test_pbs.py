@@ -8,7 +8,6 @@ import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.batch.pbs import PBS
-from dkdbg.targets.batch.pbs_errors import explain
 
 TORQUE = """\
 Job Id:	8
@@ -77,7 +76,7 @@ def test_a_job_that_is_not_there_is_named():
     ],
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step(said, cause):
-    error = explain(said, job="7", node="n1")
+    error = PBS.explain(said, job="7", node="n1")
     assert error is not None
     assert error.message.startswith(cause)
     assert error.hint

@@ -7,7 +7,6 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets.batch import hostlist
 from dkdbg.targets.batch.job import job_address
 from dkdbg.targets.batch.slurm import SLURM
-from dkdbg.targets.batch.slurm_errors import explain, unexplained
 
 RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|None|/home/me/my code\ntasks 8 \n"
 
@@ -55,7 +54,7 @@ def test_states_are_told_apart(line, phase, reason):
     ],
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
-    error = explain(said, job="7", node="n1")
+    error = SLURM.explain(said, job="7", node="n1")
     assert error is not None
     assert error.message.startswith(cause)
     assert error.hint
@@ -64,8 +63,10 @@ def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
 
 def test_words_of_others_are_quoted_and_not_explained():
     said = "Traceback (most recent call last):\n"
-    assert explain(said, job="7", node="n1") is None
-    assert unexplained(said, "7").message.endswith(said.strip())
+    assert SLURM.explain(said, job="7", node="n1") is None
+    with pytest.raises(DkdbgError) as caught:
+        SLURM.read("7", 1, "", said)
+    assert caught.value.message.endswith(said.strip())
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Capability, Endpoint, Target, Workspace
+from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions
 from dkdbg.targets.batch.job import job_address
 from dkdbg.targets.batch.job_errors import NoCommandsError
 from dkdbg.targets.batch.job_line import JobLine
+from dkdbg.targets.batch.job_queue import JobQueue
 from dkdbg.targets.ssh.login import Login
 
 if TYPE_CHECKING:
@@ -228,3 +229,11 @@ class JobTarget(Target):
             for each in found
             if not isinstance(each, SeenRecord) or not each.jobs or not asked.isdisjoint(each.jobs)
         ]
+
+
+def kind_of(system: BatchSystem) -> Kind:
+    """Return the kind of a batch system's targets and queue."""
+    return Kind(
+        target=lambda address, _root: JobTarget(system, address),
+        queue=lambda address: JobQueue(system, address),
+    )

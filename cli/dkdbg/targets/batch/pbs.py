@@ -1,4 +1,4 @@
-"""The command lines of PBS (OpenPBS, PBS Pro, Torque), and what qstat -f and qsub answer. Pure.
+"""PBS (OpenPBS, PBS Pro, Torque): `pbs://LOGIN/JOB[/NODE]`. Its command lines and their answers.
 
 Run on Torque's commands over Slurm (slurm-wlm-torque); OpenPBS 23.06 by what was once recorded from it.
 """
@@ -10,13 +10,15 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.core.jobs import Job
+from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch import pbs_errors
 from dkdbg.targets.batch.hostlist import is_node
+from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job_target import kind_of
+from dkdbg.targets.batch.slurm import SLURM
 
 if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
-    from dkdbg.errors import DkdbgError
     from dkdbg.targets.batch.job_script import Script
 
 _ATTRIBUTE = re.compile(r"\s+([A-Za-z_]+(?:\.[A-Za-z_]+)?) = (.*)")
@@ -36,6 +38,23 @@ _JOBS = (
     """/Job_Owner = / {split($NF, who, "@")} /job_state = / {if (who[1] == me && $NF !~ /^[CEFX]$/) print id, name}'"""
 )
 
+#: As in `slurm.py`: texts of Torque's commands over Slurm were seen there, those of OpenPBS 23.06 recorded once.
+_KNOWN = (
+    (
+        r"node\(s\) specification error",
+        "qsub does not take these nodes: OpenPBS knows no :gpus= there",
+        "as OpenPBS spells it: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
+    ),
+    (r"Unknown Job I[dD] (\S+)", "PBS knows no job {job}: it has ended some time ago, or never was", "qstat -u $USER there shows your jobs"),
+    (
+        r"(?:qstat|qsub|qdel|awk): (?:command )?not found",
+        f"{NO_COMMANDS} PBS there",
+        "name the login node: pbs://LOGIN/JOB",
+    ),
+    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub there shows its options"),
+    (r"Permission denied|Host key verification failed", "{node} lets nobody in by ssh from there", "PBS has no other way into a running job: ask for ssh to the nodes of your jobs"),
+)  # fmt: skip
+
 
 class Pbs:
     """See `targets/batch/job.py`."""
@@ -54,7 +73,7 @@ class Pbs:
         known = attributes(said)
         state = known.get("job_state", "")
         if not state:
-            raise self.explain(complained, job=job, node="") or pbs_errors.no_job(job, complained, code)
+            raise self.explain(complained, job=job, node="") or _no_job(job, complained, code)
         nodes = [each.partition("/")[0] for each in known.get("exec_host", "").split("+")]
         variables = dict(each.partition("=")[::2] for each in known.get("Variable_List", "").split(","))
         folder = known.get("init_work_dir") or variables.get("PBS_O_WORKDIR", "")
@@ -83,8 +102,9 @@ class Pbs:
         return ()
 
     def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
-        """See `targets/batch/pbs_errors.py`."""
-        return pbs_errors.explain(said, job=job, node=node)
+        """By PBS's texts, and by Slurm's where Torque's commands on Slurm quote them."""
+        found = explain_by(_KNOWN, said, job=job, node=node)
+        return SLURM.explain(said, job=job, node=node) if found is None and "sbatch" in said else found
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """qsub. Its jobs are listed without their scripts, so the name is the script's tag: old ones take 15 characters."""
@@ -122,4 +142,12 @@ def attributes(text: str) -> dict[str, str]:
     return found
 
 
+def _no_job(job: str, said: str, code: int) -> DkdbgError:
+    """The error for a job that qstat tells nothing of."""
+    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
+    why = f": {lines[-1][-300:]}" if lines else f" (qstat ends with {code})"
+    return DkdbgError(f"PBS knows no job {job}{why}", hint="qstat -u $USER there shows your jobs")
+
+
 PBS = Pbs()
+KIND = kind_of(PBS)

@@ -1,4 +1,4 @@
-"""Slurm's command lines, and what squeue and sbatch answer. Pure; read with Slurm 20.11 to 24.11 in mind, run on 22.05."""
+"""Slurm: `slurm://LOGIN/JOB[/NODE]`. Its command lines and their answers, read with 20.11 to 24.11 in mind, run on 22.05."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from dkdbg.core.jobs import Job
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch import slurm_errors
 from dkdbg.targets.batch.hostlist import expand
 from dkdbg.targets.batch.job import in_words
+from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
@@ -34,6 +35,55 @@ _HELD = {"SUSPENDED", "STOPPED"}
 #: Where they are not on the PATH of a shell that nobody logs in with.
 _PATH = "command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
+#: Pattern of a line, what is wrong, and what to do; `{0}` is the pattern's group, `{job}` and `{node}` what was asked for.
+#: The first that fits counts.
+_KNOWN = (
+    (
+        r"Slurm job (\S+) has expired|Expired or invalid job",
+        "job {job} has ended, or {node} is not one of its nodes",
+        "squeue --me there shows your jobs and their nodes",
+    ),
+    (
+        r"Invalid job id",
+        "Slurm knows no job {job}: it has ended some time ago, or never was",
+        "squeue --me there shows your jobs",
+    ),
+    (
+        r"Unable to create step for job \S+: Requested node configuration is not available",
+        "{node} is not a node of job {job}",
+        "squeue --me there shows which nodes it has",
+    ),
+    (
+        r"Access/permission denied",
+        "job {job} is not yours: Slurm lets you into your own jobs only",
+        "squeue --me there shows those",
+    ),
+    (
+        r"(?:Invalid partition name specified|invalid partition specified: (\S+))",
+        "there is no such partition",
+        "sinfo there lists them: --partition NAME",
+    ),
+    (
+        r"Invalid account or account/partition combination",
+        "your account may not use this partition, or has another name",
+        "sacctmgr show associations user=$USER there shows yours: --account NAME",
+    ),
+    (
+        r"Memory specification can not be satisfied|Requested node configuration is not available|More processors requested|Node count specification invalid",
+        "no node of this partition can ever give what is asked for",
+        "sinfo -N -l there shows what they have",
+    ),
+    (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch does not accept this: {0}", "sbatch --help there shows its options"),
+    (
+        r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|Connection refused",
+        "Slurm's controller does not answer",
+        "scontrol ping there says the same; ask whoever runs it, or try again",
+    ),
+    (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", f"{NO_COMMANDS} Slurm there", "name the login node: slurm://LOGIN/JOB"),
+    (r"[Uu]nrecognized option '--overlap'", "this Slurm is older than 20.11, and has no srun --overlap", "ask for ssh to the nodes of your jobs"),
+    (r"pam_slurm_adopt: (.*)", "{node} only lets in users who have a job on it", "is job {job} still running?"),
+)  # fmt: skip
+
 
 class Slurm:
     """See `targets/batch/job.py`."""
@@ -52,9 +102,9 @@ class Slurm:
         """Its lines, one a job of an array."""
         rows = [line for line in said.splitlines() if line.count("|") >= 6]
         if code:
-            raise self.explain(complained, job=job, node="") or slurm_errors.unexplained(complained, job)
+            raise self.explain(complained, job=job, node="") or _unexplained(complained, job)
         if not rows:
-            raise slurm_errors.no_job(job)
+            raise _no_job(job)
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
             names = in_words([printable(each.partition("|")[0]) for each in found])
@@ -94,8 +144,8 @@ class Slurm:
         )  # fmt: skip
 
     def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
-        """See `targets/batch/slurm_errors.py`."""
-        return slurm_errors.explain(said, job=job, node=node)
+        """By the texts of Slurm 22.05, from its programs."""
+        return explain_by(_KNOWN, said, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """sbatch; the person's own options have the last word."""
@@ -135,4 +185,17 @@ def _first(batch_host: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(nodes, key=lambda each: each != batch_host))
 
 
+def _no_job(job: str) -> DkdbgError:
+    """The error for a job that squeue prints nothing of, such as one of an array that has no such task."""
+    return DkdbgError(f"Slurm knows no job {job}", hint="squeue --me there shows your jobs")
+
+
+def _unexplained(said: str, job: str) -> DkdbgError:
+    """The error for words that are not known."""
+    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
+    last = lines[-1][-300:] if lines else "it said nothing"
+    return DkdbgError(f"Slurm says nothing about job {job}: {last}", hint=f"try there: squeue --jobs={job}")
+
+
 SLURM = Slurm()
+KIND = kind_of(SLURM)
