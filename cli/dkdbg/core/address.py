@@ -1,7 +1,7 @@
 """What a person types to name a target: its grammar. Which schemes are served, `targets/registry.py` knows.
 
 SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
-slurm:///JOB                 a job, seen from the host on which one sits
+SCHEME:///JOB                a batch job, where its system's commands are on this machine
 local:[REST]                 this machine
 HOST:PORT                    a door that somebody else has brought here
 """
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 #: The schemes of the two forms that carry none in front of `://`.
 LOCAL, ENDPOINT = "local", "endpoint"
 #: Of jobs that have called `dkdbg attach --listen`.
 CALL = "call"
-#: The schemes whose first part may be empty: the host on which one sits, `slurm:///JOB`.
-_HERE = frozenset({"slurm", "pbs"})
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 #: What ends a word of a command line or a line of output.
 _NEVER = re.compile(r"[\s\x00-\x1f\x7f]")
@@ -69,24 +71,27 @@ class Address:
         )
 
 
-def parse(text: str, *, forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT") -> Address:
+def parse(
+    text: str, *, forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT", here: Collection[str] = ()
+) -> Address:
     """Return the address that `text` is.
 
     A name that begins with `-` is refused for every scheme: ssh, kubectl and docker would read it as an option.
 
     Args:
         forms: for the hint, those that are served.
+        here: schemes whose first part may be empty, for this machine: `SCHEME:///JOB`.
 
     Raises:
         DkdbgError: it has none of the forms.
     """
-    found = _parse(text)
+    found = _parse(text, here)
     if found is None or (found.scheme != LOCAL and any(_OPTION.search(part) for part in found.parts)):
         raise DkdbgError(f"{text!r} names no target", hint=f"a target is {forms}", exit_code=EXIT_USAGE)
     return found
 
 
-def _parse(text: str) -> Address | None:
+def _parse(text: str, here: Collection[str]) -> Address | None:
     if text.startswith("local:"):  # a folder may have any name
         rest = text.removeprefix("local:")
         return None if rest.startswith("//") or "\0" in rest else Address(scheme=LOCAL, rest=rest)
@@ -96,7 +101,7 @@ def _parse(text: str) -> Address | None:
     if mark:
         address = Address(scheme=scheme, rest=rest.removesuffix("/"))
         known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
-        if scheme.rpartition("+")[2] in _HERE and not address.parts[0]:
+        if scheme.rpartition("+")[2] in here and not address.parts[0]:
             return address if all(address.parts[1:]) else None
         return address if known and all(address.parts) and all(address.hops) else None
     address = Address(scheme=ENDPOINT, rest=text)

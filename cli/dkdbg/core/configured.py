@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.core import address
 from dkdbg.core.address import ENDPOINT, LOCAL
 from dkdbg.core.config import FILE_NAME
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -28,11 +27,13 @@ _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
-def address_of(name: str, uri: str, *, forms: str, inner: Callable[[Address], Address | None]) -> Address:
+def address_of(
+    name: str, uri: str, *, parse: Callable[[str], Address], inner: Callable[[Address], Address | None]
+) -> Address:
     """The address of a name.
 
     Args:
-        forms: how an address can be typed, for the hint.
+        parse: returns the address that a text is; raises DkdbgError.
         inner: returns the address inside another one (`ssh://x` of `ray+ssh://x`) or None; raises DkdbgError.
 
     Raises:
@@ -41,7 +42,7 @@ def address_of(name: str, uri: str, *, forms: str, inner: Callable[[Address], Ad
     where = f"{FILE_NAME}: uri of [targets.{name}]"
     layer: Address | None
     try:
-        found = layer = address.parse(uri, forms=forms)
+        found = layer = parse(uri)
         while layer is not None:
             if why := _why_not(layer):
                 raise DkdbgError(

@@ -94,7 +94,7 @@ def choose(
     *,
     others: Sequence[SeenSession] = (),
     naming: Callable[[str], str],
-    address: str = "",
+    begin: str = "",
 ) -> SeenSession:
     """The only session that can be attached to.
 
@@ -103,7 +103,7 @@ def choose(
         target: as a person named the target; where there are several sessions, it may be the name or id of one.
         others: to be named when there is none.
         naming: makes of a target the command line that somebody has typed, with it.
-        address: of the target that was asked; empty for all.
+        begin: the hint where nothing runs; by default how the debug service is started.
 
     Raises:
         DkdbgError: there is none, or more than one.
@@ -125,30 +125,9 @@ def choose(
     names = [_called(each, there) for each in there]
     raise DkdbgError(
         problem + (f"; there are: {', '.join(names)}" if names else ""),
-        hint=f"name one: {naming(shlex.quote(names[0]))}" if names else how_to_begin(address, seen),
+        hint=f"name one: {naming(shlex.quote(names[0]))}" if names else begin or hints.SERVICE_UP(),
         exit_code=EXIT_USAGE,
     )
-
-
-def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
-    """What to type where no session is running.
-
-    Args:
-        address: of the target that was asked; empty for all.
-        seen: the sessions there, which have ended.
-    """
-    scheme = address.partition(":")[0]
-    if scheme in {"", "compose"}:
-        return hints.SERVICE_UP()
-    if scheme == "local":
-        return "dkdbg run -- python train.py starts one"
-    if scheme == "docker" and not seen:
-        return hints.HOW_TO_ENTER(target=address)
-    if scheme in {"docker", "ssh", "k8s", "slurm", "pbs"}:
-        return hints.RUN_THERE(target=address)
-    if scheme.partition("+")[0] == "ray":
-        return hints.RAY_WAITS(target=address)
-    return f"dkdbg ps --all {address} shows those that have ended"
 
 
 def _called(session: SeenSession, others: Sequence[SeenSession]) -> str:

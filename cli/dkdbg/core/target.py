@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
+from dkdbg import hints
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
@@ -494,6 +496,15 @@ def _no_sessions() -> list[SeenSession]:
     return []
 
 
+def _run_there(address: str, _ran: bool) -> str:
+    return hints.RUN_THERE(target=address)
+
+
+def see_ended(address: str, _ran: bool) -> str:
+    """Return the hint for targets on which nothing can be run."""
+    return f"dkdbg ps --all {address} shows those that have ended"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """What a module of `targets/` tells the registry, as its `KIND`.
@@ -510,6 +521,7 @@ class Kind:
             Raises DkdbgError when the address makes no sense.
         around: the target at an address of this kind, made instead of by `target`, around
             those at `inner` that its second argument makes, and that it closes.
+        begin: the hint where no session is running at an address, and whether one has run there.
     """
 
     target: Callable[[Address, Path], Target]
@@ -518,3 +530,4 @@ class Kind:
     queue: Callable[[Address], Queue] | None = None
     inner: Callable[[Address], Address] | None = None
     around: Callable[[Address, Callable[[], Target]], Target] | None = None
+    begin: Callable[[str, bool], str] = _run_there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.core.target import Capability, Endpoint, Kind, Target
+from dkdbg.core.target import Capability, Endpoint, Kind, Target, see_ended
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -37,4 +37,4 @@ def _target(address: Address, _root: Path) -> EndpointTarget:
     return EndpointTarget(address)
 
 
-KIND = Kind(target=_target)
+KIND = Kind(target=_target, begin=see_ended)

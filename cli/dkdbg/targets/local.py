@@ -101,4 +101,9 @@ def _sessions() -> list[SeenSession]:
     return [_seen(record, is_live) for record, is_live in _records()]
 
 
-KIND = Kind(target=_target, named=_named, sessions=_sessions)
+KIND = Kind(
+    target=_target,
+    named=_named,
+    sessions=_sessions,
+    begin=lambda _address, _ran: "dkdbg run -- python train.py starts one",
+)

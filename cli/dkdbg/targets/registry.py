@@ -32,18 +32,27 @@ class Entry:
         form: how they are typed, for usage texts and hints.
         module: has the Kind as `KIND`.
         around: SCHEME+OTHER:// is this kind around a target of another kind.
+        system, submitter: name of a batch system and of its program that takes job scripts; empty for other kinds.
+            The login node of an address may be empty then: SCHEME:///JOB.
     """
 
     scheme: str
     form: str
     module: str
     around: bool = False
+    system: str = ""
+    submitter: str = ""
 
     @property
     def kind(self) -> Kind:
         """What the module offers."""
         kind: Kind = importlib.import_module(self.module).KIND
         return kind
+
+
+def _batch(scheme: str, system: str, submitter: str) -> Entry:
+    form, module = f"{scheme}://LOGIN/JOB[/NODE]", f"dkdbg.targets.batch.{scheme}"
+    return Entry(scheme=scheme, form=form, module=module, system=system, submitter=submitter)
 
 
 #: In the order in which a name without a scheme is looked for.
@@ -53,8 +62,8 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="k8s", form="k8s://NAMESPACE/POD[/CONTAINER]", module="dkdbg.targets.kubernetes.target"),
     Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.targets.local"),
     Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.targets.ssh.target"),
-    Entry(scheme="slurm", form="slurm://LOGIN/JOB[/NODE]", module="dkdbg.targets.batch.slurm"),
-    Entry(scheme="pbs", form="pbs://LOGIN/JOB[/NODE]", module="dkdbg.targets.batch.pbs"),
+    _batch("slurm", "Slurm", "sbatch"),
+    _batch("pbs", "PBS", "qsub"),
     Entry(scheme="pai", form="pai://HOST/USER/JOB[/ROLE/INDEX]", module="dkdbg.targets.openpai.target"),
     Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray.target", around=True),
     Entry(scheme="call", form="call://JOB", module="dkdbg.targets.reverse.target"),
@@ -76,7 +85,7 @@ def address_of(text: str) -> Address:
     Raises:
         DkdbgError: it is none, or there are no targets of this scheme.
     """
-    found = addresses.parse(text, forms=forms())
+    found = _parse(text)
     _entry(found)
     return found
 
@@ -112,9 +121,9 @@ def target_of(name: str, root: Path) -> Target:
         known = f"{forms()}, or a name that dkdbg ps shows"
         with contextlib.suppress(DkdbgError):  # the address is what is wrong
             known += "".join(f", {each}" for each in names(root))
-        return target_at(addresses.parse(name, forms=known), root)
+        return target_at(_parse(name, known), root)
     if (uri := names(root).get(name)) is not None:
-        return target_at(configured.address_of(name, uri, forms=forms(), inner=_inner), root)
+        return target_at(configured.address_of(name, uri, parse=_parse, inner=_inner), root)
     silent: DkdbgError | None = None
     for entry in ENTRIES:
         try:
@@ -124,7 +133,7 @@ def target_of(name: str, root: Path) -> Target:
             silent = silent or error
     named = {each.address for each in sessions()[0] if name in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
-        return target_at(addresses.parse(named.pop()), root)
+        return target_at(_parse(named.pop()), root)
     if silent is not None and not _has_compose_file(root):
         raise DkdbgError(
             f"nothing here is called {name!r}: it is not in [targets] of dkdbg.toml, there is no compose file "
@@ -144,18 +153,33 @@ def targets_of(name: str, root: Path) -> Sequence[Target]:
     return target_of(name, root).each()
 
 
+def batch_systems() -> Sequence[Entry]:
+    """Return the kinds that take jobs; the first one is the default."""
+    return [entry for entry in ENTRIES if entry.system]
+
+
+def batch_help() -> str:
+    """Return what the help says of batch systems."""
+    default, *_ = known = batch_systems()
+    shown = [f"{_queue_form(each)} ({each.submitter})" for each in known]
+    return (
+        f"TARGET is {', '.join(shown[:-1])} or {shown[-1]}; by default it is this machine's {default.system}. "
+        "All other options go to the program in parentheses."
+    )
+
+
 def queue_of(name: str) -> Queue:
     """Where jobs are submitted.
 
     Raises:
         DkdbgError: the target is no batch system.
     """
-    address = addresses.parse(name, forms="slurm://LOGIN")
+    address = _parse(name, " or ".join(map(_queue_form, batch_systems())))
     queue = _entry(address).kind.queue
     if queue is None:
         raise DkdbgError(
             f"{address} takes no jobs",
-            hint=f"dkdbg submit --on slurm://LOGIN; what runs at once: dkdbg run --on {address}",
+            hint=f"dkdbg submit --on {_queue_form(batch_systems()[0])}; what runs at once: dkdbg run --on {address}",
             exit_code=EXIT_USAGE,
         )
     return queue(address)
@@ -203,6 +227,24 @@ def sessions() -> tuple[list[SeenSession], dict[str, str]]:
         except DkdbgError as error:  # noqa: PERF203 - each kind by itself
             missing[entry.scheme] = error.message.splitlines()[0]
     return seen, missing
+
+
+def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
+    """Return the hint where no session is running.
+
+    Args:
+        seen: the sessions there, which have ended.
+    """
+    return _entry(address_of(address)).kind.begin(address, bool(seen))
+
+
+def _queue_form(entry: Entry) -> str:
+    return f"{entry.scheme}://LOGIN"
+
+
+def _parse(text: str, known: str = "") -> Address:
+    """The address that `text` is. Raises DkdbgError with the forms in `known`, by default all."""
+    return addresses.parse(text, forms=known or forms(), here={each.scheme for each in batch_systems()})
 
 
 def _inner(address: Address) -> Address | None:

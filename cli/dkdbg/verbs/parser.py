@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises DkdbgError."""
+    """An ArgumentParser that raises DkdbgError.
+
+    Attributes:
+        shows_batch_systems: TARGET is a batch system.
+    """
+
+    shows_batch_systems = False
 
     def error(self, message: str, *, near: str = "") -> NoReturn:
         """Raise DkdbgError with `near`, what was probably meant, in its hint."""
@@ -57,7 +63,11 @@ class Parser(argparse.ArgumentParser):
         if self.epilog is None and any(action.metavar == "TARGET" for action in self._actions):
             from dkdbg.targets import registry
 
-            self.epilog = f"TARGET is the name of a target in dkdbg.toml, a service, a container or a session, or {registry.forms()}."
+            self.epilog = (
+                registry.batch_help()
+                if self.shows_batch_systems
+                else f"TARGET is the name of a target in dkdbg.toml, a service, a container or a session, or {registry.forms()}."
+            )
         return super().format_help()
 
 

@@ -62,7 +62,7 @@ def pdb(root: Path, name: str | None, *, pid: int | None, rank: int | None = Non
     agent = target.agent()
     if agent is None:
         raise DkdbgError(
-            f"no agent of dkdbg runs on {session.target}", hint=sessions.how_to_begin(session.address)
+            f"no agent of dkdbg runs on {session.target}", hint=registry.how_to_begin(session.address)
         )
     words = ["pdb", "--name", session.id, *(["--pid", str(pid)] if pid is not None else [])]
     words += ["--rank", str(rank)] if rank is not None else []
@@ -80,7 +80,9 @@ def _session(root: Path, name: str | None) -> SeenSession:
         if not others:
             raise
         return sessions.choose([], name, others=others, naming=_naming)
-    return sessions.choose(seen, name, naming=_naming, address=str(target.address))
+    return sessions.choose(
+        seen, name, naming=_naming, begin=registry.how_to_begin(str(target.address), seen)
+    )
 
 
 def _naming(where: str) -> str:

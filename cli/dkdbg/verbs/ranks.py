@@ -231,4 +231,6 @@ def _session(root: Path, name: str | None, typed: str) -> SeenSession:
         return only_session(root, naming)
     target = registry.target_of(name, root)
     with contextlib.closing(target):
-        return sessions.choose(target.sessions(), name, naming=naming, address=str(target.address))
+        seen = target.sessions()
+        begin = registry.how_to_begin(str(target.address), seen)
+        return sessions.choose(seen, name, naming=naming, begin=begin)

@@ -83,7 +83,4 @@ def _which(target: Target, name: str | None) -> list[str]:
     seen = [each for each in target.sessions() if not each.is_ended and each.started is not None]
     if not seen:  # the agent says what is there
         return []
-    return [
-        "--name",
-        sessions.choose(seen, name, naming="dkdbg restart {}".format, address=str(target.address)).id,
-    ]
+    return ["--name", sessions.choose(seen, name, naming="dkdbg restart {}".format).id]

@@ -40,12 +40,12 @@ _STRAGGLERS = 60.0
 
 def add_options(parser: Parser) -> None:
     """Add what can be typed behind `dkdbg submit`."""
-    parser.usage = "dkdbg submit [--on slurm://LOGIN] [options] [options of sbatch or qsub] -- CMD"
-    parser.epilog = "All other options go to sbatch or qsub: dkdbg submit --on slurm://login --nodes 2 --gres gpu:4 -- python train.py"
-    parser.allow_abbrev = False  # --no... may be sbatch's
+    parser.usage = "dkdbg submit [--on TARGET] [options] [options of the batch system] -- CMD"
+    parser.shows_batch_systems = True
+    parser.allow_abbrev = False  # --no... may be the batch system's
     parser.add_argument(
-        "--on", metavar="TARGET", default="slurm://", help="slurm://LOGIN or pbs://LOGIN; this machine's Slurm by default"
-    )  # fmt: skip
+        "--on", metavar="TARGET", help="SCHEME://LOGIN of a batch system; `dkdbg help submit` lists them"
+    )
     parser.add_argument(
         "--wait", type=values.count, nargs="?", default=0, const=600, metavar="SECONDS",
         help="make each rank wait for an editor (600)",
@@ -76,7 +76,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 def submit(
     root: Path,
-    target: str,
+    target: str | None,
     options: Sequence[str],
     command: Sequence[str],
     *,
@@ -92,7 +92,7 @@ def submit(
 
     Args:
         root: the repository's root, resolved.
-        target: the batch system's address, without a job.
+        target: the batch system's address, without a job; None for the default one of this machine.
         options: of its own program, as typed.
         command: of each rank, or with `interactive` the first one that is run; word by word.
         wait: seconds that each rank waits for an editor.
@@ -106,10 +106,11 @@ def submit(
     Raises:
         DkdbgError: it is refused, or the job ends before its ranks are up.
     """
+    target = target or f"{registry.batch_systems()[0].scheme}://"
     if not command and not interactive:
         raise DkdbgError(
             "there is no command to run",
-            hint=hints.SUBMIT(),
+            hint=hints.SUBMIT(target=target),
             exit_code=EXIT_USAGE,
         )
     with contextlib.closing(registry.queue_of(target)) as queue, _hinting(target):

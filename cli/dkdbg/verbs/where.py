@@ -173,7 +173,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
             if not live:
                 raise DkdbgError(
                     f"no session is running on {target.label}",
-                    hint=sessions.how_to_begin(str(target.address), seen),
+                    hint=registry.how_to_begin(str(target.address), seen),
                 )
             found.append(Wanted(target=target, label=live[0].target, ids=tuple(each.id for each in live)))
     return found, missing

@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from dkdbg import hints
+from dkdbg.core.sessions import SeenSession
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
@@ -55,6 +57,26 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
         "pai://HOST/USER/JOB[/ROLE/INDEX], ray://HEAD:8265, call://JOB or HOST:PORT"
     )
     assert caught.value.exit_code == EXIT_USAGE
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("compose://web", hints.SERVICE_UP()),
+        ("docker://web-1", hints.HOW_TO_ENTER(target="docker://web-1")),
+        ("ssh://node1", hints.RUN_THERE(target="ssh://node1")),
+        ("ray://head:8265", hints.RAY_WAITS(target="ray://head:8265")),
+        ("local:", "dkdbg run -- python train.py starts one"),
+        ("call://job", "dkdbg ps --all call://job shows those that have ended"),
+    ],
+)
+def test_each_kind_has_a_hint_where_nothing_runs(address, hint):
+    assert registry.how_to_begin(address) == hint
+
+
+def test_a_container_in_which_a_session_has_ended_gets_another_one():
+    ended = SeenSession(target="x", address="docker://x", id="job-1", name="job", state="exited")
+    assert registry.how_to_begin("docker://x", [ended]) == hints.RUN_THERE(target="docker://x")
 
 
 @pytest.mark.parametrize("text", ["compose://a/b", "docker://a/b", "docker://-it", "a/b", "-x", ""])

@@ -171,25 +171,11 @@ def test_none_or_several_sessions_are_an_error_with_their_names(seen, name, said
     assert ("name one: dkdbg pdb local:job-1" in caught.value.hint) == (said[0] == "2")
 
 
-@pytest.mark.parametrize(
-    ("address", "hint"),
-    [
-        ("", hints.SERVICE_UP()),
-        ("compose://web", hints.SERVICE_UP()),
-        ("docker://web-1", hints.HOW_TO_ENTER(target="docker://web-1")),
-        ("ssh://node1", hints.RUN_THERE(target="ssh://node1")),
-        ("ray://head:8265", hints.RAY_WAITS(target="ray://head:8265")),
-        ("call://job", "dkdbg ps --all call://job shows those that have ended"),
-    ],
-)
-def test_where_nothing_runs_the_hint_leads_on(address, hint):
+def test_where_nothing_runs_the_hint_leads_on():
     """It was `dkdbg ps`, which says that nothing runs."""
     with pytest.raises(DkdbgError, match=r"no session is running$") as caught:
-        choose([], None, address=address)
-    assert caught.value.hint == hint
-
-
-def test_a_container_in_which_a_session_has_ended_gets_another_one():
-    with pytest.raises(DkdbgError) as caught:
-        choose([local({**RECORD, "state": "exited"})], "docker://x", address="docker://x")
-    assert caught.value.hint == hints.RUN_THERE(target="docker://x")
+        choose([], None)
+    assert caught.value.hint == hints.SERVICE_UP()
+    with pytest.raises(DkdbgError, match=r"no session is running$") as caught:
+        choose([], None, begin="type this")
+    assert caught.value.hint == "type this"

@@ -85,7 +85,7 @@ def test_what_is_no_hostlist_is_refused(text):
     ],
 )  # fmt: skip
 def test_an_address_names_a_job_a_node_and_a_session(text, job, node, session):
-    found = job_address(address.parse(text), SLURM.job_form)
+    found = job_address(address.parse(text, here={"slurm"}), SLURM.job_form)
     assert (found.job, found.node, found.session) == (job, node, session)
     assert (found.login is None) == text.startswith("slurm:///")
 
@@ -95,4 +95,4 @@ def test_an_address_names_a_job_a_node_and_a_session(text, job, node, session):
 )  # fmt: skip
 def test_an_address_that_makes_no_sense_is_refused(text):
     with pytest.raises(DkdbgError):
-        job_address(address.parse(text), SLURM.job_form)
+        job_address(address.parse(text, here={"slurm"}), SLURM.job_form)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg import process
+from dkdbg import hints, process
 from dkdbg.core.address import Address
 from dkdbg.core.target import Capability, Kind
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -200,4 +200,4 @@ def _named(name: str, root: Path) -> ComposeTarget | None:
     return ComposeTarget(Address(scheme=SCHEME, rest=name), root, found) if found else None
 
 
-KIND = Kind(target=_target, named=_named)
+KIND = Kind(target=_target, named=_named, begin=lambda _address, _ran: hints.SERVICE_UP())

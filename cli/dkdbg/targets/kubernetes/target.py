@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg import process
+from dkdbg import hints, process
 from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.sessions import SeenSession, how_to_begin, of_record, unreadable
+from dkdbg.core.sessions import SeenSession, of_record, unreadable
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.core.target_values import CopyPlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
@@ -239,7 +239,7 @@ class PodTarget(Target):
 
     def _nobody(self, pod: str) -> str:
         enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 enters a program that runs already"
-        return f"no session runs in the pod {pod}: {how_to_begin(str(self.address))}; {enters}"
+        return f"no session runs in the pod {pod}: {hints.RUN_THERE(target=str(self.address))}; {enters}"
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
         """The relay's command line; on its thread, while an endpoint may be asked for on another one.

@@ -15,7 +15,7 @@ from dkdbg.core.address import parse
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.core.record import parse as record_of
 from dkdbg.core.sessions import SeenSession, of_record, unreadable
-from dkdbg.core.target import Capability, Endpoint, Kind, Target
+from dkdbg.core.target import Capability, Endpoint, Kind, Target, see_ended
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.openpai import errors
 from dkdbg.targets.openpai.rest import ENDED, BadAnswer, chosen, query_of, tasks_of
@@ -261,4 +261,4 @@ def _target(address: Address, _root: Path) -> PaiTarget:
     return PaiTarget(address)
 
 
-KIND = Kind(target=_target)
+KIND = Kind(target=_target, begin=see_ended)

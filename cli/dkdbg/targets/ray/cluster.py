@@ -2,7 +2,7 @@
 
 ray://HOST:8265                the dashboard, reached from this machine
 ray://me@login,node-12:8265    the same, reached from the last host before it
-ray+SCHEME://REST[::PORT]      the cluster of the node, pod or container at SCHEME://REST: ray+slurm://login/JOB
+ray+SCHEME://REST[::PORT]      the cluster of the node, pod or container at SCHEME://REST, or of a job's: ray+ssh://login,node1
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _port(text: str, address: Address) -> int:
 def _wrong(address: Address) -> DkdbgError:
     return DkdbgError(
         f"{address} names no dashboard of Ray",
-        hint="ray://HOST:8265, ray://LOGIN,HOST:8265 behind ssh, ray+slurm://LOGIN/JOB, ray+k8s://NAMESPACE/HEAD-POD",
+        hint="ray://HOST:8265, ray://LOGIN,HOST:8265 behind ssh, or ray+ before the target of a node: ray+k8s://NAMESPACE/HEAD-POD",
         exit_code=EXIT_USAGE,
     )
 

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg import process
+from dkdbg import hints, process
 from dkdbg.core.address import LOCAL
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord, SeenRecord, parse_all
@@ -78,7 +78,7 @@ class RayTarget(Target):
             return self._inner
         raise DkdbgError(
             f"{self.address}: a driver runs on a node of the cluster, and {self._inner.label} is none",
-            hint=f"name the node as a target: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+slurm://LOGIN/JOB",
+            hint=f"name the node as a target: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+ and the address of its batch job",
             exit_code=EXIT_USAGE,
         )
 
@@ -202,4 +202,7 @@ def _alone(address: Address, _root: Path) -> Target:
     raise AssertionError(f"{address} is a target around another one")
 
 
-KIND = Kind(target=_alone, inner=lambda address: cluster.cluster_of(address).inner, around=RayTarget)
+KIND = Kind(
+    target=_alone, inner=lambda address: cluster.cluster_of(address).inner, around=RayTarget,
+    begin=lambda address, _ran: hints.RAY_WAITS(target=address),
+)  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.core.address import CALL, Address
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.sessions import UNREADABLE, SeenSession, of_record, unreadable
-from dkdbg.core.target import Capability, Endpoint, Kind, Reach, Target
+from dkdbg.core.target import Capability, Endpoint, Kind, Reach, Target, see_ended
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.relay import remote_sessions
 from dkdbg.targets.reverse import query_client, query_server
@@ -217,4 +217,4 @@ def _sessions() -> list[SeenSession]:
         return list(pool.map(_seen, jobs))
 
 
-KIND = Kind(target=_target, named=_named, sessions=_sessions)
+KIND = Kind(target=_target, named=_named, sessions=_sessions, begin=see_ended)
