@@ -22,6 +22,7 @@ class Job:
         folder: where its script runs, a path there; may be empty.
         tasks: how many it starts, 0 where that is not said.
         output: the file there that what it prints goes to; may be empty.
+        succeeded: how an ended job ended, as far as its system tells; None while that is not noted yet.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Job:
     folder: str
     tasks: int = 0
     output: str = ""
+    succeeded: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

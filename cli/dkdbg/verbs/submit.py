@@ -28,12 +28,10 @@ if TYPE_CHECKING:
 
 #: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
 _SOON, _LATER = 1.0, 10.0
-#: Over, and how is not noted yet: COMPLETING of Slurm becomes FAILED or COMPLETED in a moment. Nobody looks more often.
-_ENDING, _LOOKS = {"COMPLETING"}, 20
+#: Questions for how a job has ended, which its system notes a moment later.
+_LOOKS = 20
 #: Questions after which it is asked less often.
 _MANY = 30
-#: How a job ends that did what it was to do: in the word of Slurm, and in those of PBS, which tells no failure by them.
-_WELL = frozenset({"COMPLETED", "completed", "finished"})
 #: Seconds for the other ranks once the first one is up.
 _STRAGGLERS = 60.0
 
@@ -142,7 +140,7 @@ def submit(
         end = _End(queue, job)
         code = attach(root, [address], port=port, ports=None, as_json=as_json, is_over=end)
         last = _noted(queue, end.job) if end.job is not None else None
-        if last is not None and last.state not in _WELL:
+        if last is not None and not last.succeeded:
             raise _ended(queue, last)
     if last is not None:
         say("ended", f"job {job} has ended: {last.state}", job=job, state=last.state)
@@ -270,7 +268,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
 def _noted(queue: Queue, job: Job) -> Job:
     """Return a job that is over as it is seen once its end is noted."""
     for _ in range(_LOOKS):
-        if job.state not in _ENDING:
+        if job.succeeded is not None:
             break
         time.sleep(_SOON)
         with contextlib.suppress(DkdbgError):  # what is known is said

@@ -22,7 +22,7 @@ class Queue:
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if not state:
             raise DkdbgError("the login node does not answer")
-        return replace(RUNS, state=state)
+        return replace(RUNS, state=state, succeeded=None if state == "COMPLETING" else False)
 
     def address(self, job=""):
         return f"slurm://login/{job}"

@@ -84,6 +84,7 @@ class Pbs:
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=1,
             output=output if output.startswith("/") and output.isprintable() else "",
+            succeeded=None if state == "E" else state in "CF",  # neither tells a failure
         )  # fmt: skip
 
     def over(self, job: str) -> str:

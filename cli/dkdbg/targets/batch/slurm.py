@@ -120,7 +120,7 @@ class Slurm:
             id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
             nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
-            output=output[1] if output else "",
+            output=output[1] if output else "", succeeded=None if state == "COMPLETING" else state == "COMPLETED",
         )  # fmt: skip
 
     def over(self, job: str) -> str:
