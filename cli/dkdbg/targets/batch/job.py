@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg import hints
 from dkdbg.core.address import Address
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
+from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
 from dkdbg.targets.ssh.command import SshHosts, hosts_of
 
@@ -56,8 +57,8 @@ class BatchSystem(Protocol):
         """Of its job scripts."""
 
     @property
-    def submitter(self) -> str:
-        """Its program that takes job scripts."""
+    def path(self) -> str:
+        """The text that puts its programs on PATH; see `on_path`."""
 
     @property
     def job_form(self) -> re.Pattern[str]:
@@ -93,6 +94,11 @@ class BatchSystem(Protocol):
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """The words that end a job."""
+
+
+def on_path(program: str) -> str:
+    """Return the text for `sh` that reads the profile where a shell without a login does not find `program`."""
+    return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
 
 def job_address(address: Address, job_form: re.Pattern[str], *, new: bool = False) -> JobAddress:
@@ -152,6 +158,16 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
             hint=f"without a node it is the first one: {shown.rpartition('/')[0]}",
         )
     return address.node or job.nodes[0]
+
+
+def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
+    """Return the error for a job that stands for several."""
+    names = [printable(each) for each in ids]
+    return DkdbgError(
+        f"job {job} is an array, and several are meant: {in_words(names)}",
+        hint=f"name one: {names[0]}",
+        exit_code=EXIT_USAGE,
+    )
 
 
 def another(address: str) -> str:

@@ -65,9 +65,9 @@ class JobQueue:
             self._remove(folder)
             raise
         found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
-        words = shlex.join(self._system.submit(found))
-        text = f"{enter(wanted.folder)}{words}; code=$?; echo {_ENDED}; exit $code"
-        return self._hand_over(login, text, tag, folder)
+        words = self._system.submit(found)
+        text = f"{self._system.path}{enter(wanted.folder)}{shlex.join(words)}; code=$?; echo {_ENDED}; exit $code"
+        return self._hand_over(login, text, tag, folder, words[0])
 
     def held(self) -> str:
         """By the folder of its script."""
@@ -89,11 +89,12 @@ class JobQueue:
 
     def cancel(self, job: str) -> None:
         """By the system's own program."""
-        done = self._run(self._system.cancel(job))
+        words = shlex.join(self._system.cancel(job))
+        done = self._run(("sh", "-c", self._system.path + words))
         if done.code:
             raise self._system.explain(done.stderr, job=job, node="") or DkdbgError(
                 f"job {job} was not cancelled: {printable(done.stderr.strip()[-300:])}",
-                hint=f"on the login node: {shlex.join(self._system.cancel(job))}",
+                hint=f"on the login node: {words}",
             )
 
     def address(self, job: str) -> str:
@@ -172,7 +173,7 @@ class JobQueue:
             return int(said[at + 1]), int(said[at + 2])
         return (3, 10)
 
-    def _hand_over(self, login: Reach, text: str, tag: str, folder: str) -> str:
+    def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
         """Once: where the answer is lost, the system's list says whether there is a job."""
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
@@ -184,8 +185,8 @@ class JobQueue:
                 self._remove(folder)
                 said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm complain on both
                 raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
-                    f"{self._system.submitter} refused the job: {printable(said[-300:])}",
-                    hint=f"the options before -- are those of {self._system.submitter}",
+                    f"{submitter} refused the job: {printable(said[-300:])}",
+                    hint=f"the options before -- are those of {submitter}",
                 )
         except DkdbgError:
             if self._login.is_there():

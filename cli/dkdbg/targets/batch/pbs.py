@@ -13,6 +13,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
+from dkdbg.targets.batch.job import on_path
 from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
@@ -31,7 +32,7 @@ _WORDS = {
     "Q": "queued", "H": "held in the queue", "W": "waiting for its time", "T": "being moved", "R": "running",
     "S": "suspended", "E": "exiting", "C": "completed", "F": "finished", "X": "finished",
 }  # fmt: skip
-_PATH = "command -v qstat >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+_PATH = on_path("qstat")
 #: Numbers and names of this user's jobs that have not ended.
 _JOBS = (
     """qstat -f | awk -v me="$(id -un)" '/^Job Id:/ {id = $NF} / Job_Name = |\\tJob_Name = / {name = $NF} """
@@ -59,7 +60,7 @@ _KNOWN = (
 class Pbs:
     """See `targets/batch/job.py`."""
 
-    scheme, template, submitter = "pbs", "templates/jobs/pbs.sh.j2", "qsub"
+    scheme, template, path = "pbs", "templates/jobs/pbs.sh.j2", _PATH
     #: `12`, `12.server`, `12[3].server` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?")
 

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from dkdbg.core.jobs import Job
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import expand
-from dkdbg.targets.batch.job import in_words
+from dkdbg.targets.batch.job import an_array, on_path
 from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
 from dkdbg.targets.batch.job_target import kind_of
 
@@ -32,8 +32,7 @@ _WAITING = {
 }
 _RUNNING = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 _HELD = {"SUSPENDED", "STOPPED"}
-#: Where they are not on the PATH of a shell that nobody logs in with.
-_PATH = "command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+_PATH = on_path("squeue")
 
 #: Pattern of a line, what is wrong, and what to do; `{0}` is the pattern's group, `{job}` and `{node}` what was asked for.
 #: The first that fits counts.
@@ -88,7 +87,7 @@ _KNOWN = (
 class Slurm:
     """See `targets/batch/job.py`."""
 
-    scheme, template, submitter = "slurm", "templates/jobs/slurm.sh.j2", "sbatch"
+    scheme, template, path = "slurm", "templates/jobs/slurm.sh.j2", _PATH
     #: `7`, `7_3` of an array, `7+1` of a heterogeneous job.
     job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
 
@@ -107,12 +106,7 @@ class Slurm:
             raise _no_job(job)
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
-            names = in_words([printable(each.partition("|")[0]) for each in found])
-            raise DkdbgError(
-                f"job {job} is an array, and several are meant: {names}",
-                hint=f"name one: {printable(found[0].partition('|')[0])}",
-                exit_code=EXIT_USAGE,
-            )
+            raise an_array(job, [each.partition("|")[0] for each in found])
         id_, state, user, batch_host, nodes, reason, folder = found[0].split("|", 6)
         tasks = re.search(rf"^{_TASKS}\s*(\d+)", said, re.MULTILINE)
         output = re.search(rf"^{_OUTPUT}(/\S+)", said, re.MULTILINE)
