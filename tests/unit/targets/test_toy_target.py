@@ -155,4 +155,4 @@ def test_what_cannot_be_started_from_here_says_so():
 
 def test_usage_texts_and_hints_name_the_new_kind(repository):
     assert "toy://NAME" in dkdbg(repository, "attach", "--help").stdout
-    assert "HOST:PORT or toy://NAME" in dkdbg(repository, "sync", "lsf://login/7").stderr
+    assert "HOST:PORT or toy://NAME" in dkdbg(repository, "sync", "sge://login/7").stderr
