@@ -122,6 +122,7 @@ def test_records_of_another_version_are_ignored(tmp_path):
         ({"SLURM_JOB_ID": "8", "SLURM_HET_JOB_ID": "7", "SLURM_HET_JOB_OFFSET": "1"}, ["7", "7+1", "8"]),
         ({"PBS_JOBID": "12.server"}, ["12", "12.server"]),
         ({"PBS_JOBID": "12[3].server"}, ["12[3]", "12[3].server", "12[]"]),
+        ({"LSB_JOBID": "12", "LSB_JOBINDEX": "3"}, ["12", "12[3]", "12[]"]),
     ],
 )
 def test_a_job_of_a_batch_system_is_known_by_all_of_its_names(environ, jobs):

@@ -64,6 +64,7 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.targets.ssh.target"),
     _batch("slurm", "Slurm", "sbatch"),
     _batch("pbs", "PBS", "qsub"),
+    _batch("lsf", "LSF", "bsub"),
     Entry(scheme="pai", form="pai://HOST/USER/JOB[/ROLE/INDEX]", module="dkdbg.targets.openpai.target"),
     Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.targets.ray.target", around=True),
     Entry(scheme="call", form="call://JOB", module="dkdbg.targets.reverse.target"),

@@ -8,7 +8,8 @@ if TYPE_CHECKING:
 
 #: A row for each name that a system gives to a job, and the variables in it. It stands here and not with the system's
 #: target, as the agent travels alone.
-#: Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; PBS Professional's qsub(1B), ENVIRONMENT VARIABLES.
+#: Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; PBS Professional's qsub(1B), ENVIRONMENT VARIABLES; LSF's
+#: Environment variables set for job execution.
 _NAMES = (
     ("{}", "SLURM_JOB_ID"),
     ("{}", "SLURM_ARRAY_JOB_ID"),
@@ -16,6 +17,8 @@ _NAMES = (
     ("{}", "SLURM_HET_JOB_ID"),
     ("{}+{}", "SLURM_HET_JOB_ID", "SLURM_HET_JOB_OFFSET"),
     ("{}", "PBS_JOBID"),
+    ("{}", "LSB_JOBID"),
+    ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # 0 outside of an array: a name that is never asked for
 )
 
 

@@ -1,0 +1,162 @@
+"""IBM Spectrum LSF: `lsf://LOGIN/JOB[/NODE]`. Its command lines and their answers, by the documentation of 10.1.
+
+No LSF was at hand: tests run a fake that answers in the documented formats (tests/lsf/fake_lsf.py).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg.core.jobs import Job
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets.batch.hostlist import is_node
+from dkdbg.targets.batch.job import an_array, on_path
+from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job_target import kind_of
+
+if TYPE_CHECKING:
+    from dkdbg.core.jobs import Phase
+    from dkdbg.targets.batch.job_script import Script
+
+_PATH = on_path("bjobs")
+#: Fields of `bjobs -o ... -json`, which needs 10.1.0.2; a key of a record is a field's name in capitals.
+_FIELDS = "jobid jobindex stat user exec_host exec_cwd sub_cwd output_file pend_reason exit_reason exit_code"
+#: STAT of bjobs(1); all others are ends: DONE, EXIT, ZOMBI.
+_PHASES: dict[str, Phase] = {
+    "PEND": "waiting", "PSUSP": "waiting", "WAIT": "waiting", "PROV": "waiting", "RUN": "running",
+    "USUSP": "held", "SSUSP": "held", "UNKWN": "held",
+}  # fmt: skip
+#: bjobs has an error for no jobs. `command` holds the path of the script.
+_JOBS = """\
+said=$(bjobs -noheader -o 'jobid command' 2>&1); code=$?
+case $said in (*'No unfinished job found'*) exit 0;; esac
+[ $code = 0 ] || { printf '%s\\n' "$said" >&2; exit $code; }
+printf '%s\\n' "$said"
+"""
+#: As in `slurm.py`.
+_KNOWN = (
+    (r"Job <[^>]*> is not found|No matching job found", "LSF knows no job {job}: it has ended some time ago, or never was", "bjobs -a there shows your jobs"),
+    (r"User permission denied", "job {job} is not yours", "bjobs there shows yours"),
+    (r"Job has already finished", "job {job} has ended", "bjobs -a there shows your jobs"),
+    (r"No such queue", "there is no such queue", "bqueues there lists them: -q NAME"),
+    (r"(.*\S)\. Job not submitted|([Ii]llegal option.*)", "bsub does not accept this: {0}{1}", "bsub -h there shows its options"),
+    (
+        r"LSF is down|LIM is down|daemon not responding|Cannot connect to LSF|Failed in an LSF library call",
+        "LSF does not answer",
+        "lsid there says the same; ask whoever runs it, or try again",
+    ),
+    (r"(?:bjobs|bsub|bkill): (?:command )?not found", f"{NO_COMMANDS} LSF there", "name the login node: lsf://LOGIN/JOB"),
+    (r"Permission denied|Host key verification failed", "{node} lets nobody in by ssh from there", "LSF has no other way into a running job, as blaunch works in the job alone: ask for ssh to the hosts of your jobs"),
+)  # fmt: skip
+
+
+class Lsf:
+    """See `targets/batch/job.py`."""
+
+    scheme, template, path = "lsf", "templates/jobs/lsf.sh.j2", _PATH
+    #: `12`, `12[3]` of an array.
+    job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{1,9}\])?")
+
+    def show(self, job: str) -> str:
+        """By bjobs, which knows a job for an hour after its end (CLEAN_PERIOD)."""
+        return f"{_PATH}bjobs -o '{_FIELDS}' -json {shlex.quote(job)}"
+
+    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+        """Its records, one a job of an array."""
+        records = _records(said)
+        found = {_id(each): each for each in records if each.get("STAT")}
+        if not found:
+            errors = "\n".join([complained, *(each.get("ERROR", "") for each in records)])
+            raise self.explain(errors, job=job, node="") or _unexplained(errors, job, code)
+        if len(found) > 1 and job not in found:
+            raise an_array(job, [*found])
+        id_, record = (job, found[job]) if job in found else next(iter(found.items()))
+        state, folder = (
+            record["STAT"],
+            _absolute(record.get("EXEC_CWD", "")) or _absolute(record.get("SUB_CWD", "")),
+        )
+        phase = _PHASES.get(state, "ended")
+        status = f"exit code {record['EXIT_CODE']}" if record.get("EXIT_CODE") else ""
+        reason = record.get("PEND_REASON", "") if phase == "waiting" else record.get("EXIT_REASON") or status
+        number, _, index = id_.rstrip("]").partition("[")
+        output = record.get("OUTPUT_FILE", "").replace("%J", number).replace("%I", index or "0")
+        return Job(
+            id=printable(id_), phase=phase, state=printable(state), user=printable(record.get("USER", "")),
+            nodes=_nodes(record.get("EXEC_HOST", "")), reason=printable(reason)[:200], folder=folder, tasks=1,
+            output=_absolute(posixpath.join(folder, output)) if output else "", succeeded=state == "DONE",
+        )  # fmt: skip
+
+    def over(self, job: str) -> str:
+        """By bjobs; where that is not there, or does not answer, nothing is known."""
+        return (
+            f"{_PATH}said=$(bjobs -noheader -o stat {shlex.quote(job)} 2>&1)\n"
+            "case $said in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "
+            '*DONE*|*EXIT*|*ZOMBI*|*"is not found"*) exit 0;; esac; exit 1'
+        )
+
+    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
+        """None: blaunch works in the job alone, and lsrun starts what is no part of the job."""
+        return ()
+
+    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+        """By the texts of LSF 10.1."""
+        return explain_by(_KNOWN, said, job=job, node=node)
+
+    def submit(self, script: Script) -> tuple[str, ...]:
+        """bsub; without -o what the job prints is sent by mail. A bracket in a name would make an array."""
+        output = () if {"-o", "-oo"} & {*script.options} else ("-o", "dkdbg-%J.out")
+        name = re.sub(r"[^\w.-]", "_", script.name)
+        return ("bsub", "-J", name, *output, *script.options, "sh", script.path)
+
+    def submitted(self, said: str) -> str:
+        """As in `Job <12> is submitted to default queue <normal>.`, a line of its own."""
+        found = re.search(r"^Job <(\d{1,12})> is submitted to ", said, re.MULTILINE)
+        return found[1] if found else ""
+
+    def jobs(self) -> str:
+        """Those that wait or run, each with its command."""
+        return _PATH + _JOBS
+
+    def cancel(self, job: str) -> tuple[str, ...]:
+        """bkill."""
+        return ("bkill", job)
+
+
+def _records(said: str) -> list[dict[str, str]]:
+    """The records of an answer in JSON; none where it is none. A value that is not there is empty or `-`."""
+    try:
+        found = json.loads(said[said.find("{") :], strict=False)["RECORDS"]
+        return [{key: str(value) for key, value in each.items() if value not in ("", "-")} for each in found]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _id(record: dict[str, str]) -> str:
+    number, index = record.get("JOBID", ""), record.get("JOBINDEX", "0")
+    return number if index in {"", "0"} or "[" in number else f"{number}[{index}]"
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    """`4*host1:host2`, the first of which runs the job's script."""
+    names = (each.rpartition("*")[2] for each in text.split(":"))
+    return tuple(dict.fromkeys(each for each in names if is_node(each)))
+
+
+def _absolute(path: str) -> str:
+    """A path that can be used there; empty for others, such as `$HOME/code`."""
+    return path if path.startswith("/") and path.isprintable() else ""
+
+
+def _unexplained(said: str, job: str, code: int) -> DkdbgError:
+    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
+    why = lines[-1][-300:] if lines else f"bjobs ends with {code}"
+    return DkdbgError(f"LSF says nothing about job {job}: {why}", hint=f"try there: bjobs -l {job}")
+
+
+LSF = Lsf()
+KIND = kind_of(LSF)

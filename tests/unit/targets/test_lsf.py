@@ -1,0 +1,124 @@
+"""What LSF's programs say, in the formats and texts of IBM's documentation of 10.1; no LSF was at hand."""
+
+import json
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.batch.job_script import Script
+from dkdbg.targets.batch.lsf import LSF
+
+RECORD = {
+    "JOBID": "12", "JOBINDEX": "0", "STAT": "RUN", "USER": "me", "EXEC_HOST": "4*host1:host2:2*host3", "EXEC_CWD": "/home/me/code",
+    "SUB_CWD": "$HOME/code", "OUTPUT_FILE": "dkdbg-%J.out", "PEND_REASON": "", "EXIT_REASON": "", "EXIT_CODE": "",
+}  # fmt: skip
+
+
+def answer(*records):
+    return json.dumps({"COMMAND": "bjobs", "JOBS": len(records), "RECORDS": records})
+
+
+def read(job="12", **changed):
+    return LSF.read(job, 0, answer({**RECORD, **changed}), "")
+
+
+def test_a_running_job_has_its_hosts_its_folder_and_its_output():
+    job = read()
+    assert (job.id, job.phase, job.user, job.nodes) == ("12", "running", "me", ("host1", "host2", "host3"))
+    assert (job.folder, job.output, job.reason) == ("/home/me/code", "/home/me/code/dkdbg-12.out", "")
+
+
+def test_a_folder_that_bjobs_writes_by_a_variable_is_not_used():
+    job = read(STAT="PEND", EXEC_HOST="", EXEC_CWD="", PEND_REASON="New job is waiting for scheduling;")
+    assert (job.folder, job.output, job.nodes) == ("", "", ())
+    assert job.reason == "New job is waiting for scheduling;"
+
+
+@pytest.mark.parametrize(("state", "phase"), [("PEND", "waiting"), ("PSUSP", "waiting"), ("USUSP", "held"), ("SSUSP", "held"), ("UNKWN", "held"), ("DONE", "ended"), ("EXIT", "ended"), ("ZOMBI", "ended")])  # fmt: skip
+def test_states_are_told_apart(state, phase):
+    job = read(STAT=state)
+    assert (job.phase, job.succeeded) == (phase, state == "DONE")
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"EXIT_CODE": "3"}, "exit code 3"),
+        ({"EXIT_CODE": "130", "EXIT_REASON": "TERM_OWNER: job killed by owner"}, "TERM_OWNER: job killed by owner"),
+    ],
+)  # fmt: skip
+def test_a_failed_job_says_why(record, reason):
+    assert read(STAT="EXIT", **record).reason == reason
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=id", "$(id)", "2*a b"])
+def test_a_host_with_a_name_that_none_has_is_left_out(host):
+    assert read(EXEC_HOST=f"{host}:host2").nodes == ("host2",)
+
+
+def test_a_job_of_an_array_is_named_with_its_index():
+    both = answer({**RECORD, "JOBINDEX": "1"}, {**RECORD, "JOBINDEX": "2", "OUTPUT_FILE": "/o/%J-%I"})
+    job = LSF.read("12[2]", 0, both, "")
+    assert (job.id, job.output) == ("12[2]", "/o/12-2")
+    with pytest.raises(DkdbgError, match=r"job 12 is an array, and several are meant: 12\[1\], 12\[2\]"):
+        LSF.read("12", 0, both, "")
+
+
+@pytest.mark.parametrize(
+    ("said", "complained"),
+    [
+        (answer({"JOBID": "99", "ERROR": "Job <99> is not found"}), ""),
+        ("", "Job <99> is not found\n"),
+    ],
+)
+def test_a_job_that_is_not_there_is_named(said, complained):
+    with pytest.raises(DkdbgError, match="LSF knows no job 99"):
+        LSF.read("99", 255, said, complained)
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", '{"RECORDS": 1}', '{"RECORDS": ["x"]}'])
+def test_an_answer_that_makes_no_sense_is_an_error(said):
+    with pytest.raises(DkdbgError, match="LSF says nothing about job 12"):
+        LSF.read("12", 1, said, "")
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("nope: No such queue. Job not submitted.\n", "there is no such queue"),
+        ("Bad resource requirement syntax. Job not submitted.\n", "bsub does not accept this: Bad resource requirement syntax"),
+        ("Job <7>: User permission denied\n", "job 7 is not yours"),
+        ("Job <7>: No matching job found\n", "LSF knows no job 7"),
+        ("LSF is down. Please wait ...\n", "LSF does not answer"),
+        ("me@host1: Permission denied (publickey).\n", "host1 lets nobody in by ssh"),
+    ],
+)  # fmt: skip
+def test_its_words_have_a_cause_and_a_next_step(said, cause):
+    error = LSF.explain(said, job="7", node="host1")
+    assert error is not None
+    assert error.message.startswith(cause)
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "job"),
+    [("Job <12> is submitted to default queue <normal>.\n", "12"), ("Job <12> is submitted to queue <gpu>.\n", "12"), ("Job not submitted.\n", "")],
+)  # fmt: skip
+def test_the_number_of_a_new_job_is_what_bsub_prints(said, job):
+    assert LSF.submitted(said) == job
+
+
+def test_a_name_makes_no_array_and_output_of_the_user_s_own_is_kept():
+    script = Script(path="/s/job.sh", tag="job-12345678", name="dkdbg-a[1-9].py", options=("-n", "2"))
+    assert LSF.submit(script) == (
+        "bsub",
+        "-J",
+        "dkdbg-a_1-9_.py",
+        "-o",
+        "dkdbg-%J.out",
+        "-n",
+        "2",
+        "sh",
+        "/s/job.sh",
+    )
+    assert "dkdbg-%J.out" not in LSF.submit(Script(path="x", tag="x", name="x", options=("-oo", "mine")))
