@@ -1,5 +1,6 @@
 """Timeouts of process groups while a rank is held: real torchrun, real gloo."""
 
+import contextlib
 import re
 import sys
 import time
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.inprocess.clocks import timeouts
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
 
@@ -127,3 +131,51 @@ def test_ranks_that_wait_since_before_the_attach_are_told_with_the_time_that_is_
         assert 0 < int(found[1]) <= 90
         (tmp_path / "stop").touch()
         assert running.finish(300)[0] == 0
+
+
+CRASHING = """
+import datetime, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
+rank = dist.get_rank()
+print("began", flush=True)
+if rank == 1:
+    denominator = 0
+    1 / denominator
+try:
+    dist.all_reduce(torch.ones(1))
+except RuntimeError as error:
+    raise SystemExit("rank 0 was not to fail: %s" % error if "imed out" in str(error) else 1)
+"""
+
+
+@pytest.mark.parametrize("options", [("--on-crash", "hold=10m"), ("--ranks", "failing")], ids=" ".join)
+def test_a_held_crash_outlives_the_timeout_of_the_group_and_is_shown_first(launch, tmp_path, options):
+    (tmp_path / "train.py").write_text(CRASHING)
+    run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    running = launch(
+        python_with("torch"), *run, python=sys.executable, options=options, env={"OMP_NUM_THREADS": "1"}
+    )
+    port = running.port
+    wait_for(
+        lambda: [p["rank"] for p in running.record().get("processes", []) if p["state"] == "post-mortem"],
+        lambda found: found == [1],
+    )
+    crashed = time.monotonic()
+    wait_for(time.monotonic, lambda now: now > crashed + 6)  # twice the timeout of the group
+    assert [p["rank"] for p in running.record().get("processes", []) if p["state"] == "post-mortem"] == [1]
+    with Debugger(AttachOptions(port=port)) as debugger:
+        debugger.attach()
+        stop = debugger.wait_stopped(300)
+        assert stop.session.name == "rank 1"
+        assert debugger.evaluate("denominator", debugger.stack(stop)[0]) == "0"
+        debugger.continue_(stop)
+        while running.process.poll() is None:  # the launcher's own exception is held too
+            with contextlib.suppress(DkdbgError):
+                debugger.continue_(debugger.wait_stopped(5))
+    code, _, log = running.finish()
+    assert code == 1
+    assert re.search(r"rank 1 \(pid \d+\) has crashed: train.py:11: ZeroDivisionError", log)
+    assert "rank 0 was not to fail" not in log

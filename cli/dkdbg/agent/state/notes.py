@@ -56,6 +56,7 @@ class Holds:
                 self.held = self.held or "post-mortem: " + process["detail"]
                 if process["pid"] not in self._said:
                     self._said.add(process["pid"])
-                    line = "pid %d has crashed: %s; it is held for a debugger on %s"
-                    self._log(line % (process["pid"], process["detail"], self._endpoint()))
+                    line = "%s (pid %d) has crashed: %s; it is held for a debugger on %s"
+                    name = process["name"] or "a process"
+                    self._log(line % (name, process["pid"], process["detail"], self._endpoint()))
         return {} if self.held == before else {"detail": self.held}

@@ -19,7 +19,7 @@ from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
     from dkdbg.agent import contract
 
@@ -415,8 +415,26 @@ class ProcessTable:
             self._watch_failing([pid for pid in found if pid not in new and self.rank_of(pid) is not None])
         with self._lock:
             self._asked.update(new)
-        for pid in new:
-            threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+        first = [pid for _, pid in sorted(self._crashes(new))]
+        rest = [pid for pid in new if pid not in first]
+
+        def ask_in_order() -> None:
+            for pid in first:  # an editor shows the first stop: the process that crashed first
+                self._ask(pid)
+            for pid in rest:
+                threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+
+        if first:
+            threading.Thread(target=ask_in_order, name="dkdbg ask", daemon=True).start()
+        else:
+            ask_in_order()
+
+    def _crashes(self, pids: List[int]) -> Iterator[Tuple[float, int]]:
+        """Yield the end of the wait, in epoch seconds, and the pid of each process that is held after a crash."""
+        for pid in pids:
+            state, _, expires = notes.read(self._path(pid, ".note"))
+            if state == notes.POST_MORTEM and expires is not None:
+                yield expires, pid
 
     def _watch_failing(self, free: List[int]) -> None:
         """Have those that run free stop when they fail; who has started with this choice does so already."""

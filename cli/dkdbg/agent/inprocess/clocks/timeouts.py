@@ -2,7 +2,8 @@
 
 Gloo, NCCL and the store behind them end a job when one rank is away for longer than its groups allow. While an editor is
 attached all ranks, debugged or free, wait for a day; when it has left, each group waits again as long as its program
-has said. A collective that others wait in already keeps the timeout with which it began.
+has said. A collective that others wait in already keeps the timeout with which it began. So with `--on-crash hold=20m`
+all groups wait 20 minutes longer from the start: the others are in a collective when a rank crashes.
 """
 
 # torch is the user's, and is touched where it has been imported already.
@@ -24,17 +25,21 @@ RAISED = 86400
 MODULE = "torch.distributed.distributed_c10d"
 #: What ends a process whose NCCL watchdog is not heard of; it is read when a group is made.
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
+#: What torch takes for it, seconds.
+_HEARTBEAT_S = 600
 
 
 class _State:
     """What was changed.
 
     Attributes:
-        raised: timeouts are, now.
+        raised: an editor is attached.
+        extra: seconds that groups wait longer without one.
         groups: by name and device, the timeout that the program has given. stores: the same for the store.
     """
 
     raised = False
+    extra = 0.0
     patched = False
     groups: Dict[Tuple[str, str], Any] = {}  # noqa: RUF012
     store: Any = None
@@ -54,6 +59,15 @@ def follow(directory: str) -> str:
         return _follow(directory)
     except Exception as error:  # another version of torch: its timeouts stay as they are
         return "not raised: %r" % (error,)
+
+
+def allow_for_crashes() -> None:
+    """Have the groups of this rank wait longer by the time for which a crash is held, from the start."""
+    from .. import crash
+
+    asked = os.environ.get("DKDBG_ON_CRASH", "")
+    _State.extra = crash.parse(asked) if asked else crash.FAILING
+    importing.after(MODULE, _patch)
 
 
 def _follow(directory: str) -> str:
@@ -90,7 +104,7 @@ def _patch(module: Any) -> None:
 
     def new_group(*args: Any, **kwargs: Any) -> Any:
         given = kwargs.get("timeout")
-        if not _State.raised or given is None:
+        if given is None or not (_State.raised or _State.extra):
             return make(*args, **kwargs)
         store = kwargs.get("store", args[4] if len(args) > 4 else None)
         if _State.store is None and store is not None:
@@ -98,7 +112,9 @@ def _patch(module: Any) -> None:
             _quietly(lambda: store.set_timeout(_longer(given)))
         kwargs["timeout"] = _longer(given)
         former = os.environ.get(_HEARTBEAT)
-        os.environ[_HEARTBEAT] = str(RAISED)
+        os.environ[_HEARTBEAT] = str(
+            RAISED if _State.raised else int(float(former or _HEARTBEAT_S) + _State.extra)
+        )
         try:
             made = make(*args, **kwargs)
         finally:
@@ -110,12 +126,12 @@ def _patch(module: Any) -> None:
         return made
 
     def rendezvous(*args: Any, **kwargs: Any) -> Any:
-        if _State.raised and kwargs.get("timeout") is not None:
+        if kwargs.get("timeout") is not None:
             kwargs["timeout"] = _longer(kwargs["timeout"])
         return meet(*args, **kwargs)
 
     def store_based_barrier(rank: Any, store: Any, name: Any, size: Any, timeout: Any, *args: Any) -> Any:
-        return barrier(rank, store, name, size, _longer(timeout) if _State.raised else timeout, *args)
+        return barrier(rank, store, name, size, _longer(timeout), *args)
 
     module._new_process_group_helper = new_group
     module.rendezvous = rendezvous
@@ -139,17 +155,16 @@ def _raise_groups(module: Any) -> int:
             _State.groups.setdefault((str(group.group_name), device), backend.options._timeout)
         for device, backend in found:
             backend._set_default_timeout(_longer(_State.groups[str(group.group_name), device]))
-    if groups and _State.store is None:
+    if groups:
         _quietly(lambda: _raise_store(module._get_default_store()))
     return len(groups)
 
 
 def _raise_store(store: Any) -> None:
-    while hasattr(
-        store, "underlying_store"
-    ):  # one that puts a prefix before each key does not know its timeout
+    while hasattr(store, "underlying_store"):  # a prefix store does not know its timeout
         store = store.underlying_store
-    _State.store = store.timeout
+    if _State.store is None:
+        _State.store = store.timeout
     store.set_timeout(_longer(_State.store))
 
 
@@ -158,11 +173,13 @@ def _restore(module: Any) -> None:
         for device, backend in _backends(group):
             given = _State.groups.get((str(group.group_name), device))
             if given is not None:
-                backend._set_default_timeout(given)
+                backend._set_default_timeout(_longer(given))
     if _State.store is not None:
-        given, _State.store = _State.store, None
-        _quietly(lambda: module._get_default_store().set_timeout(given))
-    _State.groups.clear()
+        timeout = _longer(_State.store)
+        _quietly(lambda: module._get_default_store().set_timeout(timeout))
+    if not _State.extra:
+        _State.store = None
+        _State.groups.clear()
 
 
 def _backends(group: Any) -> Any:
@@ -178,7 +195,9 @@ def _backends(group: Any) -> Any:
 def _longer(timeout: Any) -> Any:
     import datetime
 
-    return max(timeout, datetime.timedelta(seconds=RAISED))
+    if _State.raised:
+        return max(timeout, datetime.timedelta(seconds=RAISED))
+    return timeout + datetime.timedelta(seconds=_State.extra)
 
 
 def _quietly(do: Callable[[], object]) -> None:

@@ -387,12 +387,16 @@ class _Member(object):
         if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
             parent_lookup.learn(self)
         is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
-        if attached and (is_rank or self.origin.startswith("rank:")):
+        is_rank = is_rank or self.origin.startswith("rank:")
+        if is_rank and os.environ.get("DKDBG_ON_CRASH"):
+            timeouts.allow_for_crashes()
+        if attached and is_rank:
             timeouts.follow(self.directory)
         if are_chosen:
             chosen = choosing.settle(self)
             if chosen is not None and chosen.failing and self.rank is not None:
                 crash_watch.arm(self)
+                timeouts.allow_for_crashes()
             if attached and self.free:  # one that joins does so itself
                 clocks.follow(self.directory)
             attached = attached and not self.free
