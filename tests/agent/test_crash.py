@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.inprocess import crash
+from dkdbg.agent.inprocess import crash_hold
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
@@ -36,7 +36,7 @@ def locals_of(stop: dict) -> dict[str, str]:
     ("text", "seconds"), [("hold=20m", 1200), ("hold=5s", 5), ("hold=1.5h", 5400), ("hold=3", 3)]
 )
 def test_times_are_understood(text, seconds):
-    assert crash.parse(text) == seconds
+    assert crash_hold.seconds(text) == seconds
 
 
 def test_another_word_is_refused(launch):

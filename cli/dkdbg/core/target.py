@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from dkdbg import hints
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-
-from dkdbg import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -80,9 +80,7 @@ def _session(root: Path, name: str | None) -> SeenSession:
         if not others:
             raise
         return sessions.choose([], name, others=others, naming=_naming)
-    return sessions.choose(
-        seen, name, naming=_naming, begin=registry.how_to_begin(str(target.address), seen)
-    )
+    return sessions.choose(seen, name, naming=_naming, begin=registry.how_to_begin(str(target.address), seen))
 
 
 def _naming(where: str) -> str:

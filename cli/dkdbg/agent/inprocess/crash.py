@@ -11,7 +11,6 @@ would have ended.
 from __future__ import annotations
 
 import os
-import re
 import threading
 
 TYPE_CHECKING = False
@@ -21,23 +20,6 @@ if TYPE_CHECKING:
 
     #: As sys.exc_info() has it.
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
-
-#: Seconds that a rank which fails waits for an editor, when those that fail are chosen and nothing else is said.
-FAILING = 1200.0
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_FORM = re.compile(r"hold=(\d+(?:\.\d+)?)([smh]?)$")
-
-
-def parse(text: str) -> float:
-    """Return the seconds of `hold=20m` (s, m, h; without a unit seconds).
-
-    Raises:
-        ValueError: it has another form.
-    """
-    match = _FORM.match(text.strip())
-    if match is None:
-        raise ValueError("--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not %r" % text)
-    return float(match.group(1)) * _UNITS[match.group(2)]
 
 
 def hold(directory: str, failure: Failure) -> None:
@@ -49,14 +31,14 @@ def hold(directory: str, failure: Failure) -> None:
     """
     if not os.path.isdir(directory):
         return
-    from . import choosing, on_demand, session
+    from . import choosing, crash_hold, on_demand, session
     from .pydevd_patches import uncaught
 
     chosen, asked = choosing.choice(directory), os.environ.get("DKDBG_ON_CRASH", "")
     free = choosing.runs_free(directory)
     if free and (chosen is None or not chosen.failing):
         return
-    seconds = parse(asked) if asked else FAILING
+    seconds = crash_hold.seconds(asked)
     if not asked and (chosen is None or not chosen.failing):
         return
 

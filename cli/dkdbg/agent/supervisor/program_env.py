@@ -6,7 +6,7 @@ import os
 
 from dkdbg.agent import console, contract
 from dkdbg.agent.dap.messages import CONTINUE_ALL, CONTINUES
-from dkdbg.agent.inprocess import crash, ranks
+from dkdbg.agent.inprocess import crash_hold, ranks
 from dkdbg.agent.inprocess.pdb import pdb_token
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.supervisor import exposure, profiles, reverse
@@ -60,7 +60,7 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
         else:
             left.append(flag)
     if environment.get(contract.ENV_ON_CRASH):
-        crash.parse(environment[contract.ENV_ON_CRASH])
+        crash_hold.seconds(environment[contract.ENV_ON_CRASH])
     if environment.get(contract.ENV_RANKS):
         environment[contract.ENV_RANKS] = _ranks(environment[contract.ENV_RANKS])
     if environment.get(contract.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import choosing, collectives, importing, member, session
+from .. import choosing, collectives, crash_hold, importing, member, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,10 +63,7 @@ def follow(directory: str) -> str:
 
 def allow_for_crashes() -> None:
     """Have the groups of this rank wait longer by the time for which a crash is held, from the start."""
-    from .. import crash
-
-    asked = os.environ.get("DKDBG_ON_CRASH", "")
-    _State.extra = crash.parse(asked) if asked else crash.FAILING
+    _State.extra = crash_hold.seconds(os.environ.get("DKDBG_ON_CRASH", ""))
     importing.after(MODULE, _patch)
 
 
