@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 class Bash(Launcher):
-    """bash, sh, ...; what is shown is the program in the line."""
-
-    names = ("bash",)
-    programs = ("bash", "sh", "zsh", "ash", "dash", "source", ".")
+    """bash, sh, ...; shown as the program in its line."""
 
     def launch(self, line: Line) -> Launch | None:
         """Return the last program of the lines, which stays; those before it prepare."""
@@ -45,4 +42,4 @@ class Bash(Launcher):
         return None if place is None else rest[place:]
 
 
-LAUNCHER = Bash()
+BASH = Bash("bash", programs="bash sh zsh ash dash source .")

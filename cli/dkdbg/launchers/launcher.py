@@ -1,4 +1,4 @@
-"""What every launcher says about itself, and what a command line that uses it starts."""
+"""One launcher, and the program that a command line with it starts."""
 
 from __future__ import annotations
 
@@ -96,15 +96,17 @@ class Line:
 
 
 class Launcher:
-    """One launcher; each file of this folder describes one and the registry names it.
+    """One launcher: a row of the table, or of a class with rules of its own.
 
     Attributes:
         names: the words that a person and the facts call it by; the first for all `programs` that are no name.
-        programs: names of its executables.
+        programs: names of its executables; `names` when not given.
         modules: what stands behind `python -m`.
+        not_a_module: a module of `modules` that Python cannot run, shown without `python -m`.
         scripts: names of Python files that are one, such as `manage.py`.
         role: what it starts, see JOB.
         verbs: subcommands that make it serve; none means that it always does.
+        first_words: words of which one has to come first where it starts a program; none means any.
         is_program: whether a line with it can be the program of a repository; TensorBoard beside a training is not.
         wraps: whether it is shown and counted as the command behind it (srun), not as itself.
         value_options: options that take the next word.
@@ -129,9 +131,11 @@ class Launcher:
     names: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    not_a_module = ""
     scripts: tuple[str, ...] = ()
     role = JOB
     verbs: tuple[str, ...] = ()
+    first_words: tuple[str, ...] = ()
     is_program = True
     wraps = False
     value_options: tuple[str, ...] = ()
@@ -155,6 +159,14 @@ class Launcher:
     child_by = ""
     child_options: tuple[str, ...] = ()
 
+    def __init__(self, *names: str, **fields: object) -> None:
+        """Take the values of the attributes above; a text for a tuple is split at its blanks."""
+        self.names = self.programs = names
+        for field, value in fields.items():
+            if isinstance(value, str) and isinstance(getattr(self, field), tuple):
+                value = tuple(value.split())  # noqa: PLW2901
+            setattr(self, field, value)
+
     @property
     def name(self) -> str:
         """What it is called."""
@@ -170,7 +182,13 @@ class Launcher:
 
     def shown(self, line: Line) -> str:
         """Return the command line for a person: as typed, unless it could not be typed so."""
+        if line.as_module and line.word == self.not_a_module:
+            return join(line.words[line.words.index("-m") + 1 :])
         return join(line.words)
+
+    def may_start(self, rest: Sequence[str]) -> bool:
+        """Tell whether a line with these words after the launcher may start a program."""
+        return not self.first_words or (bool(rest) and rest[0] in self.first_words)
 
     def launch(self, line: Line) -> Launch | None:
         """Return what a line with this launcher starts, None when that is no program of a repository."""

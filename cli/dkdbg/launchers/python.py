@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 class Python(Launcher):
     """python, pypy, ipython, py, or a variable of a script or Makefile that says one."""
 
-    names = ("python",)
-    programs = ("python",)
-    port: int | None = None
-    helpers = (
-        ("multiprocessing.resource_tracker", "multiprocessing resource tracker"),
-        ("multiprocessing.semaphore_tracker", "multiprocessing semaphore tracker"),
-    )
-
     def starts(self, word: str) -> bool:
         """Tell whether a word is an interpreter."""
         return re.fullmatch(_INTERPRETER, word) is not None
@@ -65,4 +57,10 @@ _INTERPRETER = (
     r"(?:\S*/)?(?:python|pypy|ipython)(?:3(?:\.\d+)?|2(?:\.\d+)?)?(?:\.exe)?|py|\$\{?(?:PYTHON|PY)\w*\}?"
     r"|\$\((?:PYTHON|PY)\w*\)"
 )
-LAUNCHER = Python()
+PYTHON = Python(
+    "python",
+    helpers=(
+        ("multiprocessing.resource_tracker", "multiprocessing resource tracker"),
+        ("multiprocessing.semaphore_tracker", "multiprocessing semaphore tracker"),
+    ),
+)

@@ -1,75 +1,14 @@
-"""All launchers, and what is asked about them as a whole."""
+"""Find a launcher by what it is called, and answer questions about all of them."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib import import_module
 
 from dkdbg.launchers.launcher import Launcher, number_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-#: One line a launcher, the name of its file. The order counts where two speak of one process: the ranks that torchrun
-#: and MPI give come before those of the Slurm job around them.
-_FILES = (
-    "torchrun",
-    "mpirun",
-    "horovodrun",
-    "srun",
-    "paddle",
-    "lightning",
-    "accelerate",
-    "deepspeed",
-    "composer",
-    "colossalai",
-    "ray",
-    "ray_serve",
-    "dask",
-    "joblib",
-    "torch_compile",
-    "uvicorn",
-    "gunicorn",
-    "hypercorn",
-    "daphne",
-    "granian",
-    "waitress",
-    "uwsgi",
-    "sanic",
-    "fastapi",
-    "litestar",
-    "flask",
-    "django",
-    "streamlit",
-    "gradio",
-    "chainlit",
-    "panel",
-    "bokeh",
-    "shiny",
-    "solara",
-    "marimo",
-    "mesop",
-    "modal",
-    "bentoml",
-    "vllm",
-    "celery",
-    "flower",
-    "rq",
-    "dramatiq",
-    "arq",
-    "taskiq",
-    "faust",
-    "huey",
-    "jupyter",
-    "tensorboard",
-    "mlflow",
-    "ros",
-    "pytest",
-    "bash",
-    "python",
-    "console_script",
-)
 
 
 class _Index:
@@ -87,11 +26,10 @@ class _Index:
 
 @lru_cache(maxsize=None)
 def launchers() -> tuple[Launcher, ...]:
-    """Return all launchers, in the order of the list; they are loaded when somebody asks first.
+    """Return all launchers in the order of the table, which loads on first use: the agent starts without it."""
+    from dkdbg.launchers.table import LAUNCHERS  # noqa: PLC0415
 
-    The agent starts without compiled files: 50 of them would cost it 30 ms before the program begins.
-    """
-    return tuple(import_module(f"dkdbg.launchers.{file}").LAUNCHER for file in _FILES)
+    return LAUNCHERS
 
 
 @lru_cache(maxsize=None)

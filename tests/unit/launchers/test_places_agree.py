@@ -74,28 +74,11 @@ def test_a_page_beside_a_training_makes_no_server_of_it():
         assert of_service(service(("python", "t.py"), ports=(port,))).service.wait == 600
 
 
-TOY = '''
-"""A toy."""
-
-from __future__ import annotations
-
-from dkdbg.launchers.shapes import ScriptServer
-
-
-class Toy(ScriptServer):
-    """toy serve FILE."""
-
-    names = ("toy",)
-    programs = ("toy",)
-    modules = ("toy.main",)
-    port = 4321
-    value_options = ("--colour",)
-    ranks = ("TOY_RANK",)
-    workers = (("toy/worker", "toy worker"),)
-
-
-LAUNCHER = Toy()
-'''
+TOY = """    ScriptServer(
+        "toy", modules="toy.main", port=4321, value_options="--colour", ranks="TOY_RANK",
+        workers=(("toy/worker", "toy worker"),),
+    ),
+"""
 USED = """
 import json, sys
 from pathlib import Path
@@ -115,14 +98,12 @@ print(json.dumps([
 """
 
 
-def test_one_file_and_one_line_make_a_launcher(tmp_path):
+def test_one_row_makes_a_launcher(tmp_path):
     package = tmp_path / "cli" / "dkdbg"
     shutil.copytree(Path(dkdbg.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "launchers" / "toy.py").write_text(TOY)
-    lines = (package / "launchers" / "registry.py").read_text()
-    assert lines.count('    "uvicorn",\n') == 1
-    lines = lines.replace('    "uvicorn",\n', '    "toy",\n    "uvicorn",\n')
-    (package / "launchers" / "registry.py").write_text(lines)
+    table = package / "launchers" / "table.py"
+    before, first, rows = table.read_text().partition("LAUNCHERS: tuple[Launcher, ...] = (\n")
+    table.write_text(before + first + TOY + rows)
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / "ui.py").write_text("import torch\n\nif __name__ == '__main__':\n    main()\n")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 
-from dkdbg.launchers import bash, console_script, python, registry
+from dkdbg.launchers import registry
+from dkdbg.launchers.bash import BASH, Bash
 from dkdbg.launchers.launcher import Launch, Line, Reader
 from dkdbg.launchers.lines.wrappers import after_options, unwrapped
+from dkdbg.launchers.python import PYTHON, Python, interpreted
 from dkdbg.launchers.words import join
 
 TYPE_CHECKING = False
@@ -67,18 +69,16 @@ class Lines(Reader):
         found = self.find(rest)
         if found is not None:
             launcher, line = found
-            return launcher.launch(line)
+            return launcher.launch(line) if launcher.may_start(line.rest) else None
         if rest[0].endswith(".sh"):
-            return Launch(
-                command=shlex.join(rest), launcher=bash.LAUNCHER.name, args=rest[1:], shell_script=rest[0]
-            )
+            return Launch(command=shlex.join(rest), launcher=BASH.name, args=rest[1:], shell_script=rest[0])
         if rest[0].endswith(".py") and re.fullmatch(r"[\w./-]+", rest[0]):
             # A bare `train.py` is a line of a directory listing, `./train.py` and `train.py --lr 1` are commands.
             is_path = rest[0].startswith(("./", "/"))
             if not is_path and len(rest) < 2:
                 return None
             command = join(rest) if is_path else f"python {join(rest)}"
-            return Launch(command=command, launcher=python.LAUNCHER.name, target=rest[0], args=rest[1:])
+            return Launch(command=command, launcher=PYTHON.name, target=rest[0], args=rest[1:])
         return None
 
     def find(self, words: Sequence[str]) -> tuple[Launcher, Line] | None:
@@ -86,14 +86,11 @@ class Lines(Reader):
         word = words[0].rsplit("/", 1)[-1]
         launcher = registry.of_program(words[0])
         if launcher is None:
-            return (
-                (console_script.LAUNCHER, Line(words, word, words[1:], self))
-                if word in self.scripts
-                else None
-            )
-        if launcher is not python.LAUNCHER:
+            script = registry.named("console-script") if word in self.scripts else None
+            return (script, Line(words, word, words[1:], self)) if script else None
+        if launcher is not PYTHON:
             return launcher, Line(words, word, words[1:], self)
-        inner = python.interpreted(words[1:])
+        inner = interpreted(words[1:])
         if inner is None:
             return launcher, Line(words, word, words[1:], self)
         if not inner.is_module:
@@ -107,7 +104,7 @@ class Lines(Reader):
         return module or _MODULE, Line(words, inner.what, inner.rest, self, as_module=True)
 
 
-class _Module(python.Python):
+class _Module(Python):
     """`python -m` with a module of the person's."""
 
     def launch(self, line: Line) -> Launch | None:
@@ -116,7 +113,7 @@ class _Module(python.Python):
         return self.launched(line, line.word, line.rest, is_module=True)
 
 
-_MODULE = _Module()
+_MODULE = _Module("python")
 
 
 def parse_line(line: str, scripts: Collection[str] = ()) -> tuple[Launch, ...]:
@@ -141,13 +138,13 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
         # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
         is_script = "/" in rest[0] or rest[0].endswith(".sh") or "entrypoint" in rest[0]
         return launchers_in(rest[1:], depth + 1) if is_script else []
-    if found[0] is not bash.LAUNCHER:
+    if found[0] is not BASH:
         return [found]
-    text = bash.Bash.lines_of(found[1].rest)
+    text = Bash.lines_of(found[1].rest)
     if text is not None:
         segments = [words for line in logical_lines(text) for words in _segments(line)]
         return [inner for words in segments for inner in launchers_in(words, depth + 1)]
-    script = bash.Bash.script_of(found[1].rest)
+    script = Bash.script_of(found[1].rest)
     return launchers_in(script[1:], depth + 1) if script else []
 
 
@@ -167,12 +164,12 @@ def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> boo
     if found is None:
         return name.endswith(".py") or name in _SHELL_WORDS or name in scripts
     launcher, line = found
-    if launcher is not bash.LAUNCHER:
+    if launcher is not BASH:
         options = _USER_OPTIONS.get(launcher.name, ())
         return not any(word.partition("=")[0] in options for word in line.rest)
-    text = bash.Bash.lines_of(line.rest)
+    text = Bash.lines_of(line.rest)
     if text is None:
-        script = bash.Bash.script_of(line.rest)
+        script = Bash.script_of(line.rest)
         return script is not None and script[0].rsplit("/", 1)[-1] in scripts
     bare = re.sub(r"\d?>&\d|\d?>>?\s*\S+|<\s*\S+", " ", text)
     segments = [segment for each in logical_lines(bare) for segment in _segments(each)]
@@ -196,7 +193,7 @@ def port_of(command: str) -> int | None:
     except ValueError:
         words = command.split()
     found = launchers_in(words)
-    launcher, rest = (found[-1][0], found[-1][1].rest) if found else (python.LAUNCHER, words)
+    launcher, rest = (found[-1][0], found[-1][1].rest) if found else (PYTHON, words)
     return launcher.port_of(rest)
 
 
