@@ -1,14 +1,18 @@
-"""docs/commands.md, as the parser itself says it: `pytest tests/unit/test_docs.py --update-golden` writes it again."""
+"""docs/commands.md from the parser and docs/settings.md from the table; `pytest tests/unit/test_docs.py --update-golden` writes both."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.settings import JOB, SERVICE
+from dkdbg.core.settings import SETTINGS
 from dkdbg.verbs import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from dkdbg.agent.settings import Setting
 
 _HEAD = """\
 # Verbs and options
@@ -53,3 +57,37 @@ def _row(action: argparse.Action) -> str:
     named = ", ".join(action.option_strings)
     shown = f"{named} {value}".strip() if action.nargs != 0 else named
     return f"| `{shown or action.dest}` | {str(action.help).replace('|', chr(92) + '|')} |"
+
+
+_SETTINGS = """\
+# Settings
+
+Written by `tests/reference.py` from the program's own table (`cli/dkdbg/core/settings.py`).
+
+A variable acts where it is read: **service**, `.env` beside your compose file or the environment of `docker compose` and `dkdbg up`; **job**, the environment of a program that [the agent](environment.md) runs; **host**, the environment of `dkdbg` itself. Flags win over variables, variables over `dkdbg.toml`, which `dkdbg init` writes with a comment at each key. A key without a table is in `[debug]`; what it changes in the debug service holds after `dkdbg init`. Times are in seconds.
+
+| variable | key in dkdbg.toml | without it | where | meaning |
+|---|---|---|---|---|
+{rows}
+
+Other variables that begin with `DKDBG_` are set by dkdbg itself: do not set them.
+"""
+
+
+def settings() -> str:
+    """The page of settings."""
+    return _SETTINGS.format(rows="\n".join(map(_setting, sorted(SETTINGS, key=_order))))
+
+
+def _order(setting: Setting) -> tuple[bool, bool, bool]:
+    """Keys of dkdbg.toml first, then the debug service's, jobs', the host's."""
+    return not setting.key, SERVICE not in setting.where, JOB not in setting.where
+
+
+def _setting(setting: Setting) -> str:
+    variable, key, default = (
+        f"`{text}`" if text else "" for text in (setting.env, setting.key, setting.default)
+    )
+    meaning = ". ".join(filter(None, (setting.help, setting.more)))
+    where = setting.where.replace(" ", ", ")
+    return f"| {variable} | {key} | {setting.unset or default} | {where} | {meaning} |"

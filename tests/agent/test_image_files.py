@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.contract import ENV_IMAGE_FILES
+from dkdbg.agent.settings import ENV_IMAGE_FILES
 from dkdbg.agent.supervisor.image_files import ImageFiles
 
 

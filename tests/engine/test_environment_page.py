@@ -46,6 +46,7 @@ if __name__ == "__main__":
     print("trained", sys.argv, sorted(name for name in os.environ if "TOKEN" in name and name != "DKDBG_PDB_TOKEN"))
     sys.exit(3)
 """
+SCRIPT = "gpus=$(python3 -c 'print(0)') && python3 prepare.py && python3 train.py --gpus $gpus | tee /tmp/train.log"
 BREAKPOINT = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "# breakpoint" in text)
 
 
@@ -135,15 +136,12 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
             job = yaml.load(
                 io.StringIO(page.block("yaml", "kind: Job\nmetadata:\n  name: train\nspec:\n  backoff"))
             )
-            cluster.run_pod(job["spec"]["template"], "job-0")
-            replicas = yaml.load(io.StringIO(page.block("yaml", "kind: PyTorchJob")))["spec"][
-                "pytorchReplicaSpecs"
-            ]
-            for rank, kind in enumerate(("Master", "Worker")):
+            pod = job["spec"]["template"]
+            cluster.run_pod(pod, "job-0")
+            for rank in range(2):
                 world = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "m"}
-                cluster.run_pod(replicas[kind]["template"], f"pytorch-{rank}", **world)
-            (task,) = yaml.load(io.StringIO(page.block("yaml", "batch.volcano.sh")))["spec"]["tasks"]
-            cluster.run_pod(task["template"], "volcano-0")
+                cluster.run_pod(pod, f"pytorch-{rank}", **world)
+            cluster.run_pod(_scripted(pod), "volcano-0", PYTHONPATH="/opt/dkdbg/agent.pyz:/app/lib")
             _run_line(cluster, page.block("sh", "docker run"))
             jobs = {"job-0", "pytorch-0", "pytorch-1", "volcano-0", "train"}
             for name in jobs:
@@ -175,6 +173,12 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
             assert token.encode() not in text
     finally:
         cluster.remove()
+
+
+def _scripted(pod):
+    """Return the pod with a command of several programs."""
+    container = {**pod["spec"]["containers"][0], "command": ["sh", "-c", SCRIPT], "args": []}
+    return {"spec": {**pod["spec"], "containers": [container]}}
 
 
 def _run_line(cluster, block):

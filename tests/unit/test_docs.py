@@ -12,7 +12,7 @@ import pytest
 import dkdbg
 from dkdbg import pai
 from tests.pages import DOCS
-from tests.reference import reference
+from tests.reference import reference, settings
 
 ROOT = DOCS.parent
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
@@ -39,11 +39,12 @@ def test_every_link_leads_to_what_is_there(page):
     assert broken == []
 
 
-def test_the_reference_is_what_the_parser_says(request):
-    page = DOCS / "commands.md"
+@pytest.mark.parametrize(("name", "made"), [("commands.md", reference), ("settings.md", settings)])
+def test_a_reference_is_what_the_program_says(name, made, request):
+    page = DOCS / name
     if request.config.getoption("--update-golden"):
-        page.write_text(reference())
-    assert page.read_text() == reference()
+        page.write_text(made())
+    assert page.read_text() == made()
 
 
 def test_the_readme_is_short_and_the_index_knows_every_page():

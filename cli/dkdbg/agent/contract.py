@@ -1,4 +1,4 @@
-"""What the agent and the host agree on: environment names, file names, the session record, exit codes.
+"""What the agent and the host agree on: file names, the session record, values of settings, exit codes.
 
 Everything here is a constant or a type, so that `health` starts in a few milliseconds.
 """
@@ -156,88 +156,13 @@ NOT_READY = "0 0000"
 #: States in which a debugger can be attached now.
 ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "idle")
 
-#: Address and port that the front listens on.
-ENV_HOST = "DKDBG_HOST"
-ENV_PORT = "DKDBG_PORT"
-#: Seconds to wait for an editor before the program starts; 0 starts at once; `forever` is understood.
-ENV_WAIT = "DKDBG_WAIT"
-#: Seconds after its start that a program which did not wait keeps its good end for an editor that F5 brings.
-ENV_LINGER = "DKDBG_LINGER"
-#: The same, as OpenPAI's paipdb calls it; DKDBG_WAIT wins.
-ENV_WAIT_OPENPAI = "DEBUG_TIMEOUT"
-#: What happens when nobody came: `exit` (with EXIT_NOBODY_CAME) or `run`.
-ENV_THEN = "DKDBG_THEN"
-ENV_NAME = "DKDBG_NAME"
-#: Who may connect besides loopback and the gateway: `any`, or CIDRs with commas.
-ENV_ALLOW = "DKDBG_ALLOW"
-#: [HOST:]PORT where the agent listens that the single file starts as PYTHONPATH, which this or ENV_CONNECT asks for.
-ENV_LISTEN = "DKDBG_LISTEN"
-#: HOST:PORT#sha256:FINGERPRINT of a `dkdbg attach --listen` that the agent connects to, where nobody can connect to it.
-ENV_CONNECT = "DKDBG_CONNECT"
-#: What an attach has to show as its property `dkdbgToken`, or the file that holds it. Empty: none is asked for.
-ENV_TOKEN = "DKDBG_TOKEN"  # noqa: S105
-ENV_TOKEN_FILE = "DKDBG_TOKEN_FILE"  # noqa: S105
-#: JSON list of {"localRoot", "remoteRoot"}.
-ENV_MAPPINGS = "DKDBG_MAPPINGS"
-#: Seconds that a starting Python process waits for an attached editor's breakpoints.
-ENV_JOIN_DEADLINE = "DKDBG_JOIN_DEADLINE"
-#: More words that mark a housekeeping process, with commas; such a process is never debugged.
-ENV_SKIP = "DKDBG_SKIP"
-#: Set to 1: processes that serve others can be debugged too: multiprocessing's resource tracker and forkserver,
-#: torch's compile workers, Ray's own.
-ENV_HOUSEKEEPING = "DKDBG_HOUSEKEEPING"
-#: Set to 1: `launch` supervises: the program is started again on a changed file or on request, and the agent stays.
-ENV_RELOAD = "DKDBG_RELOAD"
-#: What an attach does when sources were changed after the program's start: `auto`, `ask` or `never`; see supervisor/options.py.
-ENV_RESTART = "DKDBG_RESTART"
-#: Which project this is: an attach that names another one in `connect.project` is refused. Empty: none is.
-ENV_PROJECT = "DKDBG_PROJECT"
-#: Set to 1: the hook says on stderr why it did nothing.
-ENV_DEBUG = "DKDBG_DEBUG"
-#: Python for agent.sh.
-ENV_PYTHON = "DKDBG_PYTHON"
-#: Seconds that `dkdbg.breakpoint()` waits for an editor; the session's wait by default, `forever` is understood.
-ENV_BREAKPOINT_WAIT = "DKDBG_BREAKPOINT_WAIT"
-#: `hold=20m` (s, m, h): a Python process with an uncaught exception stays so long for an editor to look at it.
-ENV_ON_CRASH = "DKDBG_ON_CRASH"
-#: Which ranks are debugged, as inprocess/ranks.py reads it; an attach may say something else.
-ENV_RANKS = "DKDBG_RANKS"
-#: What continuing or pausing one rank does to the others of its job: `all` or `one`; an attach may say something else.
-ENV_CONTINUE = "DKDBG_CONTINUE"
-#: Set to 1: the program runs with TORCH_COMPILE_DISABLE=1, so that breakpoints in compiled functions stop.
-ENV_NO_COMPILE = "DKDBG_NO_COMPILE"
-#: HOST:PORT for pdb over TCP: `breakpoint()` stops there instead of in an editor. AT_START: at the first line too.
-ENV_PDB = "DKDBG_PDB"
-ENV_PDB_AT_START = "DKDBG_PDB_AT_START"
-#: Set by the agent for the program: salt and digest of the token, which a client of pdb types first.
-ENV_PDB_TOKEN = "DKDBG_PDB_TOKEN"  # noqa: S105
-#: Which workers are profiled by which tool: shell patterns with commas, and ranks; what else nsys and py-spy are told.
-ENV_NSYS, ENV_NSYS_RANKS, ENV_NSYS_OPTIONS = "DKDBG_NSYS", "DKDBG_NSYS_RANKS", "DKDBG_NSYS_OPTIONS"
-ENV_PY_SPY, ENV_PY_SPY_RANKS, ENV_PY_SPY_OPTIONS = (
-    "DKDBG_PY_SPY",
-    "DKDBG_PY_SPY_RANKS",
-    "DKDBG_PY_SPY_OPTIONS",
-)
-ENV_TORCH_PROFILE, ENV_TORCH_PROFILE_RANKS = "DKDBG_TORCH_PROFILE", "DKDBG_TORCH_PROFILE_RANKS"
-#: FIRST:END of the optimizer's steps that torch's profiler sees, counted from 1.
-ENV_TORCH_PROFILE_STEPS = "DKDBG_TORCH_PROFILE_STEPS"
-#: The folder for profiles; `dkdbg-profiles` by default.
-ENV_PROFILE_DIR = "DKDBG_PROFILE_DIR"
-#: As ENV_NSYS, in NeMo RL's words.
-ENV_NEMO_RL_NSYS = "NRL_NSYS_WORKER_PATTERNS"
-#: Set to 1 where the container is the session's own: the hook comes into its Pythons by a second way (supervisor/site_folders.py), and
-#: an agent that is root lets processes of other users take part.
-ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
-#: The service whose name the container answers to in its place.
-ENV_STANDS_FOR = "DKDBG_STANDS_FOR"
-#: The folder of the image over which the checkout is mounted, and where a volume has what the image alone has there.
-ENV_IMAGE_FILES, IMAGE_FILES = "DKDBG_IMAGE_FILES", "/opt/dkdbg-image"
-#: Set by the agent for the program: the session's folder. The hook does nothing without it.
-ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
-
-DEFAULT_HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 5678
-DEFAULT_JOIN_DEADLINE = 10.0
+#: What an attach does when sources were changed after the program's start: `auto` starts it again; `ask` says so; `never`
+#: says so, and Restart in an editor does not restart it either.
+RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
+#: What continuing or pausing one rank does to the others of its job: the same, or nothing.
+CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 
 EXIT_NOBODY_CAME = 124
 #: The agent itself could not do its work; the program was not started.

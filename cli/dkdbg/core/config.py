@@ -7,9 +7,11 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.dap import messages
+from dkdbg.agent.contract import CONTINUE_ALL, DEFAULT_PORT, RESTART_AUTO
 from dkdbg.agent.inprocess import ranks
-from dkdbg.core.plan import FROM_NOWHERE, TOKEN_KINDS
+from dkdbg.agent.settings import FLAG, RANKS, SIZE, TEXTS
+from dkdbg.core.plan import FROM_NOWHERE
+from dkdbg.core.settings import KEYS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
-#: The agent's DKDBG_RESTART, see agent/supervisor/options.py.
-RESTART_KINDS = ("auto", "ask", "never")
 #: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
 MAX_CHARS = 100_000
 #: The name of a target: no shell expands it and no program reads it as an option.
@@ -61,12 +61,12 @@ class Config:
 
     command: str | None = None
     service: str | None = None
-    port: int = 5678
+    port: int = DEFAULT_PORT
     wait: int | None = None
     reload: bool = False
-    restart: str = "auto"
+    restart: str = RESTART_AUTO
     ranks: str = ranks.ALL
-    continues: str = messages.CONTINUE_ALL
+    continues: str = CONTINUE_ALL
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
     targets: tuple[tuple[str, str], ...] = ()
@@ -112,15 +112,11 @@ def parse(text: str) -> Config:
     wrong = [
         f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()
     ]
-    wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
-    wrong += [problem for key, value in sync.items() if (problem := _sync_problem(key, value))]
+    for prefix, values in (("", table), ("sync.", sync)):
+        wrong += [problem for key, value in values.items() if (problem := _problem(prefix + key, value))]
     wrong += [problem for key, value in targets.items() if (problem := _target_problem(key, value))]
     if wrong:
-        raise DkdbgError(
-            f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="the keys of [debug] are command, service, port, wait, reload, restart, ranks, continue, token; of [sync] ignore, max_size; of [targets.NAME] uri",
-            exit_code=EXIT_USAGE,
-        )
+        raise DkdbgError(f"{FILE_NAME}: " + "; ".join(wrong), hint=_keys(), exit_code=EXIT_USAGE)
     ignore = tuple(sync.get("ignore", ()))
     max_size = size(sync["max_size"]) if "max_size" in sync else None
     return replace(
@@ -153,15 +149,6 @@ def size(value: object) -> int | None:
     return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(power.lower() or " ")) or None
 
 
-def _sync_problem(key: str, value: object) -> str | None:
-    if key == "ignore":
-        texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
-        return None if texts else f"ignore must be a list of texts, not {value!r}"
-    if key == "max_size":
-        return None if size(value) else f'max_size must be a size such as "100 MB", not {value!r}'
-    return f"unknown key {key!r} in [sync]"
-
-
 def _target_problem(name: str, value: object) -> str | None:
     if not _NAME.fullmatch(name):
         return f"{name!r} is not a valid name for a target: use letters, digits, '.', '_' and '-'"
@@ -171,36 +158,37 @@ def _target_problem(name: str, value: object) -> str | None:
     return None if isinstance(uri, str) and uri else f"uri of [targets.{name}] must be a text, not {uri!r}"
 
 
+def _keys() -> str:
+    """Return the hint that lists all keys."""
+    names: dict[str, list[str]] = {}
+    for key in KEYS:
+        table, _, name = key.rpartition(".")
+        names.setdefault(table or "debug", []).append(name)
+    return "the keys of " + "; of ".join(f"[{table}] are {', '.join(each)}" for table, each in names.items())
+
+
 def _problem(key: str, value: object) -> str | None:
-    if key in {"command", "service"}:
-        return None if isinstance(value, str) and value.strip() else f"{key} must be a text, not {value!r}"
-    if key == "reload":
-        return None if isinstance(value, bool) else f"reload must be true or false, not {value!r}"
-    if key == "restart":
-        return (
-            None
-            if value in RESTART_KINDS
-            else f"restart must be one of {', '.join(RESTART_KINDS)}, not {value!r}"
-        )
-    if key == "ranks":
+    table, _, name = key.rpartition(".")
+    if key not in KEYS:
+        return f"unknown key {name!r}" + (f" in [{table}]" if table else "")
+    values = KEYS[key].values
+    if values == RANKS:
         return _ranks_problem(value)
-    if key == "continue":
-        return (
-            None
-            if value in messages.CONTINUES
-            else f"continue must be one of {', '.join(messages.CONTINUES)}, not {value!r}"
-        )
-    if key == "token":
-        return (
-            None if value in TOKEN_KINDS else f"token must be one of {', '.join(TOKEN_KINDS)}, not {value!r}"
-        )
-    if key in {"port", "wait"}:
-        top = 65535 if key == "port" else 7 * 86400
-        low = 1 if key == "port" else 0
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= top:
-            return f"{key} must be a whole number from {low} to {top}, not {value!r}"
-        return None
-    return f"unknown key {key!r}"
+    if isinstance(values, range):
+        fits = type(value) is int and value in values
+        wanted = f"a whole number from {values[0]} to {values[-1]}"
+    elif isinstance(values, tuple):
+        fits, wanted = value in values, f"one of {', '.join(values)}"
+    elif values == FLAG:
+        fits, wanted = isinstance(value, bool), "true or false"
+    elif values == TEXTS:
+        fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        wanted = "a list of texts"
+    elif values == SIZE:
+        fits, wanted = bool(size(value)), 'a size such as "100 MB"'
+    else:
+        fits, wanted = isinstance(value, str) and bool(value.strip()), "a text"
+    return None if fits else f"{name} must be {wanted}, not {value!r}"
 
 
 def _ranks_problem(value: object) -> str | None:

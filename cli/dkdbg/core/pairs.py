@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from dkdbg import hints
-from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.agent.settings import ENV_MAPPINGS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 #: How launch.json and DKDBG_MAPPINGS name the repository's root.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 
 if TYPE_CHECKING:
     from pathlib import PurePosixPath
@@ -189,7 +189,7 @@ class DebugService:
     @property
     def image_volumes(self) -> tuple[str, ...]:
         """Where volumes are mounted in it that hold nothing but the image's own files."""
-        return (*self.masks, *([contract.IMAGE_FILES] if self.image_files else []))
+        return (*self.masks, *([settings.IMAGE_FILES] if self.image_files else []))
 
 
 @dataclass(frozen=True, kw_only=True)

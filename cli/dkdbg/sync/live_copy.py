@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
-from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.agent.settings import ENV_MAPPINGS
 from dkdbg.core.mapping import NoFolderError, described
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import local_root

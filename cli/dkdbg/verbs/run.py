@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, hints, process
-from dkdbg.agent.contract import ENV_OWN_CONTAINER
+from dkdbg.agent.settings import ENV_OWN_CONTAINER
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability, Endpoint, Target

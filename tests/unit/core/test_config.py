@@ -5,14 +5,14 @@ import subprocess
 import pytest
 
 from dkdbg.core.config import Config, SyncConfig, decode, parse, shell_argv, with_values
+from dkdbg.core.settings import toml_template
 from dkdbg.errors import DkdbgError
-from dkdbg.repository.artefacts import render
 
 
 def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys():
     assert parse("") == parse("[debug]\n") == Config()
-    assert parse(render("templates/dkdbg.toml.j2")) == Config()
-    text = render("templates/dkdbg.toml.j2").replace("\n# command", "\ncommand").replace("\n# ", "\n")
+    assert parse(toml_template()) == Config()
+    text = toml_template().replace("\n# command", "\ncommand").replace("\n# ", "\n")
     sync = SyncConfig(ignore=("data/", "!data/tiny.csv"), max_size=100_000_000)
     debug = {"command": "python train.py --epochs 1", "service": "web", "port": 5678, "wait": 600}
     assert parse(text) == Config(**debug, reload=False, sync=sync)

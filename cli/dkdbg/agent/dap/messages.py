@@ -23,9 +23,8 @@ PROJECT = "project"
 #: The property of the attach request that says what leaving one process's session leaves: all of them, if not this.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
-#: And what continuing or pausing one rank does to the others of its job: the same, if not this.
+#: What continuing or pausing one rank does to the others of its job, one of contract.CONTINUES.
 CONTINUE = "dkdbgContinue"
-CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 #: Of the attach request to the root session: which ranks are debugged, as inprocess/ranks.py reads it; and the request by
 #: which the client of that session asks for others.
 RANKS = "dkdbgRanks"

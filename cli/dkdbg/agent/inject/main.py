@@ -66,7 +66,7 @@ def main(words: List[str], usage: str) -> int:
         os.chdir("/proc/%d/cwd" % pids[0])
     command = _command_line(pids[0]) or ["python3"]
     asked = options.parse([*words[1:], "--", *command], supervised=False, usage=usage)
-    asked.restart, asked.linger = options.RESTART_NEVER, 0.0
+    asked.restart, asked.linger = contract.RESTART_NEVER, 0.0
     asked.wait = program_env.prepare(os.environ, 0.0, asked.then)
     try:
         ways = _ways(pids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from dkdbg.agent import contract
+from dkdbg.agent import contract, settings
 from dkdbg.agent.dap import paths
 
 TYPE_CHECKING = False
@@ -71,7 +71,7 @@ def read_mount_points(path: str = "/proc/self/mountinfo") -> Optional[List[str]]
 
 def here() -> List[contract.Mapping]:
     """Return the checked mapping of this process's environment."""
-    return checked(configured(os.environ.get(contract.ENV_MAPPINGS, "")), read_mount_points())
+    return checked(configured(os.environ.get(settings.ENV_MAPPINGS, "")), read_mount_points())
 
 
 def _kind(real: str, mount_points: Optional[List[str]]) -> Literal["mount", "image", "unknown"]:

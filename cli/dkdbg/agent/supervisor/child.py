@@ -14,7 +14,7 @@ import shutil
 import signal
 import threading
 
-from dkdbg.agent import console, contract
+from dkdbg.agent import console, contract, settings
 from dkdbg.agent.supervisor import image_files
 
 TYPE_CHECKING = False
@@ -204,7 +204,7 @@ def _with_python(argv: List[str]) -> List[str]:
 def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str]:
     """The same, by the interpreter of its first line where a mounted script lacks the x bit that it has in the image."""
     path = argv[0]
-    if environment.get(contract.ENV_OWN_CONTAINER) != "1" or "/" not in path or not os.path.isfile(path):
+    if environment.get(settings.ENV_OWN_CONTAINER) != "1" or "/" not in path or not os.path.isfile(path):
         return argv
     if os.access(path, os.X_OK):
         return argv

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dkdbg.agent.supervisor import options
+from dkdbg.agent import contract
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List
-
-    from dkdbg.agent import contract
 
 #: Seconds: a run that is older is not ended by an attach. Somebody may have waited for what it has done so far.
 OLD = 3600.0
@@ -32,10 +30,10 @@ def starts_anew(changed: List[str], restart: str, age: float, *, is_held: bool) 
     """Tell whether an attach starts the program again.
 
     Args:
-        restart: one of options.RESTART. age: of this run, in seconds.
+        restart: one of contract.RESTART. age: of this run, in seconds.
         is_held: a process waits for an editor, after a crash or at a `breakpoint()`: that is what the editor comes for.
     """
-    return bool(changed) and restart == options.RESTART_AUTO and age < OLD and not is_held
+    return bool(changed) and restart == contract.RESTART_AUTO and age < OLD and not is_held
 
 
 def described(changed: List[str]) -> str:
@@ -48,7 +46,7 @@ def described(changed: List[str]) -> str:
 def note(changed: List[str], restart: str) -> str:
     """Return what an editor's user is told when the program is not started again."""
     how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
-    if restart == options.RESTART_NEVER:
+    if restart == contract.RESTART_NEVER:
         how = "the task `dkdbg: restart` or `dkdbg restart`"
     text = "%s: the former code runs, and a breakpoint may not stop or stop elsewhere. What you see runs after %s"
     return text % (described(changed), how)

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ class Ending:
     def __init__(
         self, session_dir: str, running: child.Child, registered: Callable[[], Iterable[int]]
     ) -> None:
-        self._mark = "%s=%s" % (contract.ENV_SESSION_DIR, session_dir)
+        self._mark = "%s=%s" % (settings.ENV_SESSION_DIR, session_dir)
         self._running = running
         self._registered = registered
         self._found: Dict[int, Optional[int]] = {}

@@ -7,7 +7,7 @@ a plain host, a Slurm node, a container with the host's network, and a pod, whos
 
 from __future__ import annotations
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.inprocess.pdb import loopback
 from dkdbg.agent.proxy.listener import containers, tokens
 
@@ -28,7 +28,7 @@ def refusal(host: str, environment: Mapping[str, str]) -> str:
     return (
         "--host (%s) %s can be reached by others, who could run code here: set %s to a secret, which an editor sends as "
         "dkdbgToken, or listen on 127.0.0.1 and come through ssh -L or kubectl port-forward"
-        % (contract.ENV_HOST, host or "''", contract.ENV_TOKEN)
+        % (settings.ENV_HOST, host or "''", settings.ENV_TOKEN)
     )
 
 
@@ -39,7 +39,7 @@ def pdb_refusal(address: str, environment: Mapping[str, str]) -> str:
         return ""
     return (
         "--pdb (%s) %s can be reached by others, who could run code here: set %s to a secret, which is then the first "
-        "line to type, or listen on 127.0.0.1" % (contract.ENV_PDB, address, contract.ENV_TOKEN)
+        "line to type, or listen on 127.0.0.1" % (settings.ENV_PDB, address, settings.ENV_TOKEN)
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.inprocess import entered
 from dkdbg.agent.state import procfs
 
@@ -103,7 +103,7 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
     environment = _environment(pid)
     if environment is None:
         return "it runs as uid %d, whose processes the agent may not look into" % procfs.owner(pid)
-    if contract.ENV_SESSION_DIR not in environment:
+    if settings.ENV_SESSION_DIR not in environment:
         return "its environment has been emptied (env -i, sudo, tox)"
     if {"I", "E"} & set(flags):
         return "python -%s ignores PYTHONPATH" % ("I" if "I" in flags else "E")

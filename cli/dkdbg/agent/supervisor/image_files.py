@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ _BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: en
 
 def hides(path: str, environ: Mapping[str, str]) -> str:
     """Return what to say of a missing file that the image may have, where its files were not copied; else empty."""
-    folder = environ.get(contract.ENV_IMAGE_FILES, "")
+    folder = environ.get(settings.ENV_IMAGE_FILES, "")
     inside = folder and os.path.abspath(path).startswith(folder.rstrip("/") + "/")
     with contextlib.suppress(OSError):
-        if inside and not os.listdir(contract.IMAGE_FILES):
+        if inside and not os.listdir(settings.IMAGE_FILES):
             return "; if the image has it, your files are mounted over it: dkdbg up, or F5, shows it again"
     return ""
 
@@ -37,8 +37,8 @@ class ImageFiles:
         volume: where the copies are.
     """
 
-    def __init__(self, environ: Mapping[str, str], volume: str = contract.IMAGE_FILES) -> None:
-        self._folder = environ.get(contract.ENV_IMAGE_FILES, "")
+    def __init__(self, environ: Mapping[str, str], volume: str = settings.IMAGE_FILES) -> None:
+        self._folder = environ.get(settings.ENV_IMAGE_FILES, "")
         self._volume = volume
         self._links: List[str] = []
         self._held = -1

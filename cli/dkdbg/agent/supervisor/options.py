@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dkdbg.agent import contract
+from dkdbg.agent import contract, settings
 from dkdbg.agent.supervisor import exposure
 
 TYPE_CHECKING = False
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 #: What happens when the program ends by itself with a code other than 0.
 ON_CRASH = ("restart", "wait", "exit")
 MAX_RESTARTS = 10
-#: `auto`: an attach starts a program again whose sources were changed since its start; `ask`: it says so; `never`: it
-#: says so, and Restart in an editor does not restart it either.
-RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
 _SOURCES = (".py",)
 _MORE_SOURCES = (".yaml", ".yml", ".toml", ".json")
 _YES = ("1", "true", "yes", "on")
@@ -51,7 +48,7 @@ class Supervision:
 
 
 class Options:
-    """What was asked for; `supervision` is None when the program runs once. `restart` is one of RESTART.
+    """What was asked for; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
 
     `linger` is the seconds after its start for which a program that has not waited keeps its end for an editor.
     """
@@ -66,7 +63,7 @@ class Options:
         then: str,
         name: str,
         runtime: Optional[str],
-        restart: str = RESTART_ASK,
+        restart: str = contract.RESTART_ASK,
         supervision: Optional[Supervision] = None,
         linger: float = 0.0,
     ) -> None:
@@ -96,14 +93,14 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
     command = words[cut + 1 :]
     if not command:
         raise ValueError("no command after --")
-    reload = os.environ.get(contract.ENV_RELOAD, "").lower() in _YES
+    reload = os.environ.get(settings.ENV_RELOAD, "").lower() in _YES
     supervised = supervised or reload
     given = _parser(usage, supervised=supervised).parse_args(words[:cut])
     if given.then not in ("exit", "run"):
-        raise ValueError("--then (%s) takes exit or run, not %r" % (contract.ENV_THEN, given.then))
-    restart = os.environ.get(contract.ENV_RESTART) or RESTART_ASK
-    if restart not in RESTART:
-        raise ValueError("%s is %s, not %r" % (contract.ENV_RESTART, ", ".join(RESTART), restart))
+        raise ValueError("--then (%s) takes exit or run, not %r" % (settings.ENV_THEN, given.then))
+    restart = os.environ.get(settings.ENV_RESTART) or contract.RESTART_ASK
+    if restart not in contract.RESTART:
+        raise ValueError("%s is %s, not %r" % (settings.ENV_RESTART, ", ".join(contract.RESTART), restart))
     refused = exposure.refusal(given.host, os.environ)
     if refused:
         raise ValueError(refused)
@@ -117,7 +114,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         runtime=given.runtime,
         restart=restart,
         supervision=_supervision(given, reload=reload) if supervised else None,
-        linger=0.0 if supervised else _seconds(os.environ.get(contract.ENV_LINGER) or "0"),
+        linger=0.0 if supervised else _seconds(os.environ.get(settings.ENV_LINGER) or "0"),
     )
 
 
@@ -125,13 +122,13 @@ def _parser(usage: str, *, supervised: bool) -> argparse.ArgumentParser:
     import argparse
 
     environment = os.environ
-    wait = environment.get(contract.ENV_WAIT) or environment.get(contract.ENV_WAIT_OPENPAI) or "0"
-    name = environment.get(contract.ENV_NAME) or os.uname().nodename
+    wait = environment.get(settings.ENV_WAIT) or environment.get(settings.ENV_WAIT_OPENPAI) or "0"
+    name = environment.get(settings.ENV_NAME) or os.uname().nodename
     parser = argparse.ArgumentParser(prog="dkdbg.agent", usage=usage)
-    parser.add_argument("--host", default=environment.get(contract.ENV_HOST) or contract.DEFAULT_HOST)
-    parser.add_argument("--port", default=environment.get(contract.ENV_PORT) or str(contract.DEFAULT_PORT))
+    parser.add_argument("--host", default=environment.get(settings.ENV_HOST) or contract.LOOPBACK)
+    parser.add_argument("--port", default=environment.get(settings.ENV_PORT) or str(contract.DEFAULT_PORT))
     parser.add_argument("--wait", default=wait)
-    parser.add_argument("--then", default=environment.get(contract.ENV_THEN) or "exit")
+    parser.add_argument("--then", default=environment.get(settings.ENV_THEN) or "exit")
     parser.add_argument("--name", default=name)
     parser.add_argument("--runtime", default=None)
     if supervised:
@@ -164,7 +161,7 @@ def _supervision(given: argparse.Namespace, *, reload: bool) -> Supervision:
 
 def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
-        raise ValueError("a port (%s) must be a number up to 65535, not %r" % (contract.ENV_PORT, text))
+        raise ValueError("a port (%s) must be a number up to 65535, not %r" % (settings.ENV_PORT, text))
     return int(text)
 
 
@@ -177,6 +174,6 @@ def _seconds(text: str) -> float:
         seconds = -1.0
     if not seconds >= 0:
         raise ValueError(
-            "a time to wait (%s) must be a number of seconds or `forever`, not %r" % (contract.ENV_WAIT, text)
+            "a time to wait (%s) must be a number of seconds or `forever`, not %r" % (settings.ENV_WAIT, text)
         )
     return seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Beside:
     def __init__(
         self, environ: Mapping[str, str], listens: Callable[[], bool], tell: Callable[[str], None]
     ) -> None:
-        self._name = environ.get(contract.ENV_STANDS_FOR, "")
+        self._name = environ.get(settings.ENV_STANDS_FOR, "")
         self._listens, self._tell = listens, tell
         self._over = threading.Event()
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import time
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
 from dkdbg.agent.supervisor import ray_profiles
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 #: Tool -> its variables: patterns, ranks, further options.
 _VARIABLES = {
-    "nsys": (contract.ENV_NSYS, contract.ENV_NSYS_RANKS, contract.ENV_NSYS_OPTIONS),
-    "py-spy": (contract.ENV_PY_SPY, contract.ENV_PY_SPY_RANKS, contract.ENV_PY_SPY_OPTIONS),
-    "torch": (contract.ENV_TORCH_PROFILE, contract.ENV_TORCH_PROFILE_RANKS, ""),
+    "nsys": (settings.ENV_NSYS, settings.ENV_NSYS_RANKS, settings.ENV_NSYS_OPTIONS),
+    "py-spy": (settings.ENV_PY_SPY, settings.ENV_PY_SPY_RANKS, settings.ENV_PY_SPY_OPTIONS),
+    "torch": (settings.ENV_TORCH_PROFILE, settings.ENV_TORCH_PROFILE_RANKS, ""),
 }
 #: Flag -> variable.
 FLAGS = {
-    "--nsys": contract.ENV_NSYS,
-    "--nsys-ranks": contract.ENV_NSYS_RANKS,
-    "--nsys-options": contract.ENV_NSYS_OPTIONS,
-    "--py-spy": contract.ENV_PY_SPY,
-    "--py-spy-ranks": contract.ENV_PY_SPY_RANKS,
-    "--py-spy-options": contract.ENV_PY_SPY_OPTIONS,
-    "--torch-profile": contract.ENV_TORCH_PROFILE,
-    "--torch-profile-ranks": contract.ENV_TORCH_PROFILE_RANKS,
-    "--torch-profile-steps": contract.ENV_TORCH_PROFILE_STEPS,
+    "--nsys": settings.ENV_NSYS,
+    "--nsys-ranks": settings.ENV_NSYS_RANKS,
+    "--nsys-options": settings.ENV_NSYS_OPTIONS,
+    "--py-spy": settings.ENV_PY_SPY,
+    "--py-spy-ranks": settings.ENV_PY_SPY_RANKS,
+    "--py-spy-options": settings.ENV_PY_SPY_OPTIONS,
+    "--torch-profile": settings.ENV_TORCH_PROFILE,
+    "--torch-profile-ranks": settings.ENV_TORCH_PROFILE_RANKS,
+    "--torch-profile-steps": settings.ENV_TORCH_PROFILE_STEPS,
 }
 _FOLDER = "dkdbg-profiles"
 _STEPS = "2:12"
@@ -61,13 +61,13 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
     tools = [tool for name in _VARIABLES for tool in [_tool(name, environment, log)] if tool is not None]
     if not tools:
         return
-    folder = os.path.abspath(environment.get(contract.ENV_PROFILE_DIR) or _FOLDER)
+    folder = os.path.abspath(environment.get(settings.ENV_PROFILE_DIR) or _FOLDER)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise ValueError(
             "profiles cannot be written to %s: %s; name another folder: %s"
-            % (folder, error.strerror, contract.ENV_PROFILE_DIR)
+            % (folder, error.strerror, settings.ENV_PROFILE_DIR)
         ) from error
     environment[profiling.ENV] = json.dumps({"folder": folder, "tools": tools})
 
@@ -106,7 +106,7 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
     wanted = patterns.parse(environment.get(of_names, ""))
     is_nemos = name == "nsys" and not wanted and not environment.get(of_ranks)
     if is_nemos:
-        wanted = patterns.parse(environment.get(contract.ENV_NEMO_RL_NSYS, ""))
+        wanted = patterns.parse(environment.get(settings.ENV_NEMO_RL_NSYS, ""))
     chosen = environment.get(of_ranks, "").strip()
     if not wanted and not chosen:
         return None
@@ -126,7 +126,7 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
         "is_ours": not is_nemos,
     }
     if name == "torch":
-        tool["steps"] = _steps(environment.get(contract.ENV_TORCH_PROFILE_STEPS) or _STEPS)
+        tool["steps"] = _steps(environment.get(settings.ENV_TORCH_PROFILE_STEPS) or _STEPS)
         return tool
     tool["path"] = _found(name, environment)
     if not tool["path"]:
@@ -136,7 +136,7 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
             return tool
         if not is_nemos:
             raise ValueError(text)
-        log("%s (%s)" % (text, contract.ENV_NEMO_RL_NSYS))
+        log("%s (%s)" % (text, settings.ENV_NEMO_RL_NSYS))
         return None
     return tool
 
@@ -166,7 +166,7 @@ def _steps(text: str) -> List[int]:
     if not first.isdigit() or not last.isdigit() or not 0 < int(first) < int(last):
         raise ValueError(
             "%s takes FIRST:END, counted from 1 and without END, such as %s, not %r"
-            % (contract.ENV_TORCH_PROFILE_STEPS, _STEPS, text)
+            % (settings.ENV_TORCH_PROFILE_STEPS, _STEPS, text)
         )
     return [int(first), int(last)]
 

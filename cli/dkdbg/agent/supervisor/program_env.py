@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dkdbg.agent import console, contract
-from dkdbg.agent.dap.messages import CONTINUE_ALL, CONTINUES
+from dkdbg.agent import console, settings
+from dkdbg.agent.contract import CONTINUE_ALL, CONTINUES
 from dkdbg.agent.inprocess import crash_hold, ranks
 from dkdbg.agent.inprocess.pdb import pdb_token
 from dkdbg.agent.proxy.listener import tokens
@@ -39,41 +39,41 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
         flag = flags.pop(0)
         name, equals, value = flag.partition("=")
         if flag == "--no-compile":
-            environment[contract.ENV_NO_COMPILE] = "1"
+            environment[settings.ENV_NO_COMPILE] = "1"
         elif flag == "--housekeeping":
-            environment[contract.ENV_HOUSEKEEPING] = "1"
+            environment[settings.ENV_HOUSEKEEPING] = "1"
         elif name in profiles.FLAGS:
             environment[profiles.FLAGS[name]] = value if equals else _next(flags, flag)
         elif name == "--connect":
-            environment[contract.ENV_CONNECT] = value if equals else _next(flags, flag)
+            environment[settings.ENV_CONNECT] = value if equals else _next(flags, flag)
         elif name == "--ranks":
-            environment[contract.ENV_RANKS] = value if equals else _next(flags, flag)
+            environment[settings.ENV_RANKS] = value if equals else _next(flags, flag)
         elif name == "--continue":
-            environment[contract.ENV_CONTINUE] = value if equals else _next(flags, flag)
+            environment[settings.ENV_CONTINUE] = value if equals else _next(flags, flag)
         elif name == "--ray-workers":
             _open_ray_workers(environment, value if equals else _next(flags, flag))
         elif name == "--pdb":
-            environment[contract.ENV_PDB] = _address(value if equals else _next(flags, flag))
-            environment[contract.ENV_PDB_AT_START] = "1"
+            environment[settings.ENV_PDB] = _address(value if equals else _next(flags, flag))
+            environment[settings.ENV_PDB_AT_START] = "1"
         elif name == "--on-crash" and (value if equals else (flags or [""])[0]).startswith("hold"):
-            environment[contract.ENV_ON_CRASH] = value if equals else flags.pop(0)
+            environment[settings.ENV_ON_CRASH] = value if equals else flags.pop(0)
         else:
             left.append(flag)
-    if environment.get(contract.ENV_ON_CRASH):
-        crash_hold.seconds(environment[contract.ENV_ON_CRASH])
-    if environment.get(contract.ENV_RANKS):
-        environment[contract.ENV_RANKS] = _ranks(environment[contract.ENV_RANKS])
-    if environment.get(contract.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):
+    if environment.get(settings.ENV_ON_CRASH):
+        crash_hold.seconds(environment[settings.ENV_ON_CRASH])
+    if environment.get(settings.ENV_RANKS):
+        environment[settings.ENV_RANKS] = _ranks(environment[settings.ENV_RANKS])
+    if environment.get(settings.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):
         raise ValueError(
             "--continue (%s) is %s, not %r"
-            % (contract.ENV_CONTINUE, " or ".join(CONTINUES), environment[contract.ENV_CONTINUE])
+            % (settings.ENV_CONTINUE, " or ".join(CONTINUES), environment[settings.ENV_CONTINUE])
         )
     reverse.asked(environment)
-    if contract.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
-        environment[contract.ENV_NEMO_RL_NSYS] = own[contract.ENV_NEMO_RL_NSYS]
+    if settings.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
+        environment[settings.ENV_NEMO_RL_NSYS] = own[settings.ENV_NEMO_RL_NSYS]
     profiles.prepare(environment, console.log)
-    if environment.get(contract.ENV_PDB):
-        environment[contract.ENV_PDB] = address = _address(environment[contract.ENV_PDB])
+    if environment.get(settings.ENV_PDB):
+        environment[settings.ENV_PDB] = address = _address(environment[settings.ENV_PDB])
         refused = exposure.pdb_refusal(address, environment)
         if refused:
             raise ValueError(refused)
@@ -88,17 +88,17 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
         wait: seconds that were asked for.
         then: `exit` or `run`.
     """
-    environment.setdefault(contract.ENV_BREAKPOINT_WAIT, "forever" if wait == float("inf") else "%g" % wait)
+    environment.setdefault(settings.ENV_BREAKPOINT_WAIT, "forever" if wait == float("inf") else "%g" % wait)
     # Any value of the user's is his choice; `0` switches breakpoint() off.
     environment.setdefault("PYTHONBREAKPOINT", "dkdbg.breakpoint")
-    if environment.get(contract.ENV_NO_COMPILE, "").lower() in _YES:
+    if environment.get(settings.ENV_NO_COMPILE, "").lower() in _YES:
         environment["TORCH_COMPILE_DISABLE"] = "1"
     digest = _digest(environment)
     if digest:
-        environment[contract.ENV_PDB_TOKEN] = digest
-    if environment.get(contract.ENV_PDB_AT_START):
-        environment[contract.ENV_BREAKPOINT_WAIT] = "forever" if wait == float("inf") else "%g" % wait
-        environment[contract.ENV_THEN] = then
+        environment[settings.ENV_PDB_TOKEN] = digest
+    if environment.get(settings.ENV_PDB_AT_START):
+        environment[settings.ENV_BREAKPOINT_WAIT] = "forever" if wait == float("inf") else "%g" % wait
+        environment[settings.ENV_THEN] = then
         return 0.0  # the program waits at its first line
     return wait
 
@@ -141,13 +141,13 @@ def _ranks(text: str) -> str:
     try:
         return str(ranks.parse(text))
     except ranks.RankSetError as error:
-        raise ValueError("--ranks (%s): %s; %s" % (contract.ENV_RANKS, error, error.hint)) from error
+        raise ValueError("--ranks (%s): %s; %s" % (settings.ENV_RANKS, error, error.hint)) from error
 
 
 def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise ValueError("--pdb (%s) is PORT or HOST:PORT, not %r" % (contract.ENV_PDB, text))
+        raise ValueError("--pdb (%s) is PORT or HOST:PORT, not %r" % (settings.ENV_PDB, text))
     return "%s:%s" % (host or "127.0.0.1", port)
 
 

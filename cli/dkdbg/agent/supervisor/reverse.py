@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.proxy.listener import proof, tokens
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
     Raises:
         ValueError: a part of the address is missing, or there is no token, or one that could be guessed, or no TLS 1.3.
     """
-    text = environment.get(contract.ENV_CONNECT, "").strip()
+    text = environment.get(settings.ENV_CONNECT, "").strip()
     if not text:
         return None
     address, _, certificate = text.partition("#")
@@ -37,7 +37,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(
             "--connect (%s) takes the HOST:PORT#sha256:... of a dkdbg attach --listen, not %r"
-            % (contract.ENV_CONNECT, text)
+            % (settings.ENV_CONNECT, text)
         )
     fingerprint = _FINGERPRINT.fullmatch(certificate)
     if not fingerprint:
@@ -47,7 +47,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
         raise ValueError(
             "--connect (%s) has %s of the certificate of dkdbg attach --listen; take it as that prints it: "
             "%s=%s#sha256:... (one that prints no fingerprint is older than this agent: update it)"
-            % (contract.ENV_CONNECT, what, contract.ENV_CONNECT, address)
+            % (settings.ENV_CONNECT, what, settings.ENV_CONNECT, address)
         )
     token = tokens.read(environment)
     if len(token) < proof.SHORT:
@@ -55,13 +55,13 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
         raise ValueError(
             "--connect (%s) leads over a network: the token %s; set %s or %s to that of dkdbg attach --listen, %d random "
             "characters or more"
-            % (contract.ENV_CONNECT, what, contract.ENV_TOKEN, contract.ENV_TOKEN_FILE, proof.SHORT)
+            % (settings.ENV_CONNECT, what, settings.ENV_TOKEN, settings.ENV_TOKEN_FILE, proof.SHORT)
         )
     lacking = _lacking_tls()
     if lacking:
         raise ValueError(
             "--connect (%s) needs TLS 1.3, and this Python (%s) has %s; with another one: %s=PATH sh agent.pyz launch -- "
-            "COMMAND" % (contract.ENV_CONNECT, sys.executable, lacking, contract.ENV_PYTHON)
+            "COMMAND" % (settings.ENV_CONNECT, sys.executable, lacking, settings.ENV_PYTHON)
         )
     return host, int(port), fingerprint.group(1).lower()
 

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 
-from dkdbg.agent import console, contract
+from dkdbg.agent import console, contract, settings
 from dkdbg.agent.inprocess import bundle
 from dkdbg.agent.inprocess.clocks import timeouts
 from dkdbg.agent.proxy.adapter import backend
@@ -57,7 +57,7 @@ def run(options: Options, program: Program) -> int:
     """Open the session, wait for an editor as asked, run the program, and return the agent's own exit code."""
     inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
     try:
-        allow = peers.AllowList(os.environ.get(contract.ENV_ALLOW, ""))
+        allow = peers.AllowList(os.environ.get(settings.ENV_ALLOW, ""))
         runtime = runtime_dir.open_runtime_dir(options.runtime)
         records.prune(runtime)
         debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
@@ -134,7 +134,7 @@ class Session:
             admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=self._on_stop,
-            project=os.environ.get(contract.ENV_PROJECT, ""),
+            project=os.environ.get(settings.ENV_PROJECT, ""),
             what_runs=naming.command(options.command),
             look=self._look,
             is_chosen=lambda pid: self._table.is_chosen(pid),  # noqa: PLW0108
@@ -144,7 +144,7 @@ class Session:
             if options.restart == "never"
             else lambda: self.restarts.request("asked by the editor"),
             processes=lambda: self.store.snapshot()["processes"],
-            continues=os.environ.get(contract.ENV_CONTINUE, ""),
+            continues=os.environ.get(settings.ENV_CONTINUE, ""),
             log=console.log,
         )
         goes_by_user = not (token or allow.anyone)
@@ -166,20 +166,20 @@ class Session:
         except OSError as error:
             reason = "cannot listen on %s:%d: %s; choose another port: --port or %s"
             raise ValueError(
-                reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
+                reason % (options.host, options.port, error.strerror, settings.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
         self._clocks = stopped_clocks.StoppedClocks(
             self.store.directory,
             on_hold=lambda: self._table.tell_of_holds(),  # noqa: PLW0108
         )
-        self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
+        self._choice = choice.Choice(self.store.directory, os.environ.get(settings.ENV_RANKS, ""))
         self._sites = site_folders.Sites(os.environ)
         self._beside = original_service.Beside(
             os.environ, lambda: self.attached, lambda line: self.tell(line, "important")
         )
         self._image_files = image_files.ImageFiles(os.environ)
-        self._lets_users_in = os.geteuid() == 0 and os.environ.get(contract.ENV_OWN_CONTAINER) == "1"
+        self._lets_users_in = os.geteuid() == 0 and os.environ.get(settings.ENV_OWN_CONTAINER) == "1"
         if self._lets_users_in:
             self.store.open_for_users()
         self._program = 0
@@ -620,7 +620,7 @@ class Session:
         hook = self._unseen.hook = hook_folder.install(self._runtime)
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
-        environment[contract.ENV_SESSION_DIR] = self.store.directory
+        environment[settings.ENV_SESSION_DIR] = self.store.directory
         self._sites.lead_to(hook, self.store.directory)
         # Without it a joined process prints four lines about frozen modules (debugpy #1251).
         environment.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
@@ -628,9 +628,9 @@ class Session:
 
     def _join_info(self) -> contract.JoinInfo:
         try:
-            deadline = float(os.environ.get(contract.ENV_JOIN_DEADLINE, ""))
+            deadline = float(os.environ.get(settings.ENV_JOIN_DEADLINE, ""))
         except ValueError:
-            deadline = contract.DEFAULT_JOIN_DEADLINE
+            deadline = settings.DEFAULT_JOIN_DEADLINE
         return {
             "adapter": self._adapter_path,
             "token": self._backend.token,

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 
-from dkdbg.agent import console, contract
+from dkdbg.agent import console, contract, settings
 from dkdbg.agent.autostart import note, starting
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import child, options, program_env, session
@@ -121,17 +121,17 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
     environment = os.environ
     program_env.take_flags([], environment)
     flags = ["--runtime", runtime]
-    listen = environment.get(contract.ENV_LISTEN, "").strip()
+    listen = environment.get(settings.ENV_LISTEN, "").strip()
     if listen:
         host, _, port = listen.rpartition(":")
         if not port.isdigit() or int(port) > 65535:
-            raise ValueError("%s is PORT or HOST:PORT, not %r" % (contract.ENV_LISTEN, listen))
+            raise ValueError("%s is PORT or HOST:PORT, not %r" % (settings.ENV_LISTEN, listen))
         host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
-        flags += ["--host", host or contract.DEFAULT_HOST, "--port", port]
-    elif not environment.get(contract.ENV_PORT):
+        flags += ["--host", host or contract.LOOPBACK, "--port", port]
+    elif not environment.get(settings.ENV_PORT):
         flags += ["--port", "0"]  # nobody has to know it: we connect
     asked = options.parse([*flags, "--", *command], supervised=False, usage=usage)
-    asked.restart = options.RESTART_NEVER
+    asked.restart = contract.RESTART_NEVER
     asked.linger = 0.0
     asked.wait = program_env.prepare(environment, asked.wait, asked.then)
     return asked
@@ -224,7 +224,7 @@ class Accompany:
         now = self._session.environment()
         hook = now.pop("PYTHONPATH").split(os.pathsep)[0]
         changed = {name: value for name, value in now.items() if self._before.get(name) != value}
-        gone = [name for name in (contract.ENV_TOKEN, contract.ENV_TOKEN_FILE) if name in self._before]
+        gone = [name for name in (settings.ENV_TOKEN, settings.ENV_TOKEN_FILE) if name in self._before]
         pid = os.getpid()
         note.write_go(self._path, (pid, procfs.start_ticks(pid) or 0), hook, changed, gone)
         os.close(self._ready)

@@ -9,9 +9,11 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.settings import SERVICE
 from dkdbg.core import config as configuration
 from dkdbg.core import debug_names
 from dkdbg.core.plan import FROM_NOWHERE
+from dkdbg.core.settings import SETTINGS, toml_template
 from dkdbg.delivery import single_file
 from dkdbg.repository import dotenv
 from dkdbg.repository.artefacts import artefact, for_compose, quoted, render
@@ -25,6 +27,7 @@ from dkdbg.setup.render.editor_files import editor_files
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dkdbg.agent.settings import Setting
     from dkdbg.core.config import Config
     from dkdbg.core.plan import ProjectPlan, ServicePlan
 
@@ -77,7 +80,7 @@ def _text(text: str, reason: str, *, executable: bool = False) -> FileWanted:
 
 def _config(root: Path, config: Config) -> bytes:
     data = read(root, PurePosixPath(configuration.FILE_NAME))
-    before = render("templates/dkdbg.toml.j2") if data is None else configuration.decode(data)
+    before = toml_template() if data is None else configuration.decode(data)
     values = {"command": config.command, "service": config.service, "wait": config.wait}
     return configuration.with_values(before, **values).encode()
 
@@ -177,11 +180,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         host_network=service.host_network,
         port=service.port,
         app_ports=_app_ports(service),
-        wait=service.wait,
-        reload=service.reload,
-        restart=service.restart,
-        ranks=service.ranks,
-        continues=service.continues,
+        settings=_settings(plan),
         token=plan.token != FROM_NOWHERE,
         owner=workspace if service.as_owner else None,
         workspace=workspace,
@@ -192,6 +191,30 @@ def _service(plan: ProjectPlan, project: str) -> str:
         protected=[_bind(str(manifest.FOLDER), each, read_only=True) for each in _own_folders(plan)],
         masks=[mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
     )
+
+
+def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
+    """Return the settings of the debug service that mean something in this repository, each with its default."""
+    service = plan.service
+    planned = {
+        "DKDBG_PORT": service.port,
+        "DKDBG_WAIT": service.wait,
+        "DKDBG_RELOAD": int(service.reload),
+        "DKDBG_RESTART": service.restart,
+        "DKDBG_RANKS": service.ranks,
+        "DKDBG_CONTINUE": service.continues,
+        "DKDBG_BASE": plan.image.base,
+    }
+    unused = {
+        "DKDBG_PROCESSES": not any("DKDBG_PROCESSES" in word for word in _compose_words(service)),
+        "DKDBG_BASE": not plan.image.ours,
+        "DKDBG_CA": not plan.image.ours,
+        "DKDBG_TOKEN": plan.token == FROM_NOWHERE,
+        "DKDBG_GPU": not service.gpu,
+        "DKDBG_APP_PORT_": True,
+    }
+    found = [each for each in SETTINGS if SERVICE in each.where.split() and not unused.get(each.env)]
+    return [(each, planned.get(each.env, each.default)) for each in found]
 
 
 def _aliases(service: ServicePlan) -> tuple[str, ...]:

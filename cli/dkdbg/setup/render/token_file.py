@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
-from dkdbg.agent.contract import ENV_TOKEN
+from dkdbg.agent.settings import ENV_TOKEN
 from dkdbg.repository import private_file
 
 if TYPE_CHECKING:

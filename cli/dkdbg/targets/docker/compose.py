@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ENV_STANDS_FOR, ENV_TOKEN_FILE
+from dkdbg.agent.settings import ENV_STANDS_FOR, ENV_TOKEN_FILE
 from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.launchers.lines.idling import idles

@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.agent.contract import ENV_STANDS_FOR
+from dkdbg.agent.settings import ENV_STANDS_FOR
 from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.agent.contract import ENV_TOKEN
+from dkdbg.agent.settings import ENV_TOKEN
 from dkdbg.core.plan import GPU_KINDS
 from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError

@@ -6,7 +6,8 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import DEFAULT_PORT, ENV_MAPPINGS, ENV_PORT
+from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.agent.settings import ENV_MAPPINGS, ENV_PORT
 from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
 from dkdbg.core.record import BadRecord, parse

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.agent.settings import ENV_MAPPINGS
 from dkdbg.core import pairs
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.agent.settings import ENV_MAPPINGS
 from dkdbg.core.target import Reach
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable

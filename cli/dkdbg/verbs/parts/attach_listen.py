@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.proxy.listener import proof
 from dkdbg.agent.state.runtime_dir import RuntimeDirError
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -38,8 +38,8 @@ def token_of(reporter: Reporting) -> str:
         reporter.line(f"made a token: {token_file.path(os.environ)}")
     if len(token) < proof.SHORT:
         what = f"has {len(token)} characters" if token else "is empty"
-        where, remove = contract.ENV_TOKEN, f"unset {contract.ENV_TOKEN}, and dkdbg makes one"
-        if contract.ENV_TOKEN not in os.environ:
+        where, remove = settings.ENV_TOKEN, f"unset {settings.ENV_TOKEN}, and dkdbg makes one"
+        if settings.ENV_TOKEN not in os.environ:
             where = str(token_file.path(os.environ))
             remove = f"rm {shlex.quote(where)}, and dkdbg makes one"
         raise DkdbgError(
@@ -94,11 +94,11 @@ def wait_for_jobs(
     opened.callback(callers.close)
     callers.start()
     here = f"{listen[0] or socket.gethostname()}:{callers.port}"
-    where = "in DKDBG_TOKEN" if contract.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
+    where = "in DKDBG_TOKEN" if settings.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
     connect = f"{here}#sha256:{shown.fingerprint}"
     text = (
-        f"jobs can call {here}: start them with {contract.ENV_CONNECT}={connect} and {contract.ENV_TOKEN_FILE} "
-        f"(or {contract.ENV_TOKEN}) with the token {where}"
+        f"jobs can call {here}: start them with {settings.ENV_CONNECT}={connect} and {settings.ENV_TOKEN_FILE} "
+        f"(or {settings.ENV_TOKEN}) with the token {where}"
     )
     reporter.event("calls", text, host=listen[0], port=callers.port, connect=connect)
 

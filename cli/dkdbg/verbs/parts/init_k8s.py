@@ -7,7 +7,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.agent.settings import ENV_MAPPINGS
 from dkdbg.core import config as configuration
 from dkdbg.core.mapping import described, workspace_of
 from dkdbg.delivery import single_file

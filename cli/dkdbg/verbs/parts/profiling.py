@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg import console, process
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.core.address import LOCAL
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FOLDER = "dkdbg-profiles"
 #: What variables of this machine say further of a tool: it is passed on to where the program runs.
 _MORE = {
-    "--nsys": ("options", contract.ENV_NSYS_OPTIONS),
-    "--py-spy": ("options", contract.ENV_PY_SPY_OPTIONS),
-    "--torch-profile": ("steps", contract.ENV_TORCH_PROFILE_STEPS),
+    "--nsys": ("options", settings.ENV_NSYS_OPTIONS),
+    "--py-spy": ("options", settings.ENV_PY_SPY_OPTIONS),
+    "--torch-profile": ("steps", settings.ENV_TORCH_PROFILE_STEPS),
 }
 #: Seconds and bytes for the name of a folder.
 _LIMIT, _MOST = 30.0, 1 << 14
@@ -72,8 +72,8 @@ def asked(
 
 def variables() -> tuple[str, ...]:
     """Return `NAME=VALUE` of this machine that choose workers as well, for the agent there."""
-    value = os.environ.get(contract.ENV_NEMO_RL_NSYS)
-    return (f"{contract.ENV_NEMO_RL_NSYS}={value}",) if value else ()
+    value = os.environ.get(settings.ENV_NEMO_RL_NSYS)
+    return (f"{settings.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
 
 def fetch(root: Path, name: str, target: Target, reach: Reach, python: str | None, *, code: int) -> int:

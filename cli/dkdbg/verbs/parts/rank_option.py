@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.dap import messages
+from dkdbg.agent.contract import CONTINUE_ALL
 from dkdbg.agent.inprocess import ranks
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
@@ -20,7 +20,7 @@ def continues_of(root: Path) -> str:
         DkdbgError: dkdbg.toml is wrong.
     """
     said = registry.configuration(root).continues
-    return "" if said == messages.CONTINUE_ALL else said
+    return "" if said == CONTINUE_ALL else said
 
 
 def ranks_of(root: Path, typed: str | None) -> str:

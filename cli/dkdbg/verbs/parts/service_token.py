@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
-from dkdbg.agent.contract import ENV_TOKEN
+from dkdbg.agent.settings import ENV_TOKEN
 from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 from dkdbg.setup.detect.people import others
 from dkdbg.setup.render import token_file

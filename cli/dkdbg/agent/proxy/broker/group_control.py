@@ -6,8 +6,9 @@ the client of the root session, which has one with each agent (`dkdbgTogether`).
 
 from __future__ import annotations
 
+from dkdbg.agent.contract import CONTINUE_ONE
 from dkdbg.agent.dap import messages
-from dkdbg.agent.dap.messages import CONTINUE, CONTINUE_ONE
+from dkdbg.agent.dap.messages import CONTINUE
 from dkdbg.agent.proxy.broker import handover
 from dkdbg.agent.proxy.broker.connection import ROOT
 from dkdbg.agent.state import job

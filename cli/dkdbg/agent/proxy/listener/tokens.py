@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 
-from dkdbg.agent import contract
+from dkdbg.agent import settings
 from dkdbg.agent.proxy.listener import proof
 
 TYPE_CHECKING = False
@@ -34,23 +34,23 @@ def read(environment: Mapping[str, str]) -> str:
     Raises:
         ValueError: the file cannot be read or is empty. An agent that goes on would be open to anyone.
     """
-    token = environment.get(contract.ENV_TOKEN, "").strip()
-    path = environment.get(contract.ENV_TOKEN_FILE, "")
+    token = environment.get(settings.ENV_TOKEN, "").strip()
+    path = environment.get(settings.ENV_TOKEN_FILE, "")
     if token or not path:
         return token
     try:
         with open(path) as source:
             token = source.read(4096).strip()
     except (OSError, ValueError) as error:
-        raise ValueError("cannot read %s=%s: %s" % (contract.ENV_TOKEN_FILE, path, error)) from error
+        raise ValueError("cannot read %s=%s: %s" % (settings.ENV_TOKEN_FILE, path, error)) from error
     if not token:
-        raise ValueError("%s=%s is empty: it must contain the token" % (contract.ENV_TOKEN_FILE, path))
+        raise ValueError("%s=%s is empty: it must contain the token" % (settings.ENV_TOKEN_FILE, path))
     return token
 
 
 def without(environment: Mapping[str, str]) -> Dict[str, str]:
     """Return an environment without the token: the program and what it prints have no use for it."""
-    return {k: v for k, v in environment.items() if k not in (contract.ENV_TOKEN, contract.ENV_TOKEN_FILE)}
+    return {k: v for k, v in environment.items() if k not in (settings.ENV_TOKEN, settings.ENV_TOKEN_FILE)}
 
 
 class Check:
@@ -100,4 +100,4 @@ class Check:
         self._left[address] = (max(0.0, left - 1), now)
         what = "is missing" if shown is None or shown == "" else "is wrong"
         text = 'the token %s: put it into "%s" of this attach configuration (%s where the program runs)'
-        return text % (what, PROPERTY, contract.ENV_TOKEN), 0.0 if left >= 1 else PAUSE
+        return text % (what, PROPERTY, settings.ENV_TOKEN), 0.0 if left >= 1 else PAUSE

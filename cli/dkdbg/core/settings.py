@@ -1,0 +1,58 @@
+"""The table of settings: the agent's part, and what the host alone reads."""
+
+from __future__ import annotations
+
+from dkdbg.agent import settings as agent
+from dkdbg.agent.settings import FLAG, HOST, JOB, SERVICE, SIZE, TEXTS, Setting
+from dkdbg.core.plan import FROM_NOWHERE, TOKEN_KINDS
+
+# fmt: off
+_PROGRAM = (
+    Setting("", HOST, "what runs under the debugger, unchanged", key="command", example='"python train.py --epochs 1"', unset="detected"),
+    Setting("", HOST, "compose service to debug", key="service", example='"web"', unset="detected"),
+)
+_HOST = (
+    Setting("", HOST, 'where others use this machine too: "env" (DKDBG_TOKEN) or "prompt"', key="token", values=TOKEN_KINDS, default=FROM_NOWHERE),
+    Setting("", HOST, "like .gitignore, after it and .dockerignore; ! brings back", key="sync.ignore", values=TEXTS, example='["data/", "!data/tiny.csv"]'),
+    Setting("", HOST, "larger files are not copied", key="sync.max_size", values=SIZE, example='"100 MB"', unset="`100 MB`"),
+    Setting("", HOST, "address of the target that `NAME` stands for", key="targets.NAME.uri"),
+    Setting("DKDBG_PROCESSES", SERVICE, "how many processes the launcher starts", default="1", unset="`1`; `dkdbg up` and F5: the documented number",
+            more="As far as there are GPUs (or, for a program that runs without, cores)"),
+    Setting("DKDBG_GPU", SERVICE, "none, nvidia, cdi or amd; `dkdbg up` and F5 look at what this machine has", default="none"),
+    Setting("DKDBG_APP_PORT_", SERVICE, "with a port of the program, such as `DKDBG_APP_PORT_8000`: its port on the host", unset="the same port"),
+    Setting("DKDBG_BASE", SERVICE, "base image of the Dockerfile that `dkdbg init` wrote"),
+    Setting("DKDBG_CA", SERVICE, "PEM file of a private CA that the build trusts; a build secret, never in the image"),
+    Setting("DKDBG_SKIP", JOB, "more words, with commas, of command lines that are never debugged"),
+    Setting("DKDBG_RUNTIME_DIR", JOB, "private folder for what the agent unpacks and keeps", unset="`/tmp/dkdbg-UID`"),
+    Setting("DKDBG_OWNER", JOB, "a folder or file: started as root, the agent and the program become its owner"),
+    Setting("DKDBG_DEBUG", JOB, "`1`: the hook says on stderr why it did nothing"),
+    Setting("DEBUG_PORT_NAME", JOB, "OpenPAI: label of the port in the job's `resourcePerInstance.ports`", default="debug"),
+    Setting("DEBUG_PORT", JOB, "OpenPAI: the port itself", unset="from `PAI_PORT_LIST_ROLE_INDEX_LABEL`, `PAI_CONTAINER_HOST_LABEL_PORT_LIST`"),
+    Setting("DKDBG_AGENT", JOB, "OpenPAI: path of the single file, for `--dap`", unset="an installed dkdbg, or `.dkdbg/agent.pyz` here"),
+    Setting("DKDBG_PAI_TOKEN", HOST, "application token of OpenPAI's portal, for `pai://`"),
+    Setting("DKDBG_PAI_TOKEN_FILE", HOST, "file that holds it"),
+    Setting("DKDBG_PAI_HTTP", HOST, "`1`: that portal has no HTTPS"),
+)
+# fmt: on
+SETTINGS = (*_PROGRAM, *agent.SETTINGS.values(), *_HOST)
+#: By the key of dkdbg.toml.
+KEYS = {setting.key: setting for setting in SETTINGS if setting.key}
+
+
+def toml_template() -> str:
+    """Return the dkdbg.toml of `init`: every key with its default, as a comment."""
+    lines = ["# How this repository is debugged. Run `dkdbg init` after a change.", "[debug]"]
+    for key, setting in KEYS.items():
+        table, _, name = key.rpartition(".")
+        if table == "sync" and "[sync]" not in lines:
+            lines += ["", "[sync]"]
+        if table in {"", "sync"}:
+            value = setting.example or _toml(setting)
+            lines.append(f"# {name} = {value}".ljust(43) + f"# {setting.help}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(setting: Setting) -> str:
+    if setting.values == FLAG:
+        return "false"
+    return setting.default if isinstance(setting.values, range) else f'"{setting.default}"'
