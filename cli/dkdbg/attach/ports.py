@@ -10,6 +10,7 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import from_targets, greeting, owners
 from dkdbg.attach.actions import Note, named
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Process
     from dkdbg.attach.switchboard import Switchboard
 
-HOST = "127.0.0.1"
 DEFAULT_BASE = 6000
 #: Processes that are no ranks are on the ports from here on, after the base.
 AFTER_RANKS = 100
@@ -80,7 +80,7 @@ class Ports:
         if slot is None:
             return ""
         slot.put(process)
-        return f"{process.name}: attach to {HOST}:{slot.port}"
+        return f"{process.name}: attach to {LOOPBACK}:{slot.port}"
 
     def _offer_kept(self, process: Process) -> bool:
         self.offer(process)
@@ -100,7 +100,7 @@ class Ports:
             if slot is not None:
                 self._slots[key] = slot
                 if fresh or slot.label != name:
-                    self._board.report(Note("port", f"{name}: attach to {HOST}:{slot.port}"))
+                    self._board.report(Note("port", f"{name}: attach to {LOOPBACK}:{slot.port}"))
                 slot.label = name
             return slot
 
@@ -118,7 +118,7 @@ class Ports:
             slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
             try:
                 listening = listener.Front(
-                    HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
+                    LOOPBACK, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
                     admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
                 )  # fmt: skip

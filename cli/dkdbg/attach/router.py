@@ -10,6 +10,7 @@ import time
 from itertools import chain, count
 from typing import TYPE_CHECKING, Literal
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.proxy.listener import tokens
@@ -365,7 +366,7 @@ class Router:
         del session.processes[:-MAX_PROCESSES]
         arguments = as_dict(self._attach.get("arguments"))
         mine = arguments.get("connect")
-        connect = mine if isinstance(mine, dict) else {"host": "127.0.0.1", "port": self._exchange.port()}
+        connect = mine if isinstance(mine, dict) else {"host": LOOPBACK, "port": self._exchange.port()}
         child = from_targets.child(arguments, called=process.name, number=process.number, connect=connect)
         actions: list[Action] = [Note("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))

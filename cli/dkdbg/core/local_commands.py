@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.target import Reach
 
 if TYPE_CHECKING:
@@ -34,6 +35,6 @@ class Local(Reach):
             runtime: local folder of the session record.
         """
         return (
-            self.python, "-m", "dkdbg.agent", "launch", "--host", "127.0.0.1", "--port", str(port),
+            self.python, "-m", "dkdbg.agent", "launch", "--host", LOOPBACK, "--port", str(port),
             "--wait", str(wait), "--runtime", runtime, "--", *argv,
         )  # fmt: skip

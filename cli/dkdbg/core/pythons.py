@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.printable import is_text
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class PythonThere:
             return None
         for option, value in zip(self.words, self.words[1:], strict=False):
             if option == "--listen" and (found := _LISTENS.fullmatch(value)):
-                return found["host"] or "127.0.0.1", int(found["port"])
+                return found["host"] or LOOPBACK, int(found["port"])
         return None
 
 

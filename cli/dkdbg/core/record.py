@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ATTACHABLE
+from dkdbg.agent.contract import ATTACHABLE, LOOPBACK
 from dkdbg.core.pairs import pairs_of_record
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SeenRecord:
     @property
     def here(self) -> tuple[str, int]:
         """Host and port of its front for who is where it runs: one that listens on every address is on loopback too."""
-        return "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
+        return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     @property
     def is_attachable(self) -> bool:

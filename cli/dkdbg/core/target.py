@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import hints
-from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Target(ABC):
         Raises:
             DkdbgError: as `find`.
         """
-        return "127.0.0.1", 0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT
+        return LOOPBACK, 0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT
 
     def each(self) -> Sequence[Target]:
         """Return the targets that it stands for now, such as one for each rank of a job, instead of it, which is closed.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,7 +28,7 @@ class AttachOptions:
         extra: further attach arguments, such as a token or `subProcessId`.
     """
 
-    host: str = "127.0.0.1"
+    host: str = LOOPBACK
     port: int
     path_mappings: tuple[tuple[str, str], ...] = ()
     just_my_code: bool = True

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import process
 from dkdbg.agent import sockets
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, local_users
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.channel import Channel
@@ -43,7 +44,6 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 GOODBYE = 2.0
 #: Bytes that may come before our first line, such as a login shell's greeting, and of what ssh says that are kept.
 _NOISE, _MOST_SAID = 1 << 16, 4000
-_HOST = "127.0.0.1"
 
 
 class ProgramThere(Protocol):
@@ -136,7 +136,7 @@ class Relay:
         Raises:
             OSError: it cannot be listened on.
         """
-        listener = socket.create_server((_HOST, local), backlog=wire.CHANNELS)
+        listener = socket.create_server((LOOPBACK, local), backlog=wire.CHANNELS)
         listener.setblocking(False)
         number: int = listener.getsockname()[1]
         self._loop.call(lambda: self._loop.lead(number, port, listener))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.record import SeenRecord, parse_all
 from dkdbg.core.target import Endpoint
 from dkdbg.relay.relay import Relay
@@ -74,7 +75,7 @@ class RelayedEndpoint:
             self._relay = Relay(self._command, ends=True)
             self._local = self._relay.listen(live[-1].port)
         self._relay.aim(self._local, live[-1].port)
-        return Endpoint(address=("127.0.0.1", self._local), why="its session does not answer")
+        return Endpoint(address=(LOOPBACK, self._local), why="its session does not answer")
 
     def close(self) -> None:
         """End the relay."""

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users, proof, tokens
 from dkdbg.attach.pid import enter
 from dkdbg.attach.ports import AFTER_RANKS, FIRST_RANKS
@@ -21,7 +22,7 @@ from dkdbg.core.mapping import described, folder_name
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.people import others
-from dkdbg.setup.plan.editor import HOST, launch_entry
+from dkdbg.setup.plan.editor import launch_entry
 from dkdbg.setup.render import token_file
 from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
 from dkdbg.targets import registry
@@ -186,7 +187,11 @@ def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainDoo
     """Say where to attach; where the code lies there, nobody says."""
     entry = entry_for(plan, door.port)
     reporter.event(
-        "listening", f"attach your editor to {HOST}:{door.port}", host=HOST, port=door.port, entry=entry
+        "listening",
+        f"attach your editor to {LOOPBACK}:{door.port}",
+        host=LOOPBACK,
+        port=door.port,
+        entry=entry,
     )
     reporter.entry(entry)
     reporter.line(
@@ -295,8 +300,8 @@ def _welcome(
     entry = entry_for(plan, port)
     reporter.event(
         "listening",
-        f"attach your editor to {HOST}:{port}; it stays attached while programs come and go",
-        host=HOST,
+        f"attach your editor to {LOOPBACK}:{port}; it stays attached while programs come and go",
+        host=LOOPBACK,
         port=port,
         entry=entry,
     )
@@ -347,7 +352,7 @@ def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence
 
 def _explain_ports(reporter: _Reporter, base: int) -> None:
     others = base + AFTER_RANKS
-    text = f"rank r: attach to {HOST}:{base} + r, other processes from {others} on; also before they run"
+    text = f"rank r: attach to {LOOPBACK}:{base} + r, other processes from {others} on; also before they run"
     reporter.event("ports", text, first=base, ranks=FIRST_RANKS, others=others)
     reporter.line(
         "a process whose client is connected waits at its start for its breakpoints; the others go on at once"
@@ -364,7 +369,7 @@ def entry_for(
         found: where the code lies, when that is known better than by the plan.
     """
     if plan is None:
-        connect = {"host": HOST, "port": port}
+        connect = {"host": LOOPBACK, "port": port}
         entry: dict[str, object] = {
             "type": "debugpy",
             "request": "attach",

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -130,7 +131,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     if as_json:
         state = {
             "service": service.name,
-            "host": "127.0.0.1" if started.port is not None else None,
+            "host": LOOPBACK if started.port is not None else None,
             "port": started.port,
             "gpu": started.gpu,
             "token": started.token,

@@ -13,6 +13,7 @@ import os
 import socket
 from urllib.parse import urlencode
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.ray import unpacked
 
 TYPE_CHECKING = False
@@ -281,7 +282,7 @@ def here() -> List[str]:
         pass
     found += [
         os.environ.get("RAY_ADDRESS", "").rpartition("//")[2].rpartition(":")[0],
-        "127.0.0.1",
+        LOOPBACK,
         socket.gethostname(),
     ]
     return [each for each in dict.fromkeys(found) if each and each != "auto"]

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.ray import guard, unpacked
 from dkdbg.agent.ray.child_proxy import Passage
@@ -133,7 +134,7 @@ class Editor:
         own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
         child = dict(own, name=seat.worker.name, subProcessId=seat.number)
         if "connect" not in child:
-            child["connect"] = {"host": "127.0.0.1", "port": self._roll.port}
+            child["connect"] = {"host": LOOPBACK, "port": self._roll.port}
         client = messages.as_dict(self._initialize.get("arguments"))
         self._send(messages.announcement(client, self._numbers.__next__, child))
 

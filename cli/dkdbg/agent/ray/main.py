@@ -131,13 +131,18 @@ class Door:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         records.prune(folder)
         self._front = listener.Front(
-            "127.0.0.1", 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
+            contract.LOOPBACK, 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
             users=local_users.of_this_agent(os.environ), outsiders=containers.COME_FROM_HERE, log=console.log,
         )  # fmt: skip
         self.port = self._roll.port = self._front.port
         self.store = records.SessionStore(folder, name)
         record = records.first_record(
-            session_id=self.store.id, name=name, host="127.0.0.1", port=self.port, debugpy="", argv=["ray"]
+            session_id=self.store.id,
+            name=name,
+            host=contract.LOOPBACK,
+            port=self.port,
+            debugpy="",
+            argv=["ray"],
         )
         self.store.create(record)
         self.store.update(state="running", adapter_up=True, mappings=[])

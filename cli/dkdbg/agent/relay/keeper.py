@@ -15,6 +15,7 @@ import socket
 import time
 
 from dkdbg.agent import sockets
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users
 from dkdbg.agent.relay import questions, watch, wire
 from dkdbg.agent.relay.channel import Channel
@@ -111,7 +112,7 @@ class Keeper(Exchange):
         self.last_channel = channel
         port = int.from_bytes(payload, "big")
         try:
-            sock = socket.create_connection(("127.0.0.1", port), _CONNECT_LIMIT)
+            sock = socket.create_connection((LOOPBACK, port), _CONNECT_LIMIT)
         except OSError as error:
             self._refuse(channel, "port %d: %s" % (port, error.strerror or error))
             return

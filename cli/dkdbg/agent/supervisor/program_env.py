@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dkdbg.agent import console, settings
-from dkdbg.agent.contract import CONTINUE_ALL, CONTINUES
+from dkdbg.agent.contract import CONTINUE_ALL, CONTINUES, LOOPBACK
 from dkdbg.agent.inprocess import crash_hold, ranks
 from dkdbg.agent.inprocess.pdb import pdb_token
 from dkdbg.agent.proxy.listener import tokens
@@ -148,7 +148,7 @@ def _address(text: str) -> str:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise ValueError("--pdb (%s) is PORT or HOST:PORT, not %r" % (settings.ENV_PDB, text))
-    return "%s:%s" % (host or "127.0.0.1", port)
+    return "%s:%s" % (host or LOOPBACK, port)
 
 
 def _next(flags: List[str], flag: str) -> str:

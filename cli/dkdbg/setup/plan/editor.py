@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap.messages import PROJECT
 from dkdbg.core import debug_names
 from dkdbg.core.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
@@ -25,7 +26,6 @@ LOGS_LABEL = "dkdbg: logs"
 TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
 #: The compound of the entries a rank and the task that opens their ports; the entries begin with RANK_NAME.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
-HOST = "127.0.0.1"
 #: Of rank 0, where it is free.
 FIRST_RANK_PORT = 5678
 #: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
@@ -49,7 +49,7 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
         port: on the local side.
         project: the id of setup/render/identity.py; empty for an entry that attaches to whatever runs there.
     """
-    connect: dict[str, object] = {"host": HOST, "port": port}
+    connect: dict[str, object] = {"host": LOOPBACK, "port": port}
     if project:
         connect[PROJECT] = project  # within `connect`, where editors underline nothing
     entry: dict[str, object] = {
@@ -91,7 +91,7 @@ def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) ->
         "name": TARGET_NAME + name,
         "type": "debugpy",
         "request": "attach",
-        "connect": {"host": HOST, "port": port},
+        "connect": {"host": LOOPBACK, "port": port},
         "pathMappings": [dict(each) for each in mappings],
         "justMyCode": True,
         "subProcess": True,

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
@@ -103,7 +104,7 @@ class JobTarget(Target):
                 address=None, why=f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
             )
         port = self._line.lead(wanted, mine[-1].port)
-        return Endpoint(address=("127.0.0.1", port), why="its session does not answer")
+        return Endpoint(address=(LOOPBACK, port), why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:
         """What the agents on the node say, or on all nodes of the job where none is named; none is brought for that."""

@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_STANDS_FOR, ENV_TOKEN_FILE
 from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
 from dkdbg.launchers.lines.command_lines import launchers_in
@@ -13,8 +14,6 @@ from dkdbg.launchers.lines.idling import idles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True)

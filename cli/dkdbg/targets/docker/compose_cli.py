@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.targets.docker.engine_errors import explain
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
 
 def _shown(host: str) -> str:
     """An address that a browser here can go to."""
-    return "127.0.0.1" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
+    return LOOPBACK if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
 
 
 def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:

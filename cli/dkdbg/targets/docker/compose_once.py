@@ -8,12 +8,13 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_STANDS_FOR
 from dkdbg.core.target_values import Prepared
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.targets.docker import compose_cli, podman_engine
-from dkdbg.targets.docker.compose import LOOPBACK, ComposeService, runs_nothing
+from dkdbg.targets.docker.compose import ComposeService, runs_nothing
 from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, environment
 from dkdbg.targets.docker.host import host_facts
 from dkdbg.targets.docker.image_build import ImageBuild

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.agent.settings import ENV_MAPPINGS, ENV_PORT
 from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
@@ -252,11 +252,11 @@ def has_network(container: Container) -> bool:
 
 def _published_at(container: Container) -> tuple[str, int] | None:
     if container.host_network:
-        return "127.0.0.1", container.port
+        return LOOPBACK, container.port
     published = container.published.get(container.port)
     if published:
         host, _, port = published.rpartition(":")
-        return host.replace("0.0.0.0", "127.0.0.1").replace("::", "::1"), int(port)  # noqa: S104
+        return host.replace("0.0.0.0", LOOPBACK).replace("::", "::1"), int(port)  # noqa: S104
     return (container.address, container.port) if container.address else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.core import again
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord
@@ -120,8 +120,8 @@ class ContainerTarget(Target):
         """
         found = self._running()
         if not self._is_near(found):
-            return "127.0.0.1", 0
-        return "127.0.0.1" if found.host_network else "0.0.0.0", DEFAULT_PORT  # noqa: S104
+            return LOOPBACK, 0
+        return LOOPBACK if found.host_network else "0.0.0.0", DEFAULT_PORT  # noqa: S104
 
     def workspace(self) -> Workspace:
         """What `init` planned, else WORKDIR."""

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.pythons import is_debugpy
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _of_debugpy(container: Container, listens: tuple[str, int] | None) -> list[s
     elif published:
         outside = published.replace("0.0.0.0:", "127.0.0.1:").replace(":::", "127.0.0.1:")
         lines.append(f"get to it through dkdbg, which keeps its port alive: dkdbg attach {outside}")
-    elif listens and host not in {"127.0.0.1", "localhost"} and container.address:
+    elif listens and host not in {LOOPBACK, "localhost"} and container.address:
         lines.append(
             f"get to it through dkdbg, which keeps its port alive: dkdbg attach {container.address}:{port}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def is_free(port: int) -> bool:
         # As docker-proxy binds: a port in TIME_WAIT is free, a listening one is not.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True

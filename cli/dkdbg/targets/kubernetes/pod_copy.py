@@ -12,6 +12,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.kubernetes.pod import object_of, objects_of
@@ -236,7 +237,7 @@ class _Template:
                 exit_code=EXIT_USAGE,
             )
         chosen["command"] = ["sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "launch"]
-        flags = ["--host", "127.0.0.1", "--port", "0", "--wait", str(wait), "--name", self._name]
+        flags = ["--host", LOOPBACK, "--port", "0", "--wait", str(wait), "--name", self._name]
         chosen["args"] = [*flags, "--", *words]
         if environment:
             kept = [each for each in objects_of(chosen.get("env")) if each.get("name") not in environment]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.address import CALL, Address
 from dkdbg.core.target import Capability, Endpoint, Target
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -36,7 +37,7 @@ class CalledJobTarget(Target):
         """The relay's port."""
         why = self.caller.why
         return Endpoint(
-            address=("127.0.0.1", self.caller.local),
+            address=(LOOPBACK, self.caller.local),
             why=f"it is not connected: {why}" if why else "its session does not answer",
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dkdbg import hints
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import greeting, owners
 from dkdbg.attach.connection import Connection
@@ -13,7 +14,6 @@ from dkdbg.attach.ports import DEFAULT_BASE, Ports
 from dkdbg.attach.switchboard import Switchboard
 from dkdbg.attach.upstream import Upstream
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.setup.plan.editor import HOST
 from dkdbg.targets.docker.ports import free_port
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def listen(
         chosen = free_port(port, ours=None)
         try:
             listening = listener.Front(
-                HOST, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
+                LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
                 admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=greeting.version(),
             )  # fmt: skip
         except OSError:  # somebody was faster
@@ -156,7 +156,7 @@ def listen(
             report.event("port", f"port {port} is taken; using {chosen}", port=chosen)
         return listening
     raise DkdbgError(
-        f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
+        f"cannot listen on {LOOPBACK}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.setup.plan import editor
 from dkdbg.setup.render.editor_files import launch_port, ranks_files
 from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
@@ -32,7 +33,7 @@ def init_ranks(
     base = port or editor.first_rank_port(service, count)
     entries = editor.rank_entries(plan, base, count)
     files = ranks_files(root, entries, editor.ranks_compound(entries), editor.ranks_task(base))
-    more = f"other editors: rank r is on {editor.HOST}:{base} + r while `dkdbg attach --ports {base}` runs"
+    more = f"other editors: rank r is on {LOOPBACK}:{base} + r while `dkdbg attach --ports {base}` runs"
     return offer(
         root, {**files}, f"F5 attaches to {count} ranks, each by a port of its own from {base} on", yes=yes, diff=diff,
         check=check, next_steps=lambda written: next_steps(editor.RANKS_NAME, written, more),
