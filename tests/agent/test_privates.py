@@ -84,6 +84,11 @@ def test_every_released_version_has_every_name(released, requirement):
     assert privates.fits(bundle.parse_version(version))
 
 
+def test_what_pip_installs_beside_dkdbg_is_what_fits():
+    oldest, below = (".".join(map(str, each)) for each in (privates.OLDEST, privates.BELOW))
+    assert f'"debugpy>={oldest},<{below}"' in (Path(__file__).parents[2] / "pyproject.toml").read_text()
+
+
 def test_the_debugpy_that_is_installed_here_fits():
     directory, version = bundle.installed_debugpy() or ("", "")
     assert privates.fits(bundle.parse_version(version))

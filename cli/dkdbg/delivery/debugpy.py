@@ -10,10 +10,10 @@ from importlib import metadata
 from pathlib import Path
 
 from dkdbg import process
+from dkdbg.agent.inprocess import bundle
 from dkdbg.errors import DkdbgError
 
-#: Last debugpy whose wheels say Python 3.8 and 3.9 (facts: package metadata, 2026-11).
-OLD_PYTHON_DEBUGPY = "1.8.21"
+#: The oldest Python that the agent runs on.
 OLDEST_PYTHON = (3, 8)
 
 
@@ -32,13 +32,11 @@ def for_python(python: tuple[int, ...]) -> tuple[str, Path]:
             hint="name a newer one in .python-version or requires-python",
         )
     installed, package = _installed()
-    if python[:2] >= (3, 10) or _version_key(installed) <= _version_key(OLD_PYTHON_DEBUGPY):
+    newest = bundle.newest_for(python[:2])
+    if newest is None or bundle.parse_version(installed) <= newest:
         return installed, package
-    return OLD_PYTHON_DEBUGPY, _downloaded(OLD_PYTHON_DEBUGPY)
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    version = ".".join(map(str, newest))
+    return version, _downloaded(version)
 
 
 def _installed() -> tuple[str, Path]:

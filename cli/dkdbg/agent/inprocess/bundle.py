@@ -143,6 +143,11 @@ def supports(version: Version, python: Tuple[int, int]) -> bool:
     return False
 
 
+def newest_for(python: Tuple[int, ...]) -> Optional[Version]:
+    """Return the newest debugpy that runs on this Python, None without a limit."""
+    return next((newest for lowest, _, _, newest in SUPPORT if python >= lowest), None)
+
+
 def parse_version(text: str) -> Version:
     """Return the numbers of a version such as `1.8.22`; empty when it has none."""
     match = re.match(r"\d+(?:\.\d+)*", text)
