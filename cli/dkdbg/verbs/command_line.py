@@ -30,7 +30,7 @@ GROUPS = {
     },
     "anywhere else": {
         "run": "run a command under the debugger, here or on any target",
-        "submit": "submit a Slurm or PBS job, wait for it and attach",
+        "submit": "submit a batch job, wait for it and attach",
         "sync": "copy your files to a target, and then every save",
         "forward": "forward a port of a remote host to this machine, such as TensorBoard's",
     },

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dkdbg.verbs.options import command_line
+from dkdbg.verbs import command_line
 
 from dkdbg.core.address import Address
 from dkdbg.errors import DkdbgError
@@ -37,7 +37,7 @@ def is_shell(text):
 @each_system
 def test_a_job_is_named_with_a_login_node_and_without_one(entry, tmp_path):
     for login in ("login", ""):
-        place = registry.place_of(f"{entry.scheme}://{login}/7/n1:rank0", tmp_path)
+        place = registry.target_of(f"{entry.scheme}://{login}/7/n1:rank0", tmp_path)
         assert place.label == "rank0 on n1"
         place.close()
     assert f"--on {entry.scheme}://login/7" in registry.how_to_begin(f"{entry.scheme}://login/7")
@@ -47,7 +47,7 @@ def test_a_job_is_named_with_a_login_node_and_without_one(entry, tmp_path):
 @pytest.mark.parametrize("job", ["x", "7;id", "$(id)", "-7", "7/n1/more"])
 def test_what_is_no_job_is_refused(entry, job, tmp_path):
     with pytest.raises(DkdbgError):
-        registry.place_of(f"{entry.scheme}://login/{job}", tmp_path)
+        registry.target_of(f"{entry.scheme}://login/{job}", tmp_path)
 
 
 @each_system
