@@ -29,7 +29,7 @@ from shared.options import parse, parser
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.frameworks import python_with
 from tests.ray.cluster import Cluster, wait_until
 
@@ -140,12 +140,12 @@ def once(cluster: Cluster, way: str, folder: Path) -> float:
     folder.mkdir()
     with contextlib.ExitStack() as opened:
         if way == "session":
-            door = opened.enter_context(host_door(folder, f"ray+docker://{cluster.nodes[0]}"))
-            debugger = opened.enter_context(Debugger(AttachOptions(port=door.port)))
+            proxy = opened.enter_context(attach_proxy(folder, f"ray+docker://{cluster.nodes[0]}"))
+            debugger = opened.enter_context(Debugger(AttachOptions(port=proxy.port)))
             debugger.attach(timeout=300)
             cluster.drive("listed.py")
             debugger.wait_stopped(300)
-            seen = next(e["time"] for e in door.events if e["event"] == "process" and NAME in e["text"])
+            seen = next(e["time"] for e in proxy.events if e["event"] == "process" and NAME in e["text"])
         else:
             cluster.drive("listed.py")
             wait_until((cluster.folder / "paused-at").exists, "it is at its breakpoint")

@@ -32,7 +32,7 @@ from shared.options import parse, parser
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.relay.relay import Relay
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import marked_line, unique
 from tests.far.hosts import Hosts, build_image, docker
 from tests.kubernetes.cluster import Cluster, Pod
@@ -298,8 +298,8 @@ def _wait(what: object, seconds: float = 60) -> None:
 
 def weather(way: Way, target: str, kind: str, options: argparse.Namespace) -> bool:
     """Cut one kind of cut, print what became of the session, and return whether it lived."""
-    with host_door(way.root, target) as door:
-        stepping = Stepping(way.root, way.code, door.port)
+    with attach_proxy(way.root, target) as proxy:
+        stepping = Stepping(way.root, way.code, proxy.port)
         _wait(lambda: stepping.steps or stepping.trouble, 90)
         times, end = [], time.monotonic() + options.seconds
         while time.monotonic() < end and not stepping.trouble:
@@ -316,13 +316,13 @@ def weather(way: Way, target: str, kind: str, options: argparse.Namespace) -> bo
             if not stepping.trouble:
                 times.append(max(0.0, stepping.pause_after(began) - (options.silence if kind == "silent" else 0)))
         stepping.finish()
-        lost = [each["text"] for each in door.events if each["event"] == "over"]
+        lost = [each["text"] for each in proxy.events if each["event"] == "over"]
         lived = "the session lived" if not stepping.trouble else f"DROPPED: {stepping.trouble}"
         print(
             f"{type(way).__name__:11} {kind:7} {len(times):3} cuts  usable again: median {statistics.median(times or [0]):5.2f} s  "
             f"worst {max(times or [0]):5.2f} s  {len(stepping.steps):6} steps  {lived} {lost or ''}", flush=True,
         )  # fmt: skip
-        if door.end():
+        if proxy.end():
             print(f"{type(way).__name__}: dkdbg attach ended with an error", flush=True)
         return not stepping.trouble
 

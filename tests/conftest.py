@@ -33,7 +33,7 @@ CORE = tuple(
         "golden": [""],
         "agent": [
             "sync/test_boot.py", "sync/test_receiver.py", "test_breakpoints.py", "test_bundle.py",
-            "test_door.py", "test_frames.py", "test_front.py", "test_gate.py", "test_hook.py", "test_identity.py",
+            "test_broker.py", "test_frames.py", "test_listener.py", "test_rank_barrier.py", "test_hook.py", "test_identity.py",
             "test_launch.py", "test_local_users.py", "test_mapping.py", "test_naming.py",
         ],
     }.items()

@@ -15,8 +15,8 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
-from tests.agent.test_succession import WORKERS
-from tests.engine.host_doors import HostDoor, host_door
+from tests.agent.test_handover import WORKERS
+from tests.engine.attach_proxies import AttachProxy, attach_proxy
 from tests.engine.projects import dkdbg
 from tests.hints import in_shell
 from tests.ports import free_port
@@ -49,13 +49,13 @@ def agent(tmp_path, monkeypatch):
     wait_for(lambda: running_in(tmp_path, "train.py"), [].__eq__)
 
 
-def status(door: HostDoor, path: str = "/status") -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{door.port}{path}") as answer:
+def status(proxy: AttachProxy, path: str = "/status") -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{proxy.port}{path}") as answer:
         return dict(json.loads(answer.read()))
 
 
 def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path):
-    with host_door(tmp_path, "local:job") as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with attach_proxy(tmp_path, "local:job") as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         root = debugger.attach()
         for number in range(3):
@@ -63,13 +63,13 @@ def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path):
             stop = debugger.wait_stopped(300)
             assert debugger.local_values(debugger.stack(stop)[0])["n"] == "0"
             assert len({each for each in debugger.sessions if each.name == "train.py"}) == number + 1
-            said = status(door)
+            said = status(proxy)
             assert (said["state"], said["client"], said["targets"][0]["attached"]) == ("attached", True, True)
-            assert status(door, "/healthz")["state"] == "attached"
+            assert status(proxy, "/healthz")["state"] == "attached"
             running.send_signal(signal.SIGTERM if number else signal.SIGKILL)
             debugger.wait_ended(300, session=stop.session)
         assert not root.is_ended
-        assert door.end() == 0
+        assert proxy.end() == 0
         debugger.wait_ended(300)
 
 
@@ -79,9 +79,9 @@ def test_leaving_the_root_or_one_process_ends_all_sessions_of_the_editor_and_a_n
     """VS Code's stop button ends the session in focus, most often a process's."""
     (tmp_path / "train.py").write_text(WORKERS)
     running = agent()
-    with host_door(tmp_path, "local:job") as door:
+    with attach_proxy(tmp_path, "local:job") as proxy:
         for focus in ("root", "process"):
-            with Debugger(AttachOptions(port=door.port)) as debugger:
+            with Debugger(AttachOptions(port=proxy.port)) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [6])
                 root = debugger.attach()
                 held = [debugger.wait_stopped(300).session for _ in range(2)]
@@ -98,10 +98,10 @@ def test_leaving_the_root_or_one_process_ends_all_sessions_of_the_editor_and_a_n
 def test_a_taken_port_is_passed_over_and_said(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with host_door(tmp_path, "local:", port=port) as door:
-            assert door.port > port
-            assert door.wait("port")["port"] == door.port
-            assert door.wait("listening")["entry"]["connect"] == {"host": "127.0.0.1", "port": door.port}
+        with attach_proxy(tmp_path, "local:", port=port) as proxy:
+            assert proxy.port > port
+            assert proxy.wait("port")["port"] == proxy.port
+            assert proxy.wait("listening")["entry"]["connect"] == {"host": "127.0.0.1", "port": proxy.port}
 
 
 @pytest.mark.parametrize("words", [("nowhere://x",), ("local:a", "local:a"), (), ("--port", "0", "local:")])
@@ -127,10 +127,10 @@ def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path):
 
 def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_door(agent, tmp_path):
     agent()
-    with host_door(tmp_path, "local:job") as door, contextlib.ExitStack() as stack:
+    with attach_proxy(tmp_path, "local:job") as proxy, contextlib.ExitStack() as stack:
 
         def editor(**extra):
-            one = stack.enter_context(Debugger(AttachOptions(port=door.port, extra=extra)))
+            one = stack.enter_context(Debugger(AttachOptions(port=proxy.port, extra=extra)))
             one.set_breakpoints(str(tmp_path / "train.py"), [4])
             one.attach()
             one.wait_stopped(300)
@@ -173,8 +173,8 @@ def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_s
     (tmp_path / "new.py").write_text("x = 1\n")
     options = {"path_mappings": ((str(local), str(tmp_path)),)}
     with (
-        host_door(tmp_path, "local:job") as door,
-        Debugger(AttachOptions(port=door.port, **options)) as debugger,
+        attach_proxy(tmp_path, "local:job") as proxy,
+        Debugger(AttachOptions(port=proxy.port, **options)) as debugger,
     ):
 
         def messages(name, line=4):

@@ -15,7 +15,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.targets.reverse import certificate
 from tests.agent.conftest import Launch
 from tests.agent.dap_probe import Editor
-from tests.engine.host_doors import typed_door
+from tests.engine.attach_proxies import typed_proxy
 from tests.engine.projects import dkdbg, must
 from tests.hints import in_shell
 from tests.ports import free_port
@@ -145,9 +145,9 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
     running = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=token_of(root).read_text())
     name = running.name
     assert "dkdbg attach --listen" in log_until(running, "calling again")
-    with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
-        assert door.wait("calls")["connect"] == f"127.0.0.1:{port}#sha256:{fingerprint(root)}"
-        door.wait("called", target=name)
+    with typed_proxy(root, f"dkdbg attach --listen 127.0.0.1:{port}") as proxy:
+        assert proxy.wait("calls")["connect"] == f"127.0.0.1:{port}#sha256:{fingerprint(root)}"
+        proxy.wait("called", target=name)
         said = dkdbg(root, "run", "--on", f"call://{name}", "--", "true").stderr
         assert f"dkdbg where call://{name}" in said
         assert "train.py" in where(root, f"dkdbg where call://{name}")
@@ -159,7 +159,7 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
             debugger.set_breakpoints(str(root / "train.py"), [5])
             debugger.attach()
             assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
-        assert door.end() == 0
+        assert proxy.end() == 0
 
 
 def where(root: Path, line: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.proxy.broker.stderr_tail import LENGTH, PROCESSES, LastWords
+from dkdbg.agent.proxy.broker.stderr_tail import LENGTH, PROCESSES, StderrTail
 from dkdbg.agent.state import health
 from dkdbg.agent.supervisor import end_note, hook_check
 from dkdbg.dap import debugger as debuggers
@@ -149,7 +149,7 @@ def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhe
 
 
 def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback():
-    words = LastWords(lambda pid: f"rank {pid}")
+    words = StderrTail(lambda pid: f"rank {pid}")
     words.note(7, "ChildFailedError\n")
     words.note(9, "Traceback (most recent call last):\nValueError\n")
     words.note(8, "Traceback (most recent call last):\nBrokenPipeError\n")
@@ -161,7 +161,7 @@ def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback():
 
 
 def test_of_much_that_was_said_the_end_is_kept():
-    words = LastWords(lambda pid: f"rank {pid}")
+    words = StderrTail(lambda pid: f"rank {pid}")
     for pid in range(PROCESSES * 2):
         words.note(pid, "x" * LENGTH * 2 + str(pid))
     assert words.of_a_failure(PROCESSES * 2 - 1)[1] == ("x" * LENGTH + str(PROCESSES * 2 - 1))[-LENGTH:]

@@ -13,7 +13,7 @@ import pytest
 from dkdbg import hints
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import HostDoor, host_door, typed_door
+from tests.engine.attach_proxies import AttachProxy, attach_proxy, typed_proxy
 from tests.engine.projects import dkdbg
 from tests.hints import hinted
 
@@ -32,8 +32,8 @@ def looping(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         program.communicate()
 
 
-def stopped(folder: Path, door: HostDoor) -> int:
-    with Debugger(AttachOptions(port=door.port)) as debugger:
+def stopped(folder: Path, proxy: AttachProxy) -> int:
+    with Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_breakpoints(str(folder / "loop.py"), [4])
         debugger.attach()
         return int(debugger.evaluate("n", debugger.stack(debugger.wait_stopped(300))[0]))
@@ -42,16 +42,16 @@ def stopped(folder: Path, door: HostDoor) -> int:
 def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_path):
     with looping(tmp_path) as program:
         pid, entered = ("--pid", str(program.pid)), f"entered process {program.pid}"
-        with host_door(tmp_path, "local:", options=pid) as door:
-            wait_for(lambda: "".join(each["text"] for each in [*door.events]), lambda said: entered in said)
+        with attach_proxy(tmp_path, "local:", options=pid) as proxy:
+            wait_for(lambda: "".join(each["text"] for each in [*proxy.events]), lambda said: entered in said)
             second = dkdbg(tmp_path, "attach", "local:", *pid)
             assert second.returncode == 1, second.stdout + second.stderr
             assert "it is in another session of dkdbg already" in second.stderr
             [line] = hinted(second.stderr, hints.JOIN_SESSION)
-            with typed_door(tmp_path, line) as joined:
+            with typed_proxy(tmp_path, line) as joined:
                 assert stopped(tmp_path, joined) > 0
-            assert stopped(tmp_path, door) > 0
-            assert door.end() == 0
+            assert stopped(tmp_path, proxy) > 0
+            assert proxy.end() == 0
         assert program.poll() is None
 
 

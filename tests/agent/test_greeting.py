@@ -4,7 +4,7 @@ import socket
 
 from dkdbg.dap import client
 from tests.agent.dap_probe import messages_of
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.ports import free_port
 
 
@@ -44,7 +44,7 @@ def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(program)
 
 def test_the_ports_of_dkdbg_attach_greet_too(loop, tmp_path):
     port, base = loop().port, free_port(3)
-    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
-        own = int(door.wait("port")["text"].rpartition(":")[2])
-        for each in (door.port, own):
+    with attach_proxy(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as proxy:
+        own = int(proxy.wait("port")["text"].rpartition(":")[2])
+        for each in (proxy.port, own):
             attach(each)[0].close()

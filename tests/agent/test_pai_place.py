@@ -18,7 +18,7 @@ from dkdbg.main import main
 from tests.agent.dap_probe import wait_for
 from tests.agent.nc import Client
 from tests.agent.test_pai import own_address
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.openpai import protocol, rest
 from tests.ports import free_port
 
@@ -94,18 +94,18 @@ def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_o
 ):
     node, port = own_address(), free_port()
     pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
-    with host_door(tmp_path, pai_server.address) as door:
-        door.wait("target", ready=False)
+    with attach_proxy(tmp_path, pai_server.address) as proxy:
+        proxy.wait("target", ready=False)
         tasks.append(task := start(tmp_path, node, port, "--dap"))
         token = next(found[1] for line in task.stderr if (found := re.search(r"its token is (\S+)$", line)))
         pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
-        options = AttachOptions(host="127.0.0.1", port=door.port, extra={"dkdbgToken": token})
+        options = AttachOptions(host="127.0.0.1", port=proxy.port, extra={"dkdbgToken": token})
         with Debugger(options) as debugger:
             debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
             debugger.attach()
             top = debugger.stack(debugger.wait_stopped(300))[0]
             assert (top.line, debugger.local_values(top)["n"]) == (4, "0")
-        assert door.end() == 0
+        assert proxy.end() == 0
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.targets import registry
 from tests.agent.dap_probe import Client, wait_for
-from tests.engine.host_doors import host_door, typed_door
+from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.ports import free_port
 
 LIMIT = 300
@@ -87,26 +87,26 @@ def stop_in(script, port, processes):
 
 def test_a_plain_debugpy_is_debugged_and_survives(debugpy):
     script, port, program = debugpy
-    with host_door(script.parent, f"127.0.0.1:{port}") as door:
+    with attach_proxy(script.parent, f"127.0.0.1:{port}") as proxy:
         for _ in range(2):
-            stop_in(script, door.port, 2)
+            stop_in(script, proxy.port, 2)
         for _ in range(30):  # more than any debugpy survives by itself
-            socket.create_connection(("127.0.0.1", door.port)).close()
-            with socket.create_connection(("127.0.0.1", door.port)) as killed:
+            socket.create_connection(("127.0.0.1", proxy.port)).close()
+            with socket.create_connection(("127.0.0.1", proxy.port)) as killed:
                 killed.sendall(frames.wrap(messages.request(1, "initialize", {"adapterID": "debugpy"})))
                 killed.settimeout(LIMIT)
                 assert killed.recv(100)
         stop_in(
-            script, door.port, 2
+            script, proxy.port, 2
         )  # both: one that leaves while the other attaches takes the port along (debugpy)
-        assert door.end() == 0
+        assert proxy.end() == 0
     stop_in(script, port, 1)  # and without us
     assert program.poll() is None
 
 
 def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs_it(tmp_path):
     script, port = tmp_path / "train.py", free_port()
-    with host_door(tmp_path, f"127.0.0.1:{port}") as early, debugpy_at(script, port):
+    with attach_proxy(tmp_path, f"127.0.0.1:{port}") as early, debugpy_at(script, port):
         with Client(early.port).attach() as editor:
             said = editor.event("output", text="a plain debugpy listens")["output"]
         # debugpy loses a program whose first editor leaves while it begins.
@@ -114,9 +114,9 @@ def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs
         assert early.end() == 0
         line = f"dkdbg attach 127.0.0.1:{port}"
         assert line in said
-        with typed_door(tmp_path, line) as door:
-            stop_in(script, door.port, 2)
-            assert door.end() == 0
+        with typed_proxy(tmp_path, line) as proxy:
+            stop_in(script, proxy.port, 2)
+            assert proxy.end() == 0
 
 
 def test_a_plain_debugpy_is_asked_once(debugpy):

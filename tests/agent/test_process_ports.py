@@ -4,7 +4,7 @@ import pytest
 
 from tests.agent.dap_probe import Client, wait_for
 from tests.checkout import checkout, run_dkdbg
-from tests.engine.host_doors import host_door, typed_door
+from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.ports import free_port
 
 LIMIT = 240
@@ -30,8 +30,8 @@ def test_with_the_token_the_processes_get_their_ports(loop, tmp_path, config, mo
         (config / "token").write_text("right\n")
     running = loop(DKDBG_TOKEN="right")
     port, base = running.wait_state("running")["port"], free_port(3)
-    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
-        text = door.wait("port")["text"]  # nobody has attached
+    with attach_proxy(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as proxy:
+        text = proxy.wait("port")["text"]  # nobody has attached
         assert text.startswith("train.py: attach to 127.0.0.1:")
         with Client(int(text.rpartition(":")[2])).attach(dkdbgToken="right") as client:
             assert client.session.request("threads")["threads"][0]["name"] == "MainThread"
@@ -48,8 +48,8 @@ def test_what_is_said_to_clients_of_one_session_gives_each_process_a_port(loop, 
     said = run_dkdbg(made, "init", "--ranks", "2", "--port", str(base), "--yes").stdout
     others = f"dkdbg attach --ports {base}"
     assert f"`{others}`" in said
-    with typed_door(tmp_path, f"{others} 127.0.0.1:{port}") as door:
-        text = door.wait("port")["text"]
+    with typed_proxy(tmp_path, f"{others} 127.0.0.1:{port}") as proxy:
+        text = proxy.wait("port")["text"]
         with Client(int(text.rpartition(":")[2])).attach() as client:
             assert client.session.request("threads")["threads"][0]["name"] == "MainThread"
 
@@ -60,8 +60,8 @@ def test_without_the_token_clients_of_a_process_port_are_told_so(loop, tmp_path,
     monkeypatch.setenv("DKDBG_TOKEN", token)
     running = loop(DKDBG_TOKEN="right")
     port, base = running.wait_state("running")["port"], free_port(3)
-    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
-        assert "DKDBG_TOKEN" in door.wait("refused")["text"]
+    with attach_proxy(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as proxy:
+        assert "DKDBG_TOKEN" in proxy.wait("refused")["text"]
         for rank in range(2):
             client = Client(base + rank)
             attach = client.session.send("attach", dkdbgToken=token)
@@ -99,8 +99,8 @@ def test_a_rank_stops_for_the_client_on_its_port_and_no_other_waits_for_one_that
     files = {rank: tmp_path / f"step{rank}" for rank in range(4)}
     if late:
         wait_for(lambda: [each.exists() for each in files.values()], all)
-    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
-        door.wait("ports")
+    with attach_proxy(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as proxy:
+        proxy.wait("ports")
         client = Client(base + 2)
         attach = client.session.send("attach", justMyCode=True)
         client.event("initialized", LIMIT)

@@ -38,11 +38,11 @@ def guarded():
 
 
 def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatch):
-    door, through = guarded
+    proxy, through = guarded
     monkeypatch.setattr(
         runs, "here", lambda: [runs.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
     )
-    sock, said, run = guard.connect("127.0.0.1", door.port)
+    sock, said, run = guard.connect("127.0.0.1", proxy.port)
     with sock:
         assert run == "run1"
         assert said.startswith(b"Content-Length: 2")
@@ -53,8 +53,8 @@ def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatc
 
 @pytest.mark.parametrize("said", [b"x" * 65, b"\n" * 65, b"Content-Length: 5\r\n\r\n" + b"{}" * 40, b""])
 def test_who_does_not_know_it_gets_nothing_through(guarded, said):
-    door, through = guarded
-    with socket.create_connection(("127.0.0.1", door.port)) as sock:
+    proxy, through = guarded
+    with socket.create_connection(("127.0.0.1", proxy.port)) as sock:
         sock.settimeout(LIMIT)
         assert sock.recv(1000).startswith(b"dkdbg-ray run1 ")
         sock.sendall(said)
@@ -65,7 +65,7 @@ def test_who_does_not_know_it_gets_nothing_through(guarded, said):
 
 
 def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
-    door, _ = guarded
+    proxy, _ = guarded
     monkeypatch.setattr(runs, "here", list)
     with pytest.raises(OSError, match="started from another machine"):
-        guard.connect("127.0.0.1", door.port)
+        guard.connect("127.0.0.1", proxy.port)

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from dkdbg.agent.dap import frames
-from dkdbg.agent.ray.child_proxy import Passage
+from dkdbg.agent.ray.child_proxy import ChildProxy
 from dkdbg.agent.ray.dashboard import Dashboard
 from dkdbg.agent.ray.unpacked import Code, folder, script
 from tests.agent.dap_probe import messages_of
-from tests.agent.test_ray_door import StandIn, rows
+from tests.agent.test_ray_proxy import StandIn, rows
 
 SESSION = "session_2026-11-23_12-37-01_510275_9"
 FOLDER = f"/tmp/ray/{SESSION}/runtime_resources/working_dir_files/_ray_pkg_4aa223a420d23a93"
@@ -100,11 +100,11 @@ def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_com
     for each in (editor, debugger):
         each.settimeout(LIMIT)
     attach = {"seq": 2, "command": "attach", "arguments": {"pathMappings": [OWN], "subProcessId": 1}}
-    passage = Passage(
+    child_proxy = ChildProxy(
         client, frames.FrameParser(), worker, b"", initialize={"seq": 1, "command": "initialize"},
         attach={"type": "request", **attach}, code=Code([OWN], FOLDER, "/job/drive.py"),
     )  # fmt: skip
-    thread = threading.Thread(target=passage.serve, daemon=True)
+    thread = threading.Thread(target=child_proxy.serve, daemon=True)
     thread.start()
     try:
         heard, answers = messages_of(debugger), messages_of(editor)

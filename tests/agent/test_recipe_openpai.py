@@ -13,7 +13,7 @@ from tests.agent import nc
 from tests.agent.conftest import lay_out
 from tests.agent.test_pai import own_address
 from tests.agent.test_pai_job import TRAIN
-from tests.engine.host_doors import HostDoor
+from tests.engine.attach_proxies import AttachProxy
 from tests.openpai import jobs, protocol, rest, task
 from tests.pages import Page, environment
 from tests.ports import free_port
@@ -96,15 +96,15 @@ def test_each_command_of_the_recipe_for_openpai_does_what_the_page_says(tmp_path
                     )
                 ) as job,
             ):
-                door = HostDoor(started)
-                door.wait("listening")
+                proxy = AttachProxy(started)
+                proxy.wait("listening")
                 token = next(
                     found[1] for line in job.stderr if (found := re.search(r"its token is (\S+)$", line))
                 )
                 extra = {**page.json("dkdbgToken"), "dkdbgToken": token, "pathMappings": []}
-                with Debugger(AttachOptions(host="127.0.0.1", port=door.port, extra=extra)) as debugger:
+                with Debugger(AttachOptions(host="127.0.0.1", port=proxy.port, extra=extra)) as debugger:
                     debugger.set_breakpoints(str(root / "train.py"), [4])
                     debugger.attach()
                     top = debugger.stack(debugger.wait_stopped(300))[0]
                     assert (top.name, debugger.local_values(top)["n"]) == ("step", "0")
-                assert door.end() == 0
+                assert proxy.end() == 0

@@ -11,14 +11,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.dap.frames import FrameError, FrameParser, encode
-from tests.engine.host_doors import door_of
+from tests.engine.attach_proxies import proxy_of
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.engine.host_doors import HostDoor
+    from tests.engine.attach_proxies import AttachProxy
 
 
 #: `dkdbg attach` that waits 5 s instead of 25 for a target that never takes the attach.
@@ -26,12 +26,12 @@ _HURRIED = "import sys; from dkdbg.attach import router; router.ARRIVAL_LIMIT = 
 
 
 @contextlib.contextmanager
-def hurried_door(root: Path, *targets: str) -> Iterator[HostDoor]:
+def hurried_proxy(root: Path, *targets: str) -> Iterator[AttachProxy]:
     """`dkdbg attach TARGET ... --json` in `root`, listening."""
     words = [sys.executable, "-c", _HURRIED, "attach", *targets, "--port", str(free_port()), "--json"]
-    with door_of(words, root) as door:
-        door.wait("listening")
-        yield door
+    with proxy_of(words, root) as proxy:
+        proxy.wait("listening")
+        yield proxy
 
 
 class HostEditor:

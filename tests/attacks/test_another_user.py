@@ -23,7 +23,7 @@ from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import await_port, start, use
-from tests.engine.host_doors import host_door, ready_door
+from tests.engine.attach_proxies import attach_proxy, ready_proxy
 from tests.ports import free_port
 from tests.processes import children, thread_states
 
@@ -245,19 +245,19 @@ def test_nobody_else_attaches_through_dkdbg_attach(launch, other_user, tmp_path,
     agent = running.wait_state("running")["port"]
     monkeypatch.setenv("DKDBG_TOKEN", "right-token")
     base = free_port(3)
-    with host_door(tmp_path, f"127.0.0.1:{agent}", options=("--ports", str(base))) as door:
-        said = other_user.python(CLIENT, str(door.port), str(base)).stdout
+    with attach_proxy(tmp_path, f"127.0.0.1:{agent}", options=("--ports", str(base))) as proxy:
+        said = other_user.python(CLIENT, str(proxy.port), str(base)).stdout
         assert said.count("kept out") == 2, said
-        read = other_user.python(READER, str(door.port), str(base)).stdout
+        read = other_user.python(READER, str(proxy.port), str(base)).stdout
         assert "HTTP/1.1 200" not in read
         assert "127.0.0.1:" not in read
         text = f"another user of this machine ({other_user.name})"
         wait_for(
-            lambda: [each["text"] for each in [*door.events]],
+            lambda: [each["text"] for each in [*proxy.events]],
             lambda texts: any(text in each for each in texts),
         )
         assert not running.record()["client"]
-        with HostEditor(door.port) as mine:
+        with HostEditor(proxy.port) as mine:
             mine.attach(dkdbgToken="right-token")
 
 
@@ -287,10 +287,10 @@ def impostor(other_user):
 def test_a_fake_agent_of_another_user_is_not_attached_to(impostor, tmp_path, mode):
     """Waits at a port of loopback for the attach of somebody else: hears neither token nor attach, as he cannot prove the token."""
     port, heard = impostor(mode)
-    with ready_door(tmp_path, f"127.0.0.1:{port}") as door:
+    with ready_proxy(tmp_path, f"127.0.0.1:{port}") as proxy:
         for shown in ({"dkdbgToken": "right-token"}, {}):
             for process in ({}, {"subProcessId": 7}):
-                with HostEditor(door.port) as editor:
+                with HostEditor(proxy.port) as editor:
                     answer = editor.answer(editor.begin(**shown, **process))
                     assert answer["success"] is False
                     words = ("another user of this machine", "does not know the token")

@@ -6,7 +6,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.pages import environment
 from tests.ray.cluster import wait_until
 from tests.ray.conftest import cluster, ray  # noqa: F401
@@ -89,7 +89,10 @@ def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp
             scan = ["docker", "exec", "-i", "--user", "61002", ray.nodes[0], "python3", "-"]
             done = subprocess.run(scan, input=SCAN, capture_output=True, text=True, check=True, timeout=LIMIT)
             assert done.stdout == "adapters 1\n"
-            with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+            with (
+                attach_proxy(tmp_path, target) as proxy,
+                Debugger(AttachOptions(port=proxy.port)) as debugger,
+            ):
                 debugger.set_breakpoints("/job/attacked.py", [line])
                 debugger.attach(timeout=LIMIT)
                 stop = debugger.wait_stopped(LIMIT)

@@ -22,8 +22,8 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
-from tests.attacks.host_editor import HostEditor, hurried_door
-from tests.engine.host_doors import host_door, ready_door
+from tests.attacks.host_editor import HostEditor, hurried_proxy
+from tests.engine.attach_proxies import attach_proxy, ready_proxy
 from tests.engine.projects import command, dkdbg, must, write
 from tests.engine.projects import take_away as remove_project
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
@@ -211,8 +211,8 @@ def fake(base_image):
 def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(fake, tmp_path, mode):
     """Answers like an agent and waits for the user's token, in a root session and in a process's: never gets it."""
     target = fake(mode)
-    with ready_door(tmp_path, target.address) as door:
-        with HostEditor(door.port) as editor:
+    with ready_proxy(tmp_path, target.address) as proxy:
+        with HostEditor(proxy.port) as editor:
             attach = editor.begin(dkdbgToken=TOKEN, justMyCode=True)
             target.wait_heard("dkdbgProve" if mode == "nonce" else '"attach"')
             if mode:
@@ -221,7 +221,7 @@ def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(fake, tmp_pa
                 said = {"refuse": "update the agent (dkdbg init", "nonce": "does not know the token"}[mode]
                 assert said in answer["message"]
                 assert "pwn" not in json.dumps(answer)
-        with HostEditor(door.port) as process:
+        with HostEditor(proxy.port) as process:
             number = process.begin(dkdbgToken=TOKEN, subProcessId=7)
             if mode:
                 assert process.answer(number)["success"] is False
@@ -238,7 +238,7 @@ def test_the_status_of_a_target_is_asked_for_without_the_token(fake, tmp_path, m
     """Waits for the token in the HTTP requests of `dkdbg attach --ports`: gets a proof for this connection at most."""
     monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
     target = fake(mode)
-    with host_door(tmp_path, target.address, options=("--ports", str(free_port(3)))):
+    with attach_proxy(tmp_path, target.address, options=("--ports", str(free_port(3)))):
         target.wait_heard("HTTP")
         if mode:
             target.wait_heard("Authorization: Dkdbg")
@@ -260,7 +260,7 @@ def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(fake, t
         "connect": {"host": "localhost", "port": 1234},
         "justMyCode": False,
     }
-    with ready_door(tmp_path, target.address) as door, HostEditor(door.port) as editor:
+    with ready_proxy(tmp_path, target.address) as proxy, HostEditor(proxy.port) as editor:
         editor.attach(**own, preLaunchTask="mine")
         editor.wait(lambda each: each.get("event") == "output" and "all is asked" in each["body"]["output"])
         orders = _orders_of(editor.told)
@@ -281,14 +281,14 @@ def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(fake, t
             lambda found: len(found) >= 3,
         )
         assert sum('"success": false' in line for line in refused) == 3, refused
-        assert json.loads(urlopen(f"http://127.0.0.1:{door.port}/status").read())["state"] == "attached"
+        assert json.loads(urlopen(f"http://127.0.0.1:{proxy.port}/status").read())["state"] == "attached"
 
 
 @pytest.mark.attack(4)
 def test_a_process_makes_an_editor_do_nothing(fake, tmp_path):
     """Orders the same in the session of one process, past the root session: nothing arrives but what a process may say."""
     target = fake("orders")
-    with ready_door(tmp_path, target.address) as door, HostEditor(door.port) as editor:
+    with ready_proxy(tmp_path, target.address) as proxy, HostEditor(proxy.port) as editor:
         editor.attach(subProcessId=7)
         editor.wait(lambda each: each.get("event") == "output" and each["body"]["output"] == "all is asked")
         assert _orders_of(editor.told) == []
@@ -321,8 +321,8 @@ def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
     targets = {mode: fake(mode) for mode in modes}
     addresses = [target.address for target in targets.values()]
     with (
-        hurried_door(tmp_path, *addresses, good) as door,
-        Debugger(AttachOptions(port=door.port)) as debugger,
+        hurried_proxy(tmp_path, *addresses, good) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
     ):
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         debugger.attach()
@@ -330,16 +330,16 @@ def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
         assert int(debugger.local_values(debugger.stack(stop)[0])["n"]) >= 0
         for mode in {"deep", "odd", "odd-list", "html"} & targets.keys():
             name = targets[mode].name
-            door.wait_for(
+            proxy.wait_for(
                 lambda each, name=name: (
                     each.get("target") == name and "cannot be understood" in str(each.get("text"))
                 )
             )
         assert int(debugger.evaluate("1 + 1", debugger.stack(stop)[0])) == 2
-        assert Path(f"/proc/{door.process.pid}").exists()
-        resident = int(Path(f"/proc/{door.process.pid}/statm").read_text().split()[1]) * 4096
+        assert Path(f"/proc/{proxy.process.pid}").exists()
+        resident = int(Path(f"/proc/{proxy.process.pid}/statm").read_text().split()[1]) * 4096
         assert resident < 700 << 20
-        assert door.end() == 0
+        assert proxy.end() == 0
 
 
 @pytest.mark.attack(14)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
 from tests.attacks import listening
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, repo, running, unique
 from tests.engine.synced import docker, following, run_box, take_away
 from tests.ports import free_port
@@ -80,9 +80,9 @@ def test_run_and_attach_on_this_machine(tmp_path, monkeypatch):
     command = [sys.executable, "-m", "dkdbg", *words]
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL) as program:
         try:
-            with host_door(tmp_path, "local:") as door, Editor(door.port, {}, token=TOKEN) as editor:
+            with attach_proxy(tmp_path, "local:") as proxy, Editor(proxy.port, {}, token=TOKEN) as editor:
                 editor.wait_attached(2)
-                ran, attached = listening.of(program.pid), listening.of(door.process.pid)
+                ran, attached = listening.of(program.pid), listening.of(proxy.process.pid)
         finally:
             (tmp_path / "stop").touch()
     are_shut(ran + attached)
@@ -104,9 +104,9 @@ def test_up_and_attach_of_a_container(tmp_path, base_image, monkeypatch):
         monkeypatch.setenv("DKDBG_TOKEN", token)
         name = docker("ps", "-q", "--filter", f"label=com.docker.compose.project={root.name}").split()[0]
         main = int(docker("inspect", "-f", "{{.State.Pid}}", name))
-        with host_door(root) as door, Editor(door.port, {}, token=token) as editor:
+        with attach_proxy(root) as proxy, Editor(proxy.port, {}, token=token) as editor:
             editor.wait_attached(2)
-            inside, attached = listening.of(main), listening.of(door.process.pid)
+            inside, attached = listening.of(main), listening.of(proxy.process.pid)
         published = [line.rpartition(" ")[2] for line in docker("port", name).splitlines()]
     # Docker publishes to the container's own address, so the agent listens on all of those; see peers.py.
     front = [one for one in inside if not one.is_shut]

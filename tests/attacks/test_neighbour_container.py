@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import unique
 from tests.ports import free_port
 

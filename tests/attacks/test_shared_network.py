@@ -14,7 +14,7 @@ from tests.agent.dap_probe import wait_for
 from tests.attacks.conftest import OtherUser
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_another_user import CLIENT as SHOWS_A_TOKEN
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.far.test_relay import Far, connect, far, relay  # noqa: F401
 from tests.leftovers import unique
 from tests.ports import free_port
@@ -124,12 +124,12 @@ def test_a_container_with_the_hosts_network_does_not_attach_through_dkdbg_attach
     agent = launch("sleep", "600", env={"DKDBG_TOKEN": TOKEN}).wait_state("running")["port"]
     port = free_port(2)
     listening = ("--listen", f"127.0.0.1:{port + 1}")
-    with host_door(tmp_path, f"127.0.0.1:{agent}", options=listening, port=port) as door:
-        said = attack("host", door.port)
+    with attach_proxy(tmp_path, f"127.0.0.1:{agent}", options=listening, port=port) as proxy:
+        said = attack("host", proxy.port)
         assert "kept out" in said
         assert "from another container" in said
-        door.wait_for(lambda each: "from another container" in each["text"])
-        with HostEditor(door.port) as mine:
+        proxy.wait_for(lambda each: "from another container" in each["text"])
+        with HostEditor(proxy.port) as mine:
             mine.attach()
 
 

@@ -21,7 +21,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import Containers, docker, host_door, lay_out
+from tests.engine.attach_proxies import Containers, attach_proxy, docker, lay_out
 from tests.engine.projects import LOOP, dkdbg, launch_options, marked_line, must, repo, running, unique
 from tests.ports import free_port
 
@@ -119,8 +119,8 @@ def test_an_attach_outlives_restarts_of_container_or_program_or_a_new_one(base_i
     script = root / "train.py"
     text, line = script.read_text(), marked_line(script)
     with ExitStack() as stack:
-        door = stack.enter_context(host_door(root))
-        options = AttachOptions(port=door.port, path_mappings=launch_options(root).path_mappings)
+        proxy = stack.enter_context(attach_proxy(root))
+        options = AttachOptions(port=proxy.port, path_mappings=launch_options(root).path_mappings)
         debugger = stack.enter_context(Debugger(options))
         debugger.set_breakpoints(str(script), [line])
         root_session = debugger.attach()
@@ -129,7 +129,7 @@ def test_an_attach_outlives_restarts_of_container_or_program_or_a_new_one(base_i
         container = docker("ps", "-q", *label)
         hits, seconds, known = 0, [], set()
         stopped_anew(debugger, known)
-        before = (processes(container), door.descriptors())
+        before = (processes(container), proxy.descriptors())
         for _ in range(RESTARTS):
             docker("restart", "-t", "5", container)
             stop = stopped_anew(debugger, known)
@@ -153,14 +153,14 @@ def test_an_attach_outlives_restarts_of_container_or_program_or_a_new_one(base_i
         assert former != container
         # This client does not close the connection of a session that has ended: the door does, after a while.
         after = wait_for(
-            lambda: (processes(container), door.descriptors()),
+            lambda: (processes(container), proxy.descriptors()),
             lambda now: now[0] == before[0] and now[1] <= before[1] + 3,
         )
         must(dkdbg(root, "down"))
         debugger.wait_output("waiting for app-debug: there is no container yet")
         assert not root_session.is_ended
         debugger.disconnect()
-        assert door.end() == 0
+        assert proxy.end() == 0
     with capsys.disabled():
         figures = f"save to stopped: median {statistics.median(seconds):.2f} s, max {max(seconds):.2f} s"
         sys.stdout.write(
@@ -173,7 +173,7 @@ def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(contai
     command = ("python3", "-I", "same_pid.py")
     names = [containers.run(*command), containers.run(*command, publish=False)]
     addresses = [f"docker://{name}" for name in names]
-    with host_door(laid_out, *addresses) as door, Debugger(containers.options(door.port)) as debugger:
+    with attach_proxy(laid_out, *addresses) as proxy, Debugger(containers.options(proxy.port)) as debugger:
         debugger.set_breakpoints(str(laid_out / "train.py"), [4])
         debugger.attach()
         stops = [debugger.wait_stopped(300), debugger.wait_stopped(300)]
@@ -185,14 +185,14 @@ def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(contai
             host = docker("inspect", "-f", "{{.Config.Hostname}}", name)
             asked = "open('/etc/hostname').read().strip()"
             assert debugger.evaluate(asked, debugger.stack(stop)[0]) == f"'{host}'"
-        with urllib.request.urlopen(f"http://127.0.0.1:{door.port}/status") as status:
+        with urllib.request.urlopen(f"http://127.0.0.1:{proxy.port}/status") as status:
             assert b'"attached": true' in status.read()
         docker("kill", names[0])
         gone = next(stop.session for stop in stops if names[0] in stop.session.name)
         debugger.wait_ended(300, session=gone)
         kept = next(stop for stop in stops if names[1] in stop.session.name)
         assert debugger.evaluate("n >= 0", debugger.stack(kept)[0]) == "True"
-        assert door.end() == 0
+        assert proxy.end() == 0
         debugger.wait_ended(300)
         assert "dkdbg attach was ended" in "".join(each.text for each in debugger.output)
 
@@ -201,19 +201,19 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
     token = "correct horse"
     name = containers.run("python3", "train.py", DKDBG_TOKEN=token)
     containers.wait_ready(name)
-    with host_door(laid_out, f"docker://{name}") as door:
+    with attach_proxy(laid_out, f"docker://{name}") as proxy:
         with (
-            Debugger(containers.options(door.port, dkdbgToken="wrong")) as debugger,
+            Debugger(containers.options(proxy.port, dkdbgToken="wrong")) as debugger,
             pytest.raises(DkdbgError, match="the token is wrong"),
         ):
             debugger.attach()
         assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.pyz", "sessions")
-        with Debugger(containers.options(door.port, dkdbgToken=token)) as debugger:
+        with Debugger(containers.options(proxy.port, dkdbgToken=token)) as debugger:
             debugger.set_breakpoints(str(laid_out / "train.py"), [4])
             debugger.attach()
             debugger.wait_stopped(300)
         docker("rm", "-f", name)
-        with Debugger(containers.options(door.port, dkdbgToken="wrong")) as debugger:
+        with Debugger(containers.options(proxy.port, dkdbgToken="wrong")) as debugger:
             debugger.attach()
             containers.run("python3", "train.py", name=name, DKDBG_TOKEN=token)
             debugger.wait_ended(300)
@@ -267,14 +267,14 @@ class Plain:
 
 def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_it_is_told(containers, laid_out):
     name, base = containers.name(), free_port(102)
-    with host_door(laid_out, f"docker://{name}", options=("--ports", str(base))) as door:
-        door.wait("ports")
+    with attach_proxy(laid_out, f"docker://{name}", options=("--ports", str(base))) as proxy:
+        proxy.wait("ports")
         clients = [Plain(containers.options(base + rank), laid_out / "train.py", 4) for rank in range(2)]
         clients[1].said("waiting for rank 1")
         containers.run("python3", "ranks.py", name=name, DKDBG_JOIN_DEADLINE="3")
         for rank, client in enumerate(clients):
             assert client.configure().rank_at_stop() == (4, f"'{rank}'")
-        door.wait("port", text=f"ranks.py: attach to 127.0.0.1:{base + 100}")
+        proxy.wait("port", text=f"ranks.py: attach to 127.0.0.1:{base + 100}")
         clients[0].leave()
         again = Plain(containers.options(base), laid_out / "train.py", 4).configure()
         assert again.rank_at_stop() == (4, "'0'")
@@ -288,8 +288,8 @@ def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_it_is
         assert last.rank_at_stop() == (4, "'1'")
         last.leave()
     name = containers.run("python3", "ranks.py", DKDBG_JOIN_DEADLINE="3")
-    with host_door(laid_out, f"docker://{name}") as door:
-        root = Plain(containers.options(door.port), laid_out / "train.py", 4).configure()
+    with attach_proxy(laid_out, f"docker://{name}") as proxy:
+        root = Plain(containers.options(proxy.port), laid_out / "train.py", 4).configure()
         port = int(root.said("rank 1: attach to").rpartition(":")[2])
         client = Plain(containers.options(port), laid_out / "train.py", 4).configure()
         assert client.rank_at_stop() == (4, "'1'")
@@ -300,20 +300,20 @@ def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_it_is
 def test_after_probes_and_garbage_a_client_attaches_a_second_looks_on_after_restarts(containers, laid_out):
     name = containers.run("python3", "train.py")
     with ExitStack() as stack:
-        door = stack.enter_context(host_door(laid_out, f"docker://{name}"))
+        proxy = stack.enter_context(attach_proxy(laid_out, f"docker://{name}"))
         for number in range(1000 if FULL else 200):
-            with socket.create_connection(("127.0.0.1", door.port)) as probe:
+            with socket.create_connection(("127.0.0.1", proxy.port)) as probe:
                 if number % 4 == 1:
                     probe.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 elif number % 4 == 2:
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         for _ in range(10):  # half open
-            stack.enter_context(socket.create_connection(("127.0.0.1", door.port)))
+            stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port)))
         for number in range(100 if FULL else 2 * len(GARBAGE)):
-            with socket.create_connection(("127.0.0.1", door.port)) as probe:
+            with socket.create_connection(("127.0.0.1", proxy.port)) as probe:
                 probe.sendall(GARBAGE[number % len(GARBAGE)])
-        first = stack.enter_context(Debugger(containers.options(door.port)))
-        second = stack.enter_context(Debugger(containers.options(door.port)))
+        first = stack.enter_context(Debugger(containers.options(proxy.port)))
+        second = stack.enter_context(Debugger(containers.options(proxy.port)))
         for debugger in (first, second):
             debugger.set_breakpoints(str(laid_out / "train.py"), [4])
             debugger.attach()
@@ -332,7 +332,10 @@ def test_after_probes_and_garbage_a_client_attaches_a_second_looks_on_after_rest
 def test_a_container_that_only_a_relay_reaches_and_that_was_killed_ends_the_session(laid_out, containers):
     name = containers.run("python3", "train.py", publish=False, flags=("--network", "none"))
     script = laid_out / "train.py"
-    with host_door(laid_out, f"docker://{name}") as door, Debugger(containers.options(door.port)) as debugger:
+    with (
+        attach_proxy(laid_out, f"docker://{name}") as proxy,
+        Debugger(containers.options(proxy.port)) as debugger,
+    ):
         debugger.set_breakpoints(str(script), [marked_line(script)])
         debugger.attach()
         former = debugger.wait_stopped(300).session

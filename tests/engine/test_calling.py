@@ -9,7 +9,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from tests.attacks import listening
-from tests.engine.host_doors import Containers, docker, host_door, lay_out
+from tests.engine.attach_proxies import Containers, attach_proxy, docker, lay_out
 from tests.engine.projects import LOOP, MARK, dkdbg
 from tests.engine.weather import Line
 from tests.ports import free_port
@@ -50,16 +50,16 @@ def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_i
     jobs = Containers(root, base_image)
     port = free_port()
     try:
-        with host_door(root, options=("--listen", f"127.0.0.1:{port}")) as door:
+        with attach_proxy(root, options=("--listen", f"127.0.0.1:{port}")) as proxy:
             line, where = line_to(port)
-            fingerprint = door.wait("calls")["connect"].partition("#")[2]
+            fingerprint = proxy.wait("calls")["connect"].partition("#")[2]
             name = jobs.run(
                 "python3", "train.py", publish=False, DKDBG_HOST="127.0.0.1", DKDBG_WAIT="600",
                 DKDBG_CONNECT=f"{where}#{fingerprint}", DKDBG_TOKEN_FILE="/w/token",
             )  # fmt: skip
-            door.wait("called", timeout=LIMIT, target=name)
+            proxy.wait("called", timeout=LIMIT, target=name)
             marked = next(n for n, text in enumerate(LOOP.splitlines(), 1) if MARK in text)
-            with Debugger(jobs.options(door.port)) as debugger:
+            with Debugger(jobs.options(proxy.port)) as debugger:
                 debugger.set_breakpoints(str(root / "train.py"), [marked], timeout=LIMIT)
                 debugger.attach(timeout=LIMIT)
                 count = -1
@@ -73,14 +73,14 @@ def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_i
                     if weather is not None:
                         weather()
                     if weather == line.cut:
-                        _is_asked_by_other_verbs(root, name, door.port)
+                        _is_asked_by_other_verbs(root, name, proxy.port)
                     debugger.continue_(thread, timeout=LIMIT)
                 debugger.wait_stopped(LIMIT)
                 there = docker("top", name, "-eo", "pid,args").encode()
-                said = [*listening.command_lines(door.process.pid), there]
+                said = [*listening.command_lines(proxy.process.pid), there]
             log = docker("logs", name)
-            assert door.end() == 0
-            for text in (*said, log.encode(), json.dumps(door.events).encode(), bytes(line.heard)):
+            assert proxy.end() == 0
+            for text in (*said, log.encode(), json.dumps(proxy.events).encode(), bytes(line.heard)):
                 assert token.encode() not in text
             assert b"loss" not in line.heard  # what a debugger shows is nobody else's
 

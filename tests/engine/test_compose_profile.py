@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import (
     LOOP,
     command,

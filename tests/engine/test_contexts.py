@@ -11,7 +11,7 @@ from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.client import Endpoint
 from tests.conftest import BASE_IMAGE
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import command
 
 pytestmark = pytest.mark.engine

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.checkout import run_dkdbg, snapshot
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 

@@ -15,8 +15,8 @@ import pytest
 import dkdbg
 from dkdbg.dap.debugger import Debugger
 from tests.agent.dap_probe import wait_for
+from tests.engine.attach_proxies import docker
 from tests.engine.devcontainer_cli import devcontainer_cli
-from tests.engine.host_doors import docker
 from tests.engine.projects import LOOP, launch_options, marked_line, must, repo, stop_in, take_away, unique
 from tests.engine.projects import dkdbg as run_dkdbg
 from tests.ports import free_port

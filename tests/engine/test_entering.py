@@ -15,7 +15,7 @@ import pytest
 from dkdbg import hints
 from dkdbg.core.pythons import programs_of, pythons_in
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from tests.engine.host_doors import docker, door_of, host_door, typed_door, typed_run
+from tests.engine.attach_proxies import attach_proxy, docker, proxy_of, typed_proxy, typed_run
 from tests.engine.projects import dkdbg, must, unique
 from tests.hints import hinted
 from tests.pages import DOCS, Page, environment
@@ -96,12 +96,12 @@ def python_in(name):
 
 def entering(root, name):
     """The door of an attach that enters it."""
-    return host_door(root, f"docker://{name}", options=("--pid", python_in(name)))
+    return attach_proxy(root, f"docker://{name}", options=("--pid", python_in(name)))
 
 
-def stops(root, door, line=3):
+def stops(root, proxy, line=3):
     """The values at a stop there."""
-    options = AttachOptions(port=door.port, path_mappings=((str(root), "/code"),))
+    options = AttachOptions(port=proxy.port, path_mappings=((str(root), "/code"),))
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [line])
         debugger.attach()
@@ -113,19 +113,19 @@ def stops(root, door, line=3):
 def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, tmp_path):
     name = running(newest(14), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
     seen = []
-    with host_door(tmp_path, f"docker://{name}") as door:
-        told = door.wait_for(lambda each: "to enter it" in each["text"])["text"]
+    with attach_proxy(tmp_path, f"docker://{name}") as proxy:
+        told = proxy.wait_for(lambda each: "to enter it" in each["text"])["text"]
         [line] = hinted(told, hints.ENTER)
         assert line == f"dkdbg attach docker://{name} --pid {python_in(name)}"
-        assert door.end() == 0
-    with typed_door(tmp_path, line) as door:
-        seen.append(stops(tmp_path, door)[0])
-        assert door.end() == 0
-    with entering(tmp_path, name) as door:
-        seen += [stops(tmp_path, door)[0] for _ in range(2)]
-        entry = door.wait("entry")["entry"]
+        assert proxy.end() == 0
+    with typed_proxy(tmp_path, line) as proxy:
+        seen.append(stops(tmp_path, proxy)[0])
+        assert proxy.end() == 0
+    with entering(tmp_path, name) as proxy:
+        seen += [stops(tmp_path, proxy)[0] for _ in range(2)]
+        entry = proxy.wait("entry")["entry"]
         assert entry["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}]
-        assert door.end() == 0
+        assert proxy.end() == 0
     after = steps(name)
     wait_for(lambda: steps(name) > after, "it to run on")
     assert seen == sorted(set(seen))
@@ -136,10 +136,10 @@ def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(run
     """No system call of it is cut short."""
     words = ("setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "python3", "train.py")
     name = running(base_image, *words)
-    with entering(tmp_path, name) as door:
-        assert stops(tmp_path, door)[1] == "1234"
+    with entering(tmp_path, name) as proxy:
+        assert stops(tmp_path, proxy)[1] == "1234"
         assert docker("exec", name, "stat", "-c", "%u %a", "/tmp/dkdbg-1234") == "1234 700"
-        assert door.end() == 0
+        assert proxy.end() == 0
     after = steps(name)
     wait_for(lambda: steps(name) > after, "it to run on")
 
@@ -154,9 +154,9 @@ def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(run
     )
     line = f"dkdbg attach docker://{name}"
     assert line in refused(f"docker://{name}", "--pid", "99999")
-    with typed_door(tmp_path, line) as door:
-        door.wait_for(lambda each: f"{line} --pid {python_in(name)}" in each["text"])
-        assert door.end() == 0
+    with typed_proxy(tmp_path, line) as proxy:
+        proxy.wait_for(lambda each: f"{line} --pid {python_in(name)}" in each["text"])
+        assert proxy.end() == 0
 
 
 def test_each_command_of_the_page_about_containers_that_run_already(running, tmp_path, base_image):
@@ -174,19 +174,19 @@ def test_each_command_of_the_page_about_containers_that_run_already(running, tmp
 
     def attach():
         shell, flag, command = page.words("dkdbg attach")
-        return door_of([shell, flag, f"{command} --json --port {free_port()}"], tmp_path, environment())
+        return proxy_of([shell, flag, f"{command} --json --port {free_port()}"], tmp_path, environment())
 
     with page.all_run():
-        with attach() as door:
-            door.wait_for(lambda each: page.commands[1] in each["text"])
-        with attach() as door:
-            assert stops(tmp_path, door)[0] > 0
+        with attach() as proxy:
+            proxy.wait_for(lambda each: page.commands[1] in each["text"])
+        with attach() as proxy:
+            assert stops(tmp_path, proxy)[0] > 0
         after = steps(name)
         wait_for(lambda: steps(name) > after, "it to run on")
         assert must(page.run("dkdbg run --on", cwd=tmp_path)).stdout == "from inside\n"
-        with attach() as door:
+        with attach() as proxy:
             for _ in range(2):  # its port survives who comes and goes
-                assert stops(tmp_path, door)[0] > 0
+                assert stops(tmp_path, proxy)[0] > 0
 
 
 def without_ptrace(folder):

@@ -21,7 +21,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.attacks import listening
-from tests.engine.host_doors import docker, host_door, lay_out
+from tests.engine.attach_proxies import attach_proxy, docker, lay_out
 from tests.engine.projects import unique
 from tests.engine.weather import Line
 from tests.pages import Page
@@ -53,8 +53,8 @@ BREAKPOINT = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "# breakp
 class Cluster:
     """What runs the containers of the page, and takes them away."""
 
-    def __init__(self, folder, base, door, token):
-        self.name, self.door = unique("dkdbg-test-environment"), door
+    def __init__(self, folder, base, proxy, token):
+        self.name, self.door = unique("dkdbg-test-environment"), proxy
         self.image = f"{self.name}:1"
         self.names: list[str] = []
         context = folder / "image"
@@ -131,8 +131,8 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
     port = free_port()
     cluster = Cluster(root, base_image, line(port), token)
     try:
-        with host_door(root, options=("--listen", f"127.0.0.1:{port}")) as door:
-            cluster.door += "#" + door.wait("calls")["connect"].partition("#")[2]
+        with attach_proxy(root, options=("--listen", f"127.0.0.1:{port}")) as proxy:
+            cluster.proxy += "#" + proxy.wait("calls")["connect"].partition("#")[2]
             job = yaml.load(
                 io.StringIO(page.block("yaml", "kind: Job\nmetadata:\n  name: train\nspec:\n  backoff"))
             )
@@ -145,8 +145,8 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
             _run_line(cluster, page.block("sh", "docker run"))
             jobs = {"job-0", "pytorch-0", "pytorch-1", "volcano-0", "train"}
             for name in jobs:
-                door.wait("called", target=name)
-            attach = AttachOptions(port=door.port, path_mappings=((str(root), "/app"),))
+                proxy.wait("called", target=name)
+            attach = AttachOptions(port=proxy.port, path_mappings=((str(root), "/app"),))
             with Debugger(attach) as debugger:
                 debugger.set_breakpoints(str(root / "train.py"), [BREAKPOINT])
                 debugger.attach(timeout=300)
@@ -158,8 +158,8 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
                     with contextlib.suppress(DkdbgError):
                         debugger.continue_(each)
                 codes = {name: int(docker("wait", f"{cluster.name}-{name}")) for name in jobs}
-            said = listening.command_lines(door.process.pid)
-            assert door.end() == 0
+            said = listening.command_lines(proxy.process.pid)
+            assert proxy.end() == 0
         assert codes == dict.fromkeys(jobs, 3) | {"volcano-0": 0}  # that of `tee`
         logs = {name: cluster.log(name) for name in jobs}
         printed = {
@@ -169,7 +169,7 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
         assert printed["job-0"] == ["trained ['train.py', '--epochs', '3'] []"]
         assert printed["volcano-0"] == ["prepared", "trained ['train.py', '--gpus', '0'] []"]
         assert printed["train"] == ["trained ['/usr/local/bin/train'] []"]
-        for text in (*said, *(log.encode() for log in logs.values()), json.dumps(door.events).encode()):
+        for text in (*said, *(log.encode() for log in logs.values()), json.dumps(proxy.events).encode()):
             assert token.encode() not in text
     finally:
         cluster.remove()

@@ -14,7 +14,7 @@ from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.docker.container import Container
 from dkdbg.targets.docker.foreign import advice
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import docker, host_door, ready_door, typed_door, typed_run
+from tests.engine.attach_proxies import attach_proxy, docker, ready_proxy, typed_proxy, typed_run
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
 from tests.hints import hinted, in_shell
 from tests.pages import environment
@@ -43,12 +43,12 @@ def foreign(base_image, tmp_path):
 
 def said_about(root, target, last):
     """What attach says of a target, up to a text."""
-    with host_door(root, target) as door:
-        with door.changed:
-            there = door.changed.wait_for(lambda: any(last in each["text"] for each in door.events), 300)
-        assert there, door.events
-        assert door.end() == 0
-        return "\n".join(each["text"] for each in door.events)
+    with attach_proxy(root, target) as proxy:
+        with proxy.changed:
+            there = proxy.changed.wait_for(lambda: any(last in each["text"] for each in proxy.events), 300)
+        assert there, proxy.events
+        assert proxy.end() == 0
+        return "\n".join(each["text"] for each in proxy.events)
 
 
 @pytest.mark.core
@@ -90,8 +90,8 @@ def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, 
         ["sh", "-c", f"exec {line}"], cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        with ready_door(tmp_path, f"docker://{name}") as door:
-            with Debugger(AttachOptions(port=door.port)) as debugger:
+        with ready_proxy(tmp_path, f"docker://{name}") as proxy:
+            with Debugger(AttachOptions(port=proxy.port)) as debugger:
                 debugger.attach()
             assert started.communicate(timeout=300)[0] == "hello\n"
     finally:
@@ -118,8 +118,8 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
     said = said_about(tmp_path, f"docker://{name}", "get to it")
     line = said[said.rindex("dkdbg attach ") :].splitlines()[0]
     with (
-        typed_door(tmp_path, line) as door,
-        Debugger(AttachOptions(port=door.port, path_mappings=((str(tmp_path), "/code"),))) as debugger,
+        typed_proxy(tmp_path, line) as proxy,
+        Debugger(AttachOptions(port=proxy.port, path_mappings=((str(tmp_path), "/code"),))) as debugger,
     ):
         debugger.set_breakpoints(str(tmp_path / "train.py"), [3])
         debugger.attach()

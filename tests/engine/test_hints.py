@@ -11,7 +11,7 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.setup.render.manifest import digest
-from tests.engine.host_doors import host_door, typed_door
+from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique, write
 from tests.engine.synced import docker, starting
 from tests.hints import hinted, in_shell
@@ -105,9 +105,9 @@ def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(start
     assert f"{started.name}-app-debug-1" in must(dkdbg(started, "ps")).stdout
     docker("exec", "-d", plain, "python3", "-c", "import time\nwhile True: time.sleep(0.01)")
     [line] = hinted(dkdbg(started, "pdb", f"docker://{plain}").stderr, hints.HOW_TO_ENTER)
-    with typed_door(started, line) as door:
-        said = door.wait_for(lambda each: " --pid " in each["text"])["text"]
-        assert door.end() == 0
+    with typed_proxy(started, line) as proxy:
+        said = proxy.wait_for(lambda each: " --pid " in each["text"])["text"]
+        assert proxy.end() == 0
     assert f"dkdbg attach docker://{plain} --pid" in said
 
 
@@ -124,9 +124,9 @@ def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(st
             assert read, said
             said += read
         [line] = hinted(said, hints.PORT_TAKEN)
-        with typed_door(started, line) as door:
-            door.wait("target", ready=True)
-            assert door.end() == 0
+        with typed_proxy(started, line) as proxy:
+            proxy.wait("target", ready=True)
+            assert proxy.end() == 0
     finally:
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=LIMIT)
@@ -136,11 +136,11 @@ def test_a_port_that_a_door_has_is_free_when_that_is_stopped_and_a_run_wants_a_c
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     port = str(free_port())
     words = ("run", "--on", "local:", "--port", str(free_port()), "--attach", port, "--", "true")
-    with host_door(tmp_path, "local:", port=int(port)) as door:
+    with attach_proxy(tmp_path, "local:", port=int(port)) as proxy:
         run, attach = hinted(dkdbg(tmp_path, *words).stderr, hints.PORT_HELD)
         must(in_shell(tmp_path, f"{run} {free_port()} --on local: --port {free_port()} -- true"))
-        assert f"{attach} local:".split()[1:] == door.process.args[3:5]
-        assert door.end() == 0
+        assert f"{attach} local:".split()[1:] == proxy.process.args[3:5]
+        assert proxy.end() == 0
     must(dkdbg(tmp_path, *words))
     refused = dkdbg(tmp_path, "run", "--on", "local:")
     assert (refused.returncode, "dkdbg run -- " in refused.stderr) == (2, True), refused.stderr

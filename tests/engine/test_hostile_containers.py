@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from dkdbg.core import again
-from tests.engine.host_doors import docker, lay_out
+from tests.engine.attach_proxies import docker, lay_out
 from tests.engine.projects import unique
 
 pytestmark = pytest.mark.engine

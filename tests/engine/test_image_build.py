@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import (
     LOOP,
     command,

@@ -7,7 +7,7 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
-from tests.engine.host_doors import typed_door
+from tests.engine.attach_proxies import typed_proxy
 from tests.engine.projects import (
     MARK,
     command,
@@ -119,8 +119,8 @@ def test_a_service_without_a_network_is_debugged_through_dkdbg_attach(base_image
         assert f5.returncode == 1
         assert line in f5.stderr
         with (
-            typed_door(root, line) as door,
-            Debugger(replace(launch_options(root), port=door.port)) as debugger,
+            typed_proxy(root, line) as proxy,
+            Debugger(replace(launch_options(root), port=proxy.port)) as debugger,
         ):
             debugger.set_breakpoints(str(root / "job.py"), [marked_line(root / "job.py")])
             debugger.attach()

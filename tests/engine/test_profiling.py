@@ -13,7 +13,7 @@ import pytest
 from tests import frameworks
 from tests.agent import nsys
 from tests.checkout import run_dkdbg
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import command, must, unique
 from tests.pages import Page, environment
 from tests.torchrun import TORCHRUN

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import Containers, docker, lay_out
+from tests.engine.attach_proxies import Containers, docker, lay_out
 from tests.engine.projects import dkdbg, must
 
 pytestmark = pytest.mark.engine

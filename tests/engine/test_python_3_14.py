@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from tests.engine.host_doors import Containers, docker, host_door, lay_out
+from tests.engine.attach_proxies import Containers, attach_proxy, docker, lay_out
 from tests.engine.synced import Box, sync
 from tests.pythons import IMAGES
 
@@ -27,9 +27,9 @@ def test_an_editor_stops_at_the_first_line_and_attaches_late_and_sync_reaches_it
     containers = Containers(root, image)
     try:
         name = containers.run("python3.14", "train.py")
-        with host_door(root, f"docker://{name}") as door:
+        with attach_proxy(root, f"docker://{name}") as proxy:
             for line in (1, 4):
-                with Debugger(containers.options(door.port)) as debugger:
+                with Debugger(containers.options(proxy.port)) as debugger:
                     debugger.set_breakpoints(str(root / "train.py"), [line])
                     debugger.attach()
                     top = debugger.stack(debugger.wait_stopped(300))[0]

@@ -13,7 +13,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.targets.docker import containers
-from tests.engine.host_doors import docker, host_door
+from tests.engine.attach_proxies import attach_proxy, docker
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.ports import free_port
 
@@ -85,9 +85,9 @@ def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
     put(container, tmp_path, "train.py", LOOP)
     running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "train.py")
     try:
-        with host_door(tmp_path, f"docker://{container}") as door:
+        with attach_proxy(tmp_path, f"docker://{container}") as proxy:
             mappings = ((str(tmp_path), "/srv"),)
-            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=mappings)
+            options = AttachOptions(host="127.0.0.1", port=proxy.port, path_mappings=mappings)
             with Debugger(options) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
                 debugger.attach()

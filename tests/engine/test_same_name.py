@@ -3,7 +3,7 @@
 import pytest
 
 from tests.agent.dap_probe import Client
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique
 from tests.ports import free_port
 

@@ -11,7 +11,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import docker, host_door
+from tests.engine.attach_proxies import attach_proxy, docker
 from tests.engine.projects import marked_line, repo, take_away, unique
 from tests.frameworks import python_with
 
@@ -63,8 +63,8 @@ def project(tmp_path, base_image):
 
 def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_on_demand_together(project):
     with ExitStack() as stack:
-        door = stack.enter_context(
-            host_door(project, "compose://node0", "compose://node1", options=("--ranks", "3"))
+        proxy = stack.enter_context(
+            attach_proxy(project, "compose://node0", "compose://node1", options=("--ranks", "3"))
         )
         nodes = [
             stack.enter_context(
@@ -76,7 +76,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
             for node in range(2)
         ]  # fmt: skip
         stack.callback((project / "stop").touch)
-        options = AttachOptions(port=door.port, path_mappings=((str(project), "/code"),))
+        options = AttachOptions(port=proxy.port, path_mappings=((str(project), "/code"),))
         train = str(project / "train.py")
         line = marked_line(project / "train.py")
         with Debugger(options) as debugger:
@@ -86,7 +86,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
             assert alone.session.name == "rank 3 (local 1) on node1"
             assert debugger.evaluate("rank", debugger.stack(alone)[0]) == "3"
             assert [one.name for one in debugger.sessions if "rank" in one.name] == [alone.session.name]
-        with Debugger(AttachOptions(port=door.port, path_mappings=options.path_mappings, extra={"dkdbgRanks": "2,3"})) as debugger:  # fmt: skip
+        with Debugger(AttachOptions(port=proxy.port, path_mappings=options.path_mappings, extra={"dkdbgRanks": "2,3"})) as debugger:  # fmt: skip
             debugger.set_breakpoints(train, [line])
             debugger.attach()
             stops = [debugger.wait_stopped(300) for _ in range(2)]
@@ -101,7 +101,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
             debugger.set_breakpoints(train, [])
         all_of_them = {"dkdbgRanks": "all", "dkdbgContinue": "all"}
         for _ in range(2):  # the first imports the debugger, the other comes back
-            with Debugger(AttachOptions(port=door.port, path_mappings=options.path_mappings, extra=all_of_them)) as debugger:  # fmt: skip
+            with Debugger(AttachOptions(port=proxy.port, path_mappings=options.path_mappings, extra=all_of_them)) as debugger:  # fmt: skip
                 debugger.set_breakpoints(train, [line])
                 debugger.attach()
                 stops = [debugger.wait_stopped(300) for _ in RANKS]

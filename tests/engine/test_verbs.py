@@ -13,7 +13,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import command, dkdbg, launch_options, marked_line, must, repo, take_away, unique
 from tests.ports import free_port
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
@@ -37,8 +37,8 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, record_property):
     """ssh killed here, sshd's session killed there, packets that vanish: the same session answers, nothing is missed."""
-    with running(laptop, tmp_path), host_door(tmp_path, NODE) as door:
-        with editor(door.port, tmp_path, CODE) as debugger:
+    with running(laptop, tmp_path), attach_proxy(tmp_path, NODE) as proxy:
+        with editor(proxy.port, tmp_path, CODE) as debugger:
             stopped = debugger.wait_stopped(300)
             top = debugger.stack(stopped)[0]
             assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
@@ -73,8 +73,8 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
                 laptop.undrop("node1")
             measure()
         record_property("usable after a cut", " ".join(f"{each:.1f}" for each in times))
-        assert not [each for each in door.events if each["event"] == "over" and "ended" not in each["text"]]
-        assert door.end() == 0
+        assert not [each for each in proxy.events if each["event"] == "over" and "ended" not in each["text"]]
+        assert proxy.end() == 0
 
 
 def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):

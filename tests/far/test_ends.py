@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.far.hosts import docker
 from tests.far.test_attach import CODE, NODE, running
 from tests.kubernetes.ranks import editor
@@ -32,9 +32,9 @@ def reboot(laptop) -> None:
 def test_an_editor_hears_that_all_is_gone_and_is_attached_to_what_runs_next(
     laptop, tmp_path, record_property, end
 ):
-    with host_door(tmp_path, NODE) as door, ExitStack() as stack:
+    with attach_proxy(tmp_path, NODE) as proxy, ExitStack() as stack:
         with running(laptop, tmp_path) as first:
-            debugger = stack.enter_context(editor(door.port, tmp_path, CODE))
+            debugger = stack.enter_context(editor(proxy.port, tmp_path, CODE))
             stopped = debugger.wait_stopped(300)
             end(laptop)
             began = time.monotonic()
@@ -65,8 +65,8 @@ def test_a_name_that_leads_to_another_host_meanwhile_ends_no_session(laptop, tmp
     try:
         with (
             running(laptop, tmp_path),
-            host_door(tmp_path, "ssh://pair") as door,
-            editor(door.port, tmp_path, CODE) as debugger,
+            attach_proxy(tmp_path, "ssh://pair") as proxy,
+            editor(proxy.port, tmp_path, CODE) as debugger,
         ):
             stopped = debugger.wait_stopped(300)
             which.write_text("127.0.0.1")  # as `login` calls itself

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import dkdbg
 from tests.engine.test_entering import LOOP, stops, wait_for
 
@@ -32,12 +32,12 @@ def test_a_running_python_two_hops_away_is_entered_left_and_entered_again(laptop
     pid, steps = program
     seen = []
     for _ in range(2):
-        with host_door(tmp_path, NODE, options=("--pid", pid)) as door:
-            seen.append(stops(tmp_path, door)[0])
-            assert door.wait("entry")["entry"]["pathMappings"] == [
+        with attach_proxy(tmp_path, NODE, options=("--pid", pid)) as proxy:
+            seen.append(stops(tmp_path, proxy)[0])
+            assert proxy.wait("entry")["entry"]["pathMappings"] == [
                 {"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}
             ]
-            assert door.end() == 0
+            assert proxy.end() == 0
         after = steps()
         wait_for(lambda after=after: steps() > after, "it to run on")
     assert seen == sorted(set(seen))

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.one_job import FILES, stop_and_go_together
 from tests.slurm.test_place import running
 
@@ -26,7 +26,7 @@ def test_ranks_on_two_hosts_attached_to_late_stop_at_one_iteration_and_go_on_by_
         stack.callback(laptop.put, "login", f"{CODE}/stop", "")
         for host in HOSTS:
             laptop.sh(host, f"cd {CODE}; until [ $(ls | grep -c ^up) = 2 ]; do sleep 0.05; done")
-        door = stack.enter_context(host_door(tmp_path, *HOSTS.values()))
+        proxy = stack.enter_context(attach_proxy(tmp_path, *HOSTS.values()))
         names = [f"rank {rank} (local {rank % 2}) on {NAMES[rank // 2]}" for rank in range(4)]
-        stop_and_go_together(door.port, tmp_path, CODE, names)
-        assert door.end() == 0
+        stop_and_go_together(proxy.port, tmp_path, CODE, names)
+        assert proxy.end() == 0

@@ -8,7 +8,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent import nsys
-from tests.engine.host_doors import HostDoor, door_of
+from tests.engine.attach_proxies import AttachProxy, proxy_of
 from tests.engine.projects import LOOP, marked_line, must, write
 from tests.far.test_attach import fetched, wait_listening
 from tests.pages import Page, begun, environment
@@ -30,13 +30,13 @@ def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(lap
     try:
         with page.all_run():
             loop = page.words("dkdbg run --reload")
-            door = [*page.words("dkdbg attach")]
-            door[-1] += f" --json --port {free_port()}"
+            proxy = [*page.words("dkdbg attach")]
+            proxy[-1] += f" --json --port {free_port()}"
             with begun(loop, tmp_path) as run:
                 said = iter(run.stdout.readline, "")
                 assert any("attach with: dkdbg attach node" in line for line in said)
                 assert any("waiting for a debugger" in line for line in said)
-                with door_of(door, tmp_path, environment()) as attached:
+                with proxy_of(proxy, tmp_path, environment()) as attached:
                     debug(page, attached, tmp_path)
                     assert "train.py" in must(page.run("dkdbg ps", cwd=tmp_path)).stdout
                     assert "restarted" in must(page.run("dkdbg restart", cwd=tmp_path)).stdout
@@ -70,16 +70,16 @@ def test_the_profile_of_rank_0_on_a_node_comes_here_as_its_page_says(laptop, tmp
         laptop.sh("node1", "rm -rf /home/me/code /usr/local/bin/nsys /usr/local/bin/torchrun", check=False)
 
 
-def debug(page: Page, door: HostDoor, root: Path) -> None:
+def debug(page: Page, proxy: AttachProxy, root: Path) -> None:
     """F5 with the entry of the page, and a save."""
-    entry, shown = door.wait("entry", PATIENCE)["entry"], page.json("pathMappings")
-    assert entry == {**shown, "connect": {"host": "127.0.0.1", "port": door.port}}
+    entry, shown = proxy.wait("entry", PATIENCE)["entry"], page.json("pathMappings")
+    assert entry == {**shown, "connect": {"host": "127.0.0.1", "port": proxy.port}}
     pairs = tuple(
         (each["localRoot"].replace("${workspaceFolder}", str(root)), each["remoteRoot"])
         for each in entry["pathMappings"]
     )
     here = root / "train.py"
-    with Debugger(AttachOptions(port=door.port, path_mappings=pairs)) as debugger:
+    with Debugger(AttachOptions(port=proxy.port, path_mappings=pairs)) as debugger:
         debugger.set_breakpoints(str(here), [marked_line(here)])
         debugger.attach()
         debugger.wait_stopped(PATIENCE)

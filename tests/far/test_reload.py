@@ -14,7 +14,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import HostDoor, host_door
+from tests.engine.attach_proxies import AttachProxy, attach_proxy
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
 from tests.ports import free_port
 
@@ -103,15 +103,15 @@ def running(laptop, root, *words: str, terminal: bool = False) -> Iterator[Runni
         laptop.sh("node1", "pkill -KILL -u me python3; rm -rf /home/me/code /home/me/dkdbg", check=False)
 
 
-def by_entry(root, door: HostDoor, there: str) -> AttachOptions:
+def by_entry(root, proxy: AttachProxy, there: str) -> AttachOptions:
     """What an editor reads that has `root` open, and the launch entry of `dkdbg attach` that has the code `there`."""
 
     def fitting():
-        entries = (each["entry"] for each in door.events if each["event"] == "entry")
+        entries = (each["entry"] for each in proxy.events if each["event"] == "entry")
         return [each for each in entries if there in str(each.get("pathMappings"))]
 
-    with door.changed:
-        assert door.changed.wait_for(fitting, PATIENCE), door.events
+    with proxy.changed:
+        assert proxy.changed.wait_for(fitting, PATIENCE), proxy.events
         entry = fitting()[-1]
     pairs = ((each["localRoot"], each["remoteRoot"]) for each in entry["pathMappings"])
     return AttachOptions(
@@ -124,9 +124,9 @@ def test_a_save_here_starts_it_again_two_hops_away_and_it_stops_again(laptop, tm
     """No key is pressed: the file travels, the program starts anew, and the editor's session stops in it."""
     write(tmp_path, **{"train.py": LOOP})
     words = ("--reload", "--wait", "300", "--on", f"{NODE}/~/code", "--", "python3", "train.py")
-    with running(laptop, tmp_path, *words) as run, host_door(tmp_path, NODE) as door:
+    with running(laptop, tmp_path, *words) as run, attach_proxy(tmp_path, NODE) as proxy:
         pairs = ((str(tmp_path), "/home/me/code"),)
-        with Debugger(AttachOptions(port=door.port, path_mappings=pairs)) as debugger:
+        with Debugger(AttachOptions(port=proxy.port, path_mappings=pairs)) as debugger:
             here = tmp_path / "train.py"
             debugger.set_breakpoints(str(here), [marked_line(here)])
             debugger.attach()
@@ -138,8 +138,8 @@ def test_a_save_here_starts_it_again_two_hops_away_and_it_stops_again(laptop, tm
             assert debugger.local_values(top)["speed"] == "7"
         run.wait_for("train.py changed")
         # Attached to without its folder, before it ran: once it is seen, the entry is said again with the right one.
-        assert by_entry(tmp_path, door, "/home/me/code").path_mappings == pairs
-        assert door.end() == 0
+        assert by_entry(tmp_path, proxy, "/home/me/code").path_mappings == pairs
+        assert proxy.end() == 0
 
 
 def test_at_a_terminal_one_ctrl_c_restarts_and_two_leave(laptop, tmp_path):
@@ -162,20 +162,20 @@ def test_at_a_terminal_one_ctrl_c_restarts_and_two_leave(laptop, tmp_path):
 def test_the_entry_that_attach_prints_knows_where_the_code_lies_before_it_runs_and_while(laptop, tmp_path):
     """With the folder of the address, with ours where there is none, and by what the session says."""
     write(tmp_path, **{"stays.py": STAYS})
-    with host_door(tmp_path, f"{NODE}/~/code") as door:  # there is no such folder yet
-        assert by_entry(tmp_path, door, "/code").path_mappings == ((str(tmp_path), "/home/me/code"),)
-    with host_door(tmp_path, NODE) as door:
-        (before,) = by_entry(tmp_path, door, "/home/me/dkdbg/").path_mappings
+    with attach_proxy(tmp_path, f"{NODE}/~/code") as proxy:  # there is no such folder yet
+        assert by_entry(tmp_path, proxy, "/code").path_mappings == ((str(tmp_path), "/home/me/code"),)
+    with attach_proxy(tmp_path, NODE) as proxy:
+        (before,) = by_entry(tmp_path, proxy, "/home/me/dkdbg/").path_mappings
         assert before[1].startswith("/home/me/dkdbg/")
     with running(laptop, tmp_path, "--sync", "--on", NODE, "--", "python3", "stays.py") as run:
         run.wait_for("up one")
-        with host_door(tmp_path, NODE) as door:
-            assert by_entry(tmp_path, door, before[1]).path_mappings == (before,)
+        with attach_proxy(tmp_path, NODE) as proxy:
+            assert by_entry(tmp_path, proxy, before[1]).path_mappings == (before,)
     laptop.put("node1", "/home/me/code/stays.py", STAYS)
     with running(laptop, tmp_path, "--on", f"{NODE}/~/code", "--", "python3", "stays.py") as run:
         run.wait_for("up one")
-        with host_door(tmp_path, f"{NODE}/~/code") as door:
-            by_entry(tmp_path, door, "/home/me/code")
+        with attach_proxy(tmp_path, f"{NODE}/~/code") as proxy:
+            by_entry(tmp_path, proxy, "/home/me/code")
 
 
 def test_the_sync_is_over_before_the_program_starts_and_says_why_it_cannot_be(laptop, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from dkdbg import hints
-from tests.engine.host_doors import ready_door, typed_door
+from tests.engine.attach_proxies import ready_proxy, typed_proxy
 from tests.engine.projects import LOOP, dkdbg, must, unique, write
 from tests.engine.synced import Box, docker, take_away
 from tests.hints import hinted, in_shell
@@ -46,9 +46,9 @@ def test_a_copy_is_attached_to_taken_away_and_makes_way_as_it_says(root, bert):
     said = must(dkdbg(root, "up", "--on", BERT, "--yes")).stdout
     [attach] = hinted(said, hints.COPY_READY)
     [down] = hinted(said, hints.COPY_DOWN)
-    with typed_door(root, attach) as door:
-        door.wait("target", ready=True)
-        assert door.end() == 0
+    with typed_proxy(root, attach) as proxy:
+        proxy.wait("target", ready=True)
+        assert proxy.end() == 0
     assert f"dkdbg attach {BERT}" in dkdbg(root, "up", "--on", BERT, "--yes").stderr
     must(in_shell(root, down))
     assert copies(bert) == ["bert-dkdbg-agent"]  # of which a cluster knows that the copy owned it
@@ -139,6 +139,6 @@ def test_a_pod_without_a_session_says_how_to_start_one_that_is_attached_to(root,
     with typed(root, f"dkdbg attach k8s://ml/train-0 --port {free_port()}", tmp_path / "attach") as attach:
         said = attach.wait("starts one")
         [line] = hinted(said, hints.RUN_THERE)
-    with typed(root, line, tmp_path / "run"), ready_door(root, "k8s://ml/train-0") as door:
-        assert door.end() == 0
+    with typed(root, line, tmp_path / "run"), ready_proxy(root, "k8s://ml/train-0") as proxy:
+        assert proxy.end() == 0
     wait_until_no_relay_is_left()

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.kubernetes.ranks import editor
 from tests.kubernetes.runs import wait_until_no_relay_is_left
@@ -61,10 +61,10 @@ def test_an_overlay_that_is_applied_by_hand_is_attached_to_as_it_says(root, clus
     workers = Workers(cluster, tmp_path / "agents", base_image, root)
     try:
         subprocess.run(apply, cwd=root, check=True, capture_output=True)
-        with host_door(root, BERT) as door:
-            with editor(door.port, root, "/workspace") as debugger:
+        with attach_proxy(root, BERT) as proxy:
+            with editor(proxy.port, root, "/workspace") as debugger:
                 assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
-            assert door.end() == 0
+            assert proxy.end() == 0
         wait_until_no_relay_is_left()
     finally:
         workers.close()

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.engine.host_doors import door_of
+from tests.engine.attach_proxies import proxy_of
 from tests.engine.projects import must, unique
 from tests.engine.synced import docker, take_away
 from tests.kubernetes.cluster import Pod
@@ -76,7 +76,7 @@ def test_the_recipe_of_a_pod_does_what_its_page_says(where, root, request):
         shell, flag, attach = page.words("dkdbg attach")
         words = [shell, flag, f"{attach} --port {port} --json"]
         try:
-            with door_of(words, root, environment()) as attached:
+            with proxy_of(words, root, environment()) as attached:
                 attached.wait("listening")
                 (mapping,) = page.json("pathMappings")["pathMappings"]
                 with editor(port, root, mapping["remoteRoot"]) as debugger:

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from dkdbg.targets import registry
-from tests.engine.host_doors import door_of, host_door
+from tests.engine.attach_proxies import attach_proxy, proxy_of
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, docker, following, take_away
 from tests.kubernetes.cluster import Pod
@@ -214,7 +214,7 @@ def attached(root, box, target: str = "k8s://ml/train-0"):
     docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
     started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
     try:
-        with host_door(root, target) as door, editor(door.port, root, "/srv") as debugger:
+        with attach_proxy(root, target) as proxy, editor(proxy.port, root, "/srv") as debugger:
             yield debugger, started
     finally:
         for each in started:
@@ -289,7 +289,7 @@ def test_a_port_of_a_pod_is_brought_here(root, box):
     knock = "python3 -c \"import socket; socket.create_connection(('127.0.0.1', 8000))\" 2>/dev/null"
     box.sh(f"until {knock}; do sleep 0.1; done")
     words = ["forward", "k8s://ml/app=train", f"{free_port()}:8000", "--json"]
-    with door_of([sys.executable, "-m", "dkdbg", *words], root) as forwarding:
+    with proxy_of([sys.executable, "-m", "dkdbg", *words], root) as forwarding:
         local = forwarding.wait("port")["local"]
         with urlopen(f"http://127.0.0.1:{local}/", timeout=300) as answer:
             assert answer.status == 200

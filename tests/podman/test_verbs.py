@@ -11,7 +11,7 @@ from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import door_of
+from tests.engine.attach_proxies import proxy_of
 from tests.engine.projects import LOOP, launch_options, marked_line, unique, write
 from tests.hints import hinted
 from tests.ports import free_port
@@ -89,9 +89,9 @@ def test_a_fresh_project_from_up_to_down_another_command_and_a_program_that_ends
         next(line for line in lines if "waiting for a debugger" in line)
         [typed] = hinted(told, hints.ATTACH_WITH)
         attach = ["sh", "-c", f"exec {typed} --json --port {free_port()}"]
-        with door_of(attach, project, podman.environment) as door:
-            door.wait("target", ready=True)
-            assert door.end() == 0
+        with proxy_of(attach, project, podman.environment) as proxy:
+            proxy.wait("target", ready=True)
+            assert proxy.end() == 0
         assert "loss" in stop(launch_options(project), project / "train.py")
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=300)

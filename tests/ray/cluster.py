@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import frameworks
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import unique
 
 #: Of one node: what Ray takes on a small machine. Each node has a resource of its own, by which tasks are sent to it.

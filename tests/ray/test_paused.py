@@ -10,7 +10,7 @@ from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Client
-from tests.engine.host_doors import host_door, typed_door
+from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.hints import hinted
 from tests.ray.cluster import wait_until
 
@@ -91,7 +91,7 @@ def test_three_paused_workers_of_two_nodes_are_listed_and_stand_behind_one_port(
     assert len({each["target"] for each in rows}) == 2, "two nodes"
     assert shown["Policy.step (actor-7)"]["processes"][0].startswith("task Policy.step, actor actor-7, pid ")
 
-    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with attach_proxy(tmp_path, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach(timeout=LIMIT)
         stops = {}
@@ -118,7 +118,7 @@ def test_three_paused_workers_of_two_nodes_are_listed_and_stand_behind_one_port(
 def test_a_pause_is_announced_to_an_editor_that_waits_as_the_hint_says(ray, tmp_path, record_property):
     ray.write("paused.py", PAUSED)
     [line] = hinted(dkdbg("pdb", f"ray+docker://{ray.nodes[0]}").stderr, hints.RAY_WAITS)
-    with typed_door(tmp_path, line) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with typed_proxy(tmp_path, line) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach(timeout=LIMIT)
         driver = ray.drive("paused.py")
@@ -126,7 +126,7 @@ def test_a_pause_is_announced_to_an_editor_that_waits_as_the_hint_says(ray, tmp_
         for _ in range(3):
             stop = debugger.wait_stopped(LIMIT)
             if "Policy" in stop.session.name:
-                announced = door.wait_for(
+                announced = proxy.wait_for(
                     lambda each: each["event"] == "process" and "Policy" in each["text"]
                 )["time"]
         paused = float((ray.folder / "paused-at").read_text())
@@ -140,11 +140,11 @@ def test_who_comes_too_late_for_a_worker_is_refused(ray, tmp_path):
     ray.write("paused.py", PAUSED)
     ray.drive("paused.py")
     target = f"ray://{ray.address}:8265"
-    with host_door(tmp_path, target) as door, Client(door.port) as editor:
+    with attach_proxy(tmp_path, target) as proxy, Client(proxy.port) as editor:
         editor.attach()
         body = {k: v for k, v in editor.event("debugpyAttach").items() if k not in {"request", "connect"}}
         ray.end_drivers()
         wait_until(lambda: not by_name(target), "nobody waits")
-        with Client(door.port) as late:
-            said = late.refusal("attach", connect={"host": "127.0.0.1", "port": door.port}, **body)
+        with Client(proxy.port) as late:
+            said = late.refusal("attach", connect={"host": "127.0.0.1", "port": proxy.port}, **body)
         assert "dkdbg ps" in str(said)

@@ -6,7 +6,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.kubernetes.cluster import Cluster, Pod
 from tests.ray.cluster import wait_until
 from tests.ray.test_paused import LIMIT, listed
@@ -46,7 +46,7 @@ def test_workers_of_two_pods_that_wait_stand_behind_one_port_by_way_of_the_head(
     ray.write("waits.py", WAITS)
     driver = ray.drive("waits.py")
     wait_until(lambda: [each["state"] for each in listed(head)] == ["paused"] * 2, "two are listed")
-    with host_door(tmp_path, head) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with attach_proxy(tmp_path, head) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.attach(timeout=LIMIT)
         totals = set()
         for _ in range(2):

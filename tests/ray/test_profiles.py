@@ -12,7 +12,7 @@ import pytest
 
 from tests import frameworks
 from tests.agent import nsys
-from tests.engine.host_doors import docker
+from tests.engine.attach_proxies import docker
 from tests.pages import Page, environment
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]

@@ -10,7 +10,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.pages import Page, environment
 from tests.ray.cluster import wait_until
 
@@ -116,7 +116,7 @@ def test_a_driver_and_a_chosen_actor_stop_where_the_editor_says_and_a_restarted_
     process, said = running
     line = lines(DRIVER)
     target = typed("dkdbg attach")[2]
-    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with attach_proxy(tmp_path, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_breakpoints("/job/run.py", list(line.values()))
         debugger.attach(timeout=LIMIT)
 
@@ -207,7 +207,7 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
         wait_until(lambda: "paused" in subprocess.run(
             seen, capture_output=True, text=True, check=False, timeout=LIMIT, env=environment()
         ).stdout, "nothing waits")  # fmt: skip
-        with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        with attach_proxy(tmp_path, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
             debugger.attach(timeout=LIMIT)
             stop = debugger.wait_stopped(LIMIT)
             frame = debugger.stack(stop, timeout=LIMIT)[0]
@@ -289,8 +289,8 @@ def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, tmp_p
     with (
         (tmp_path / "said").open("w") as said,
         started(words, tmp_path, said) as process,
-        host_door(tmp_path, target) as door,
-        Debugger(AttachOptions(port=door.port)) as debugger,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
     ):
         debugger.set_breakpoints("/job/libraries.py", list(line.values()))
         debugger.attach(timeout=LIMIT)
@@ -344,8 +344,8 @@ def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(
     with (
         (tmp_path / "said").open("w") as said,
         started(words, tmp_path, said) as process,
-        host_door(tmp_path, target) as door,
-        Debugger(AttachOptions(port=door.port, **options)) as debugger,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port, **options)) as debugger,
     ):
         for path, numbers in wanted.items():
             debugger.set_breakpoints(path, numbers)
@@ -393,8 +393,8 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
     with (
         (tmp_path / "said").open("w") as said,
         started(words, tmp_path, said) as process,
-        host_door(tmp_path, target) as door,
-        Debugger(AttachOptions(port=door.port)) as debugger,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
     ):
         debugger.set_breakpoints("/job/threaded.py", [line])
         debugger.attach(timeout=LIMIT)

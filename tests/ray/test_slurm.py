@@ -7,7 +7,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.far.hosts import build_image
 from tests.pages import environment
 from tests.ray.cluster import mount, wait_until
@@ -102,7 +102,7 @@ def test_workers_on_both_nodes_of_a_job_stand_behind_one_port_of_the_laptop(slur
 
     wait_until(waiting, "two workers of the job are listed", 600)
     behind_ssh = "ray://login,node-12:8265"  # the same cluster, by who knows only its head
-    with host_door(tmp_path, behind_ssh) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with attach_proxy(tmp_path, behind_ssh) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.attach(timeout=LIMIT)
         totals = set()
         for _ in range(2):
@@ -125,7 +125,7 @@ def _run_in_the_job(target, folder):
             stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd=folder, env=environment(),
         )  # fmt: skip
     try:
-        with host_door(folder, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        with attach_proxy(folder, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
             debugger.set_breakpoints("/home/me/run.py", [9, 13], timeout=LIMIT)
             debugger.attach(timeout=LIMIT)
             seen = []

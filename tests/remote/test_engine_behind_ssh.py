@@ -16,7 +16,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import (
     LOOP,
     command,
@@ -61,9 +61,9 @@ def listed(root):
     return [(each["name"], each["state"]) for each in json.loads(said)["sessions"]]
 
 
-def stop_through(door, root):
+def stop_through(proxy, root):
     """Stop at the marked line through the host's door; the function's name."""
-    options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/workspace"),))
+    options = AttachOptions(host="127.0.0.1", port=proxy.port, path_mappings=((str(root), "/workspace"),))
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
         debugger.attach()
@@ -101,8 +101,8 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     # Other users of that machine reach its loopback: a published port would be theirs, too.
     assert ":162E " not in laptop.sh("cat /proc/net/tcp /proc/net/tcp6")  # 5678
 
-    with host_door(project, port=port) as door:
-        door.wait("target")
+    with attach_proxy(project, port=port) as proxy:
+        proxy.wait("target")
         assert f5(project, with_it).returncode == 0
         assert float(stop_in(project, "train.py").values["loss"]) > 0
         write(project, **{"train.py": LOOP.replace("1.0 /", "-7.0 /")})
@@ -112,7 +112,7 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
         stopped = stop_in(project, "train.py")
         assert (stopped.path, stopped.function) == (str(project / "train.py"), "step")
         assert float(stopped.values["loss"]) < 0
-        assert door.end() == 0
+        assert proxy.end() == 0
     wait_for(lambda: listed(project), lambda found: found == [(SERVICE, "running")])
     assert "42" in must(dkdbg(project, "pdb", text="p 6 * 7\nq\n")).stdout
 
@@ -127,9 +127,9 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     )  # fmt: skip
     try:
         wait_for(lambda: listed(project), lambda found: ("train.py", "waiting") in found)
-        with host_door(project, f"compose://{SERVICE}") as door:
-            assert stop_through(door, project) == "step"
-            assert door.end() == 0
+        with attach_proxy(project, f"compose://{SERVICE}") as proxy:
+            assert stop_through(proxy, project) == "step"
+            assert proxy.end() == 0
         wait_for(lambda: dict(listed(project)), lambda found: found["train.py"] == "running")
         assert (SERVICE, "running") in listed(project)  # its own program was left alone
     finally:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE
-from tests.engine.host_doors import docker, host_door
+from tests.engine.attach_proxies import attach_proxy, docker
 from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique
 from tests.hints import in_shell
 from tests.remote.test_engine_behind_ssh import stop_through
@@ -28,9 +28,9 @@ def test_a_project_is_debugged_there(tls, tmp_path):
     must(dkdbg(root, "init", "--yes"))
     try:
         assert f"ready at tcp://{tls.address}:2376" in must(dkdbg(root, "up")).stdout
-        with host_door(root) as door:
-            assert stop_through(door, root) == "step"
-            assert door.end() == 0
+        with attach_proxy(root) as proxy:
+            assert stop_through(proxy, root) == "step"
+            assert proxy.end() == 0
         must(dkdbg(root, "down"))
     finally:
         take_away(root, dict(os.environ))

@@ -6,7 +6,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import door_of
+from tests.engine.attach_proxies import proxy_of
 from tests.engine.projects import LOOP, command, marked_line, must, repo, take_away, unique, write
 from tests.pages import Page, begun, environment
 from tests.ports import free_port
@@ -41,9 +41,9 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop
         with page.all_run():
             for each in ("docker context create", "docker context use", "dkdbg init", "dkdbg up"):
                 must(page.run(each, cwd=root))
-            with door_of(door_words(page), root, environment()) as door:
-                door.wait("target", PATIENCE)
-                assert float(stop(root, door.port, "/workspace")["loss"]) > 0
+            with proxy_of(door_words(page), root, environment()) as proxy:
+                proxy.wait("target", PATIENCE)
+                assert float(stop(root, proxy.port, "/workspace")["loss"]) > 0
                 with begun(page.words("dkdbg sync"), root) as following:
                     assert following.stdout is not None
                     assert any("in sync" in line for line in iter(following.stdout.readline, ""))
@@ -53,7 +53,7 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop
                     assert any("train.py" in line for line in iter(following.stdout.readline, ""))
                 assert "app-debug" in must(page.run("dkdbg ps", cwd=root)).stdout
                 must(page.run("dkdbg restart", cwd=root))
-                assert float(stop(root, door.port, "/workspace")["loss"]) < 0
+                assert float(stop(root, proxy.port, "/workspace")["loss"]) < 0
             name = f"{root.name}-app-debug-1"
             write_there = ["sh", "-c", "mkdir -p runs; echo loss >runs/log.txt"]
             command(["docker", "exec", "-w", "/workspace", name, *write_there])
@@ -76,9 +76,9 @@ def test_each_command_of_the_recipe_for_a_gpu_box_does_what_the_page_says(laptop
     with page.all_run(), begun(page.words("dkdbg run --reload"), root) as run:
         assert run.stdout is not None
         assert any("waiting for a debugger" in line for line in iter(run.stdout.readline, ""))
-        with door_of(door_words(page), root, environment()) as door:
-            door.wait("target", PATIENCE)
-            assert "loss" in stop(root, door.port, "/home/me/code")
+        with proxy_of(door_words(page), root, environment()) as proxy:
+            proxy.wait("target", PATIENCE)
+            assert "loss" in stop(root, proxy.port, "/home/me/code")
             assert "train.py" in must(page.run("dkdbg ps", cwd=root)).stdout
             assert "restarted" in must(page.run("dkdbg restart", cwd=root)).stdout
             assert "no difference" in must(page.run("dkdbg sync", cwd=root)).stdout

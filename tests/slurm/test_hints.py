@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg import hints
-from tests.engine.host_doors import host_door, typed_door
+from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.engine.projects import dkdbg, must
 from tests.far.test_reload import Running
 from tests.hints import hinted
@@ -48,9 +48,9 @@ def comes_up(root: Path, line: str, ranks: int = 1) -> str:
 def test_a_submission_without_a_command_says_a_whole_one(tmp_path):
     [line] = hinted(dkdbg(tmp_path, "submit", *ON).stderr, hints.SUBMIT)
     [line] = hinted(comes_up(tmp_path, line), hints.JOB_GOES_ON)
-    with typed_door(tmp_path, line) as door:
-        door.wait("target", target="rank0 on node-12")
-        assert door.end() == 0
+    with typed_proxy(tmp_path, line) as proxy:
+        proxy.wait("target", target="rank0 on node-12")
+        assert proxy.end() == 0
 
 
 @pytest.mark.usefixtures("site")
@@ -96,11 +96,11 @@ def test_a_job_that_waits_is_kept_and_waited_for_by_what_is_said(site, tmp_path)
     target = f"slurm://login/{job}"
     assert f"dkdbg attach {target}" in submitted.said
     assert "dkdbg attach" in dkdbg(tmp_path, "run", "--on", target, "--", "hostname").stderr
-    with host_door(tmp_path, target) as door:
-        door.wait_for(lambda each: "has no nodes yet" in str(each.get("text")))
+    with attach_proxy(tmp_path, target) as proxy:
+        proxy.wait_for(lambda each: "has no nodes yet" in str(each.get("text")))
         site.sh("login", f"scontrol release {job}", user="me")
-        door.wait("target")
-        assert door.end() == 0
+        proxy.wait("target")
+        assert proxy.end() == 0
 
 
 @pytest.fixture

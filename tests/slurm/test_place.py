@@ -12,7 +12,7 @@ import pytest
 
 from dkdbg.targets import registry
 from dkdbg.targets.batch import hostlist
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.far.test_ssh import ODD, SHOWS
 from tests.kubernetes.ranks import editor
@@ -100,9 +100,9 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
         ]
         for each in programs:  # the session is there when it says where
             assert any("waiting" in line for line in each.stderr)
-        door = stack.enter_context(host_door(tmp_path, target))
+        proxy = stack.enter_context(attach_proxy(tmp_path, target))
         here = str(tmp_path / "train.py")
-        with editor(door.port, tmp_path, CODE) as debugger:
+        with editor(proxy.port, tmp_path, CODE) as debugger:
             stops = [debugger.wait_stopped(300) for _ in NODES]
             assert len({each.session for each in stops}) == 2
             for each in stops:
@@ -124,7 +124,7 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert "42" in typed.stdout, typed.stderr
-        assert door.end() == 0
+        assert proxy.end() == 0
     for node in NODES:  # their connection was cut: nobody here tells them any more
         ways.sh(node, "pkill -INT -u me python3", check=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.host_doors import HostDoor, door_of, host_door
+from tests.engine.attach_proxies import AttachProxy, attach_proxy, proxy_of
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
@@ -21,11 +21,11 @@ ON = ("--on", "slurm://login")
 TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node", "2", "--in", CODE)
 
 
-def submitted(root, *words: str, on: tuple[str, ...] = ON) -> AbstractContextManager[HostDoor]:
-    return door_of([sys.executable, "-m", "dkdbg", "submit", *on, "--json", *words], root)
+def submitted(root, *words: str, on: tuple[str, ...] = ON) -> AbstractContextManager[AttachProxy]:
+    return proxy_of([sys.executable, "-m", "dkdbg", "submit", *on, "--json", *words], root)
 
 
-def listening(events: HostDoor) -> dict[str, Any]:
+def listening(events: AttachProxy) -> dict[str, Any]:
     return events.wait("listening", 300)
 
 
@@ -42,9 +42,9 @@ def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(lapto
     for job in jobs:
         target = f"slurm://login/{job}"
         assert len(json.loads(must(dkdbg(tmp_path, "ps", "--json", target)).stdout)["sessions"]) == 1
-        with host_door(tmp_path, target) as door:
-            door.wait("target")
-            with editor(door.port, tmp_path, CODE) as debugger:
+        with attach_proxy(tmp_path, target) as proxy:
+            proxy.wait("target")
+            with editor(proxy.port, tmp_path, CODE) as debugger:
                 frame = debugger.stack(debugger.wait_stopped(300))[0]
                 assert debugger.evaluate("__import__('os').environ['SLURM_JOB_ID']", frame) == f"'{job}'"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE
+from dkdbg.agent.dap.messages import EDITOR, OBSERVE, ROLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,7 +33,7 @@ class Announced:
     pid: int
     name: str
     editor: int | None = None
-    looks_on: bool = False
+    observes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +206,8 @@ class Exchange:
         """Give a process a number; `told` is shared by those of one editor."""
         name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
-        if found.looks_on:
-            shown[ROLE] = LOOK_ON
+        if found.observes:
+            shown[ROLE] = OBSERVE
         number = next(self._numbers)
         process = Process(number=number, upstream=upstream, pid=found.pid, name=name, shown=shown, told=told)
         self._processes[process.number] = process

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.attach import from_targets, wires
-from dkdbg.attach.handshake import Introduction
+from dkdbg.attach.handshake import Handshake
 from dkdbg.attach.sources import SYNC_LIMIT, Sources
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 #: Seconds that an editor has to close its connection after its process is gone.
 GOODBYE = 2.0
 #: Seconds until a door has answered `initialize`: it waits for its adapter for 30.
-INTRODUCTION_LIMIT = 40.0
+HANDSHAKE_TIMEOUT_S = 40.0
 
 _LOST = "the connection to the process was lost: its container or machine may have been stopped or restarted, or its debugger killed"
 
 
-class Passage:
+class ChildProxy:
     """Between the editor and a container's door.
 
     Args:
@@ -56,14 +56,14 @@ class Passage:
         self._hidden: int | None = branch.initialize["seq"]
         self._attach = branch.attach
         numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # a door takes none of ours from there on
-        self._introduction = Introduction(
+        self._handshake = Handshake(
             branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
         )
         self._sources = Sources(
             as_dict(branch.attach.get("arguments")).get("pathMappings"), target, branch.process.upstream,
             branch.process.told, lambda: next(numbers),
         )  # fmt: skip
-        self._introduced = threading.Event()
+        self._handshake_over = threading.Event()
         self.begun = False
         self._leaves = False
         self._lock = threading.Lock()
@@ -74,15 +74,15 @@ class Passage:
         """Pass everything on until both sides have ended; the editor's socket is left to the caller."""
         back = threading.Thread(target=self._pass_back, name="dkdbg passage", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
-            self._send(self._introduction.begin())
+            self._send(self._handshake.begin())
             back.start()
-            if self._introduction.is_over:
-                self._introduced.set()
-            if self._introduced.wait(INTRODUCTION_LIMIT) and not self._introduction.refusal:
+            if self._handshake.is_over:
+                self._handshake_over.set()
+            if self._handshake_over.wait(HANDSHAKE_TIMEOUT_S) and not self._handshake.refusal:
                 self._parser.allow(frames.MAX_BODY)
                 wires.read_frames(self._client, self._parser, self._to_upstream)
             else:
-                self._refuse(self._introduction.refusal or "its door did not answer")
+                self._refuse(self._handshake.refusal or "its door did not answer")
         with contextlib.suppress(OSError):
             self._upstream.shutdown(socket.SHUT_WR)
         if back.ident is not None:
@@ -112,7 +112,7 @@ class Passage:
             self._say_lost()
         except frames.FrameError as error:
             self._to_client(messages.say(f"the process's session was ended: {error}", "important"))
-        self._introduced.set()
+        self._handshake_over.set()
         self._say_ended()
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_WR)
@@ -124,10 +124,10 @@ class Passage:
             and as_dict(message.get("body")).get(messages.SOURCE) is True
         ):
             self._sources.is_answered = True
-        if not self._introduction.is_over:  # nothing passes before it
-            self._send(self._introduction.take(message) or [])
-            if self._introduction.is_over:
-                self._introduced.set()
+        if not self._handshake.is_over:  # nothing passes before it
+            self._send(self._handshake.take(message) or [])
+            if self._handshake.is_over:
+                self._handshake_over.set()
         elif message.get("type") == "request":
             self._send([messages.refuse(message, "a target may not ask for this")])
         elif message.get("request_seq") == self._hidden and message.get("command") == "initialize":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.attach import wires
-from dkdbg.attach.child_proxy import Passage
+from dkdbg.attach.child_proxy import ChildProxy
 from dkdbg.attach.editor import Editor
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ class Connection(Editor):
         self._outbox.hand_over()
         self._client.settimeout(None)
         target = self.board.upstreams[branch.process.upstream].target
-        passage = Passage(self._client, self._parser, upstream, branch, target, must_prove=not owned)
+        child_proxy = ChildProxy(self._client, self._parser, upstream, branch, target, must_prove=not owned)
         with self.board.lock:
-            self.board.passages.add(passage)
+            self.board.child_proxies.add(child_proxy)
         try:
-            passage.serve()
+            child_proxy.serve()
         finally:
             self._over = True
             with self.board.lock:
-                self.board.passages.discard(passage)
-            if self._slot is not None and not passage.begun:
+                self.board.child_proxies.discard(child_proxy)
+            if self._slot is not None and not child_proxy.begun:
                 self._slot.gone(branch.process)

@@ -25,7 +25,7 @@ _LIAR = "what answers there does not know the token, so nothing attaches to it"
 _NO_PROOF = "the port belongs to another user of this machine, and what answers there did not prove that it knows the token"
 
 
-class Introduction:
+class Handshake:
     """Sends one `initialize` and one `attach`, without the token.
 
     Args:
@@ -74,7 +74,7 @@ class Introduction:
             return None
         number, content = message.get("request_seq"), as_dict(message.get("body"))
         if self._exchange is None and number == self._initialize.get("seq"):
-            return self._introduced(message, content)
+            return self._initialized(message, content)
         if self._exchange is not None and number == self._proving:
             return self._answered(self._exchange, message, content)
         return None
@@ -86,7 +86,7 @@ class Introduction:
             return _OLD
         return said or "the attach was refused"
 
-    def _introduced(self, message: Message, content: dict[str, Any]) -> list[bytes]:
+    def _initialized(self, message: Message, content: dict[str, Any]) -> list[bytes]:
         if message.get("success") is not True:  # it closes the connection
             return []
         theirs = content.get(proof.NONCE)

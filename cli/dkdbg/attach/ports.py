@@ -15,7 +15,7 @@ from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import from_targets, greeting, owners
 from dkdbg.attach.actions import Note, named
 from dkdbg.attach.connection import Connection
-from dkdbg.attach.keeper import Keeper
+from dkdbg.attach.headless_editor import HeadlessEditor
 from dkdbg.attach.slot import Slot
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class Ports:
         self._lock = board.lock  # one for both: each calls the other
         self._slots: dict[str, Slot] = {}
         self._taken: set[int] = set()
-        self._fronts: list[listener.Front] = []
+        self._listeners: list[listener.Listener] = []
         self._clients = 0
-        self._keeper: Keeper | None = None
+        self._headless: HeadlessEditor | None = None
         self._stopped = threading.Event()
 
     def open_first(self) -> None:
@@ -68,10 +68,10 @@ class Ports:
         """Close all ports."""
         self._stopped.set()
         with self._lock:
-            fronts, keeper = list(self._fronts), self._keeper
-        if keeper is not None:
-            keeper.leave()
-        for each in fronts:
+            listeners, headless = list(self._listeners), self._headless
+        if headless is not None:
+            headless.leave()
+        for each in listeners:
             each.stop()
 
     def offer(self, process: Process) -> str:
@@ -82,7 +82,7 @@ class Ports:
         slot.put(process)
         return f"{process.name}: attach to {LOOPBACK}:{slot.port}"
 
-    def _offer_kept(self, process: Process) -> bool:
+    def _offer_announced(self, process: Process) -> bool:
         self.offer(process)
         slot = self._slot_of(process.name)
         return slot is not None and slot.clients > 0
@@ -117,7 +117,7 @@ class Ports:
             self._taken.add(port)
             slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
             try:
-                listening = listener.Front(
+                listening = listener.Listener(
                     LOOPBACK, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
                     admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
@@ -126,7 +126,7 @@ class Ports:
                 port = self._next(None)
                 continue
             self._slots[key] = slot
-            self._fronts.append(listening)
+            self._listeners.append(listening)
             listening.start()
             return slot
         return None
@@ -136,7 +136,7 @@ class Ports:
 
     def _refusal(self) -> str:
         with self._lock:
-            return self._keeper.refusal if self._keeper is not None else ""
+            return self._headless.refusal if self._headless is not None else ""
 
     def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         self._come(slot)
@@ -149,34 +149,34 @@ class Ports:
         with self._lock:
             self._clients += 1
             slot.clients += 1
-            others = [each for each in self._board.editors if each.is_attached and each is not self._keeper]
-            if not others and (self._keeper is None or self._keeper.is_over):
-                former, self._keeper = self._keeper, self._new_keeper()
+            others = [each for each in self._board.editors if each.is_attached and each is not self._headless]
+            if not others and (self._headless is None or self._headless.is_over):
+                former, self._headless = self._headless, self._new_headless()
                 if former is not None:
                     former.leave()
-                self._keeper.begin()
+                self._headless.begin()
 
-    def _new_keeper(self) -> Keeper:
-        return Keeper(self._board, offer=self._offer_kept, over=self._keeper_over)
+    def _new_headless(self) -> HeadlessEditor:
+        return HeadlessEditor(self._board, offer=self._offer_announced, over=self._headless_over)
 
     def _go(self, slot: Slot) -> None:
         with self._lock:
             self._clients -= 1
             slot.clients -= 1
-            keeper = self._keeper
-            if self._clients or keeper is None:
+            headless = self._headless
+            if self._clients or headless is None:
                 return
-            self._keeper = None
-        keeper.leave()
+            self._headless = None
+        headless.leave()
 
-    def _keeper_over(self) -> None:
+    def _headless_over(self) -> None:
         """The keeper's session was ended by an upstream: another one, as long as there are clients."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
-                former, self._keeper = self._keeper, self._new_keeper()
+                former, self._headless = self._headless, self._new_headless()
                 if former is not None:
                     former.leave()
-                self._keeper.begin()
+                self._headless.begin()
 
     def _look(self) -> None:
         """Open a port for each process that runs already, debugged or not."""

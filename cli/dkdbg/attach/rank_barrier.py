@@ -48,12 +48,12 @@ class Told:
     missing: tuple[str, ...] = ()
 
     @property
-    def gathers(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether it holds stops back."""
         return bool(self.unarmed or self.armed)
 
 
-class Gathering:
+class JobBarrier:
     """What the agents behind one editor have said.
 
     Args:
@@ -69,14 +69,14 @@ class Gathering:
         self._silent: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._opened: set[str] = set()
-        self._patience: dict[frozenset[str], tuple[rank_timeouts.Patience, int, int]] = {}
+        self._timeouts: dict[frozenset[str], tuple[rank_timeouts.RankTimeouts, int, int]] = {}
         self._apart: frozenset[str] = frozenset()
         self.coming: frozenset[str] = frozenset()
 
     @property
-    def gathers(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether any agent holds stops back: look again after INTERVAL."""
-        return any(told.gathers for told in self._told.values())
+        return any(told.is_closed for told in self._told.values())
 
     def expect(self, upstream: str) -> None:
         """The agent attaches to its ranks from now on, and will tell of them."""
@@ -116,7 +116,7 @@ class Gathering:
         found = {
             upstream
             for upstream, told in self._told.items()
-            if told.gathers and told.share.ranks and not told.share.world
+            if told.is_closed and told.share.ranks and not told.share.world
         }
         if len(found) < 2 or found <= self._apart:
             return ""
@@ -133,13 +133,13 @@ class Gathering:
         now = self._clock()
         self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
         groups = self._groups()
-        self._patience = {group: self._patience[group] for group in groups if group in self._patience}
+        self._timeouts = {group: self._timeouts[group] for group in groups if group in self._timeouts}
         return [asked for group in groups for asked in self._decide(group)]
 
     def _decide(self, group: frozenset[str]) -> list[tuple[str, dict[str, Any]]]:
         told = {upstream: self._told[upstream] for upstream in sorted(group)}
-        if not any(each.gathers for each in told.values()):
-            self._patience.pop(group, None)
+        if not any(each.is_closed for each in told.values()):
+            self._timeouts.pop(group, None)
             return []
         if any(each.over for each in told.values()):
             return self._open(told)
@@ -150,14 +150,14 @@ class Gathering:
             sum(each.held for each in told.values()),
         )
         since = min(self._asked[upstream] for upstream in told)
-        one, before, were_held = self._patience.get(
-            group, (rank_timeouts.Patience(self._clock, since), unarmed, 0)
+        one, before, were_held = self._timeouts.get(
+            group, (rank_timeouts.RankTimeouts(self._clock, since), unarmed, 0)
         )
         if unarmed < before:
             one.armed()
         if held > were_held:
             one.moved()
-        self._patience[group] = one, unarmed, held
+        self._timeouts[group] = one, unarmed, held
         verdict = one.verdict(unarmed, armed, held)
         if verdict == rank_timeouts.OPEN:
             return self._open(told)
@@ -167,7 +167,7 @@ class Gathering:
             )
         if verdict != rank_timeouts.PASS:
             return []
-        self._patience[group] = one, unarmed, 0
+        self._timeouts[group] = one, unarmed, 0
         return [
             (upstream, {"do": rank_timeouts.PASS, "number": each.number})
             for upstream, each in told.items()
@@ -176,7 +176,9 @@ class Gathering:
 
     def _open(self, told: dict[str, Told], why: str = "") -> list[tuple[str, dict[str, Any]]]:
         asked: dict[str, Any] = {"do": rank_timeouts.OPEN, **({"why": why} if why else {})}
-        todo = [upstream for upstream, each in told.items() if each.gathers and upstream not in self._opened]
+        todo = [
+            upstream for upstream, each in told.items() if each.is_closed and upstream not in self._opened
+        ]
         self._opened.update(todo)
         return [(upstream, asked) for upstream in todo]
 

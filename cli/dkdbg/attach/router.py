@@ -29,7 +29,7 @@ from dkdbg.attach.actions import (
     say,
     send,
 )
-from dkdbg.attach.rank_barrier import INTERVAL, Gathering
+from dkdbg.attach.rank_barrier import INTERVAL, JobBarrier
 from dkdbg.attach.upstream_session import UpstreamSession
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Router:
         self._pinned = pinned
         self._initialize: Message = {}
         self._attach: Message = {}
-        self._gathering = Gathering(clock)
+        self._barrier = JobBarrier(clock)
         self._looks = False
         self._told: dict[object, object] = {}
         self._numbers = count(messages.OWN_SEQUENCE)
@@ -100,7 +100,7 @@ class Router:
         if message.get("type") != "request" or not isinstance(command, str) or not isinstance(sequence, int):
             return self._close("not a request of the Debug Adapter Protocol")
         if self.phase == "new":
-            return self._introduce(message)
+            return self._first_request(message)
         if command == "disconnect":
             return self._disconnect(message)
         if self.phase == "introduced":
@@ -139,7 +139,7 @@ class Router:
         """The time of a Wait is over."""
         return self._arrived() if self.phase == "arriving" else []
 
-    def _introduce(self, message: Message) -> list[Action]:
+    def _first_request(self, message: Message) -> list[Action]:
         if message["command"] != "initialize":
             return self._close("the first request is not initialize")
         self.phase, self._initialize = "introduced", message
@@ -188,8 +188,8 @@ class Router:
 
     def _to_roots(self, arguments: Message) -> Message:
         """What an attach to the root session of a target carries: besides, that the ranks of all of them are gathered here."""
-        gathers = messages.opens_sessions(as_dict(self._initialize.get("arguments")))
-        return {**self._proving(arguments), **({messages.GATHER: True} if gathers else {})}
+        is_closed = messages.opens_sessions(as_dict(self._initialize.get("arguments")))
+        return {**self._proving(arguments), **({messages.LEADS_BARRIER: True} if is_closed else {})}
 
     def branch(self, number: int) -> list[Action]:
         """Make this the connection of one process; its attach has come."""
@@ -270,7 +270,7 @@ class Router:
         if session is None:
             return []
         self._exchange.forget(session.processes)
-        self._gathering.forget(upstream)
+        self._barrier.forget(upstream)
         unexpected = session.phase not in {"down", "left"}
         session.lost()
         if self.phase == "arriving":
@@ -296,15 +296,15 @@ class Router:
             case "ready":
                 return self._configure(upstream, session) if self.phase == "live" else self._settle()
             case "gate":
-                self._gathering.hear(upstream, heard.message)
-                return self._gather()
+                self._barrier.hear(upstream, heard.message)
+                return self._run_barrier()
             case "together":
                 others = [(name, each) for name, each in self.sessions.items() if name != upstream]
                 said = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
-                told = [send(name, each.ask(messages.TOGETHER, said)) for name, each in others]
+                told = [send(name, each.ask(messages.GROUP, said)) for name, each in others]
                 return [*chain(*told)]
             case "attached":
-                self._gathering.attached(upstream)
+                self._barrier.attached(upstream)
                 note = Note("attached", "the editor is attached to it", upstream)
                 return [say(f"{upstream}: attached"), note]
             case "refused":
@@ -333,28 +333,28 @@ class Router:
         return [note, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
 
     def _configure(self, upstream: str, session: UpstreamSession) -> list[Action]:
-        self._gathering.expect(upstream)
+        self._barrier.expect(upstream)
         return send(upstream, session.configure())
 
     def look(self) -> list[Action]:
         """The time of a Look is over."""
         self._looks = False
-        return self._gather() if self.phase == "live" else []
+        return self._run_barrier() if self.phase == "live" else []
 
-    def _gather(self) -> list[Action]:
+    def _run_barrier(self) -> list[Action]:
         """Have the ranks of all targets stop together."""
-        self._gathering.coming = frozenset(
+        self._barrier.coming = frozenset(
             upstream
             for upstream, session in self.sessions.items()
             if session.phase in {"attaching", "ready"} or (session.phase == "down" and not session.why)
         )
         actions: list[Action] = []
-        for upstream, wanted in self._gathering.decide():
+        for upstream, wanted in self._barrier.decide():
             session = self.sessions.get(upstream)
-            actions += send(upstream, session.ask(messages.GATE, wanted)) if session is not None else []
-        if apart := self._gathering.apart():
+            actions += send(upstream, session.ask(messages.BARRIER, wanted)) if session is not None else []
+        if apart := self._barrier.apart():
             actions.append(say(apart, "important"))
-        if self._gathering.gathers and not self._looks:
+        if self._barrier.is_closed and not self._looks:
             self._looks = True
             actions.append(Look(INTERVAL))
         return actions

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.attach.actions import Action, Note, Process
-    from dkdbg.attach.child_proxy import Passage
+    from dkdbg.attach.child_proxy import ChildProxy
     from dkdbg.attach.router import Router
     from dkdbg.attach.upstream import Upstream
 
@@ -61,7 +61,7 @@ class Switchboard:
         self.report = report
         self.token = token
         self.offer: Callable[[Process], str] = lambda _: ""
-        self.passages: set[Passage] = set()
+        self.child_proxies: set[ChildProxy] = set()
         self.editors: list[Attached] = []
 
     def add(self, upstream: Upstream) -> None:
@@ -99,8 +99,8 @@ class Switchboard:
     def stop(self, reason: str) -> None:
         """Tell every editor that it is over."""
         with self.lock:
-            editors, passages = list(self.editors), list(self.passages)
-        for passage in passages:
-            passage.end()
+            editors, child_proxies = list(self.editors), list(self.child_proxies)
+        for child_proxy in child_proxies:
+            child_proxy.end()
         for editor in editors:
             editor.act(lambda each=editor: each.router.stop(reason))  # type: ignore[misc]

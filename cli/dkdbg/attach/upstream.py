@@ -55,7 +55,7 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        #: Who listens to a port has been heard: `plain_door` does that before there is one of us.
+        #: Who listens to a port has been heard: `plain_proxy` does that before there is one of us.
         self._is_heard = True
         self._held: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_LIMIT

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER, as_dict
+from dkdbg.agent.dap.messages import EDITOR, OBSERVE, ROLE, TAKE_OVER, as_dict
 from dkdbg.attach import from_targets
 from dkdbg.attach.actions import Announced
-from dkdbg.attach.handshake import Introduction
+from dkdbg.attach.handshake import Handshake
 
 if TYPE_CHECKING:
     from dkdbg.attach.actions import Process
@@ -65,7 +65,7 @@ class UpstreamSession:
         self._arguments = arguments
         self._exited = False
         self._numbers = itertools.count(1)
-        self._introduction: Introduction | None = None
+        self._handshake: Handshake | None = None
 
     def opened(self, *, must_prove: bool = False) -> tuple[list[bytes], str]:
         """There is a new connection: what to send on it, or why nothing is, in one line.
@@ -75,14 +75,14 @@ class UpstreamSession:
         """
         self.phase, self.why, self._exited = "attaching", "", False
         self._numbers = itertools.count(_ATTACH + 1)
-        self._introduction = Introduction(
+        self._handshake = Handshake(
             _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", self._arguments),
             lambda: next(self._numbers), must_prove=must_prove,
         )  # fmt: skip
-        bodies = self._introduction.begin()
-        if self._introduction.refusal:
+        bodies = self._handshake.begin()
+        if self._handshake.refusal:
             self.phase = "left"
-        return bodies, self._introduction.refusal
+        return bodies, self._handshake.refusal
 
     def configure(self) -> list[bytes]:
         """Let the upstream's processes run, breakpoints are set in each of them."""
@@ -130,7 +130,7 @@ class UpstreamSession:
         return self._happened(message) if kind == "event" else []
 
     def _answered(self, message: Message) -> list[Heard]:
-        introduction = self._introduction
+        introduction = self._handshake
         if introduction is None or self.phase == "left":
             return []
         bodies = introduction.take(message)
@@ -174,8 +174,8 @@ class UpstreamSession:
             return self._child(content)
         if name == "output" and content.get("category") != "telemetry":
             return [Heard(kind="output", message=message)]
-        if name in (messages.GATE, messages.TOGETHER) and self.phase in {"ready", "held"}:
-            return [Heard(kind="gate" if name == messages.GATE else "together", message=content)]
+        if name in (messages.BARRIER, messages.GROUP) and self.phase in {"ready", "held"}:
+            return [Heard(kind="gate" if name == messages.BARRIER else "together", message=content)]
         if name == "exited":
             self._exited = True
         if name == "terminated" and self.phase in {"ready", "held"}:
@@ -192,7 +192,7 @@ class UpstreamSession:
         process = Announced(
             pid=pid, name=from_targets.name(configuration.get("name")),
             editor=editor if isinstance(editor, int) and not isinstance(editor, bool) else None,
-            looks_on=configuration.get(ROLE) == LOOK_ON,
+            observes=configuration.get(ROLE) == OBSERVE,
         )  # fmt: skip
         return [Heard(kind="child", process=process)]
 

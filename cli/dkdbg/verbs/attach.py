@@ -28,8 +28,8 @@ from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts import attach_listen
-from dkdbg.verbs.parts.attach_proxy import HostDoor
-from dkdbg.verbs.parts.plain_proxy import plain_door
+from dkdbg.verbs.parts.attach_proxy import AttachProxy
+from dkdbg.verbs.parts.plain_proxy import plain_proxy
 from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
 from dkdbg.verbs.parts.repository import check_initialised, check_root, make_plan
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.core.target import Target
     from dkdbg.verbs.parser import Parser
-    from dkdbg.verbs.parts.plain_proxy import PlainDoor
+    from dkdbg.verbs.parts.plain_proxy import PlainProxy
 
 #: Name of the launch entry that is shown.
 NAME = "dkdbg: attach and stay"
@@ -126,11 +126,11 @@ def attach(
             exit_code=EXIT_USAGE,
         )
     reporter = _Reporter(as_json=as_json)
-    if (plain := plain_door(targets, reporter, port=port)) is not None:
+    if (plain := plain_proxy(targets, reporter, port=port)) is not None:
         return _stay(plain, reporter, is_over, lambda: _welcome_plain(reporter, plan, plain))
     token = _token(reporter) if listen is None else attach_listen.token_of(reporter)
     proves = listen is not None and local_users.are_told()
-    door = HostDoor(
+    door = AttachProxy(
         targets, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
     )  # fmt: skip
     shown: set[tuple[str, str]] = set()
@@ -164,7 +164,10 @@ def attach(
 
 
 def _stay(
-    door: HostDoor | PlainDoor, reporter: _Reporter, is_over: Callable[[], bool], begin: Callable[[], None]
+    door: AttachProxy | PlainProxy,
+    reporter: _Reporter,
+    is_over: Callable[[], bool],
+    begin: Callable[[], None],
 ) -> int:
     """Let editors in until Ctrl-C, or until it is over; the exit code."""
     for number in ENDING:  # to the end of the process: a late second signal changes no exit code
@@ -183,7 +186,7 @@ def _stay(
     return 0
 
 
-def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainDoor) -> None:
+def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainProxy) -> None:
     """Say where to attach; where the code lies there, nobody says."""
     entry = entry_for(plan, door.port)
     reporter.event(

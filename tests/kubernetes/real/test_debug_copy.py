@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, unique, write
 from tests.kubernetes.ranks import editor
 from tests.kubernetes.real.cluster import pod
@@ -88,7 +88,7 @@ def test_a_breakpoint_stops_in_a_copy_whose_original_is_never_changed(kind, root
         assert len(places) == wanted
         again = dkdbg(root, "up", "--on", target, "--yes")
         assert f"there is a debug copy of {kind}/{name} already" in again.stderr
-        with host_door(root, *places) as door, editor(door.port, root, "/workspace") as debugger:
+        with attach_proxy(root, *places) as proxy, editor(proxy.port, root, "/workspace") as debugger:
             files = {debugger.stack(debugger.wait_stopped(300))[0].path for _ in places}
             assert files == {str(root / "train.py")}
         wait_until_no_relay_is_left()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, unique, write
 from tests.kubernetes.ranks import editor
 from tests.kubernetes.real.test_debug_copy import MORE, workload
@@ -54,8 +54,8 @@ def test_an_overlay_that_kubectl_applies_is_attached_to_and_deleted_with_nothing
     names = [each["metadata"]["name"] for each in real.document("pods", copied)["items"]]
     assert len(names) == 2
     with (
-        host_door(root, *(f"k8s://ml/{each}" for each in names)) as door,
-        editor(door.port, root, "/workspace") as debugger,
+        attach_proxy(root, *(f"k8s://ml/{each}" for each in names)) as proxy,
+        editor(proxy.port, root, "/workspace") as debugger,
     ):
         files = {debugger.stack(debugger.wait_stopped(300))[0].path for _ in names}
         assert files == {str(root / "train.py")}

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import dkdbg, must, unique
 from tests.kubernetes.ranks import COMMAND, RANKS, TRAIN, all_stopped, cut_again_and_again, editor
 from tests.kubernetes.real.cluster import pod
@@ -36,7 +36,7 @@ def test_four_ranks_stop_through_tunnels_that_are_killed_and_again_in_the_pod_ma
     must(dkdbg(root, "sync", "--once", target))
     started = [run_waiting(root, target)]
     try:
-        with host_door(root, target) as door, editor(door.port, root, "/workspace") as debugger:
+        with attach_proxy(root, target) as proxy, editor(proxy.port, root, "/workspace") as debugger:
             stops = all_stopped(debugger)
             assert {each.session.name for each in stops.values()} == {f"rank {rank}" for rank in range(RANKS)}
             top = debugger.stack(stops[3])[0]

@@ -76,12 +76,12 @@ def test_what_is_no_door_or_does_not_listen_is_not_ready(listener, reply):
 
 
 @pytest.fixture
-def door():
+def proxy():
     """A real front that says what its record is told to; returns its port."""
-    opened: list[listener_module.Front] = []
+    opened: list[listener_module.Listener] = []
 
     def start(token="", **more):
-        one = listener_module.Front(
+        one = listener_module.Listener(
             "127.0.0.1", 0, serve=lambda *_: None, ready=lambda: True, status=lambda: {**RECORD, **more},
             allow=peers.AllowList(), token=token, log=print,
         )  # fmt: skip
@@ -94,9 +94,9 @@ def door():
         one.stop()
 
 
-def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(door, tmp_path):
+def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(proxy, tmp_path):
     first, second = (
-        Upstream(target_of(f"127.0.0.1:{door(started=started)}", tmp_path), "x").look()
+        Upstream(target_of(f"127.0.0.1:{proxy(started=started)}", tmp_path), "x").look()
         for started in (1.0, 2.0)
     )
     assert (first.why, second.why) == ("", "")
@@ -104,8 +104,8 @@ def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(door,
 
 
 @pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_up": False}])
-def test_a_door_that_takes_none_yet_is_waited_for(door, tmp_path, more):
-    seen = Upstream(target_of(f"127.0.0.1:{door(**more)}", tmp_path), "x").look()
+def test_a_door_that_takes_none_yet_is_waited_for(proxy, tmp_path, more):
+    seen = Upstream(target_of(f"127.0.0.1:{proxy(**more)}", tmp_path), "x").look()
     assert seen.agent == ""
     assert seen.why
 
@@ -126,7 +126,7 @@ def test_a_door_that_answers_slowly_gets_more_time_at_each_look(listener, tmp_pa
     wait_for(lambda: slow.look().agent, bool)
 
 
-def test_a_local_session_is_found_by_its_record(door, tmp_path, monkeypatch):
+def test_a_local_session_is_found_by_its_record(proxy, tmp_path, monkeypatch):
     import os
 
     from dkdbg.agent.state import records
@@ -135,7 +135,7 @@ def test_a_local_session_is_found_by_its_record(door, tmp_path, monkeypatch):
     local = Upstream(target_of("local:job", tmp_path), "job")
     assert local.look().why == "no session job runs on this machine"
     record = records.first_record(
-        session_id="job-7", name="job", host="127.0.0.1", port=door(), debugpy="1", argv=["x"]
+        session_id="job-7", name="job", host="127.0.0.1", port=proxy(), debugpy="1", argv=["x"]
     )
     (tmp_path / "job-7").mkdir()
     (tmp_path / "job-7" / "session.json").write_text(
@@ -145,9 +145,9 @@ def test_a_local_session_is_found_by_its_record(door, tmp_path, monkeypatch):
     assert local.look().agent
 
 
-def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(door, tmp_path):
+def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(proxy, tmp_path):
     """So that the right one is not locked out."""
-    port = door(token="right", processes=[{"pid": 8, "name": "train.py"}])
+    port = proxy(token="right", processes=[{"pid": 8, "name": "train.py"}])
     target = target_of(f"127.0.0.1:{port}", tmp_path)
     seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
     told = [each.record.processes for each in seen if each.record is not None]

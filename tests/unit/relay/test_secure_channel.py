@@ -41,11 +41,11 @@ def pair(own):
 
 
 def test_lines_and_then_much_data_pass_both_ways_at_once(pair):
-    job, door = pair
+    job, proxy = pair
     job.say("one")
-    door.say("two\nthree")
+    proxy.say("two\nthree")
     end = time.monotonic() + 300
-    assert (door.hear(10, end), job.hear(10, end)) == (
+    assert (proxy.hear(10, end), job.hear(10, end)) == (
         "one",
         "two",
     )  # the rest is the first that the pump passes on
@@ -63,7 +63,7 @@ def test_lines_and_then_much_data_pass_both_ways_at_once(pair):
             heard += ours.recv(1 << 16)
         got[name] = bytes(heard)
 
-    threads = [threading.Thread(target=serve, args=each) for each in ((job, "job"), (door, "door"))]
+    threads = [threading.Thread(target=serve, args=each) for each in ((job, "job"), (proxy, "door"))]
     for each in threads:
         each.start()
     for each in threads:
@@ -76,25 +76,25 @@ def test_lines_and_then_much_data_pass_both_ways_at_once(pair):
 
 @pytest.mark.parametrize("at", [0, 1, 4, 5, 12, -1])
 def test_one_bit_that_was_changed_ends_it(pair, at):
-    job, door = pair
+    job, proxy = pair
     wire = bytearray(job.encrypt(b"continue, please"))
     assert b"continue" not in wire
     wire[at] ^= 1
     said = []
     with pytest.raises(secure_channel.ChannelError):
-        said.append(door.decrypt(bytes(wire) + job.encrypt(b"more")))
+        said.append(proxy.decrypt(bytes(wire) + job.encrypt(b"more")))
     assert said == []
 
 
 def test_a_record_again_and_one_that_is_left_out_are_refused(pair):
-    job, door = pair
+    job, proxy = pair
     first, second = job.encrypt(b"first"), job.encrypt(b"second")
-    assert job.decrypt(door.encrypt(b"x" * 100_000)) == b"x" * 100_000
-    assert door.decrypt(first) == b"first"
+    assert job.decrypt(proxy.encrypt(b"x" * 100_000)) == b"x" * 100_000
+    assert proxy.decrypt(first) == b"first"
     with pytest.raises(secure_channel.ChannelError):
-        door.decrypt(first)
+        proxy.decrypt(first)
     with pytest.raises(secure_channel.ChannelError):
-        door.decrypt(second)
+        proxy.decrypt(second)
 
 
 # --- the job's environment

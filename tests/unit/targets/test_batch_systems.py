@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dkdbg.verbs import command_line
 
 from dkdbg.core.address import Address
 from dkdbg.errors import DkdbgError
@@ -13,6 +12,7 @@ from dkdbg.repository.artefacts import render
 from dkdbg.targets import registry
 from dkdbg.targets.batch.job_errors import NoCommandsError
 from dkdbg.targets.batch.job_script import Script
+from dkdbg.verbs import command_line
 
 PROGRAM = Path(__file__).parents[3] / "cli" / "dkdbg"
 SCRIPT = Script(

@@ -14,7 +14,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs.up import startable
-from tests.engine.host_doors import HostDoor
+from tests.engine.attach_proxies import AttachProxy
 from tests.ports import free_port
 from tests.unit.targets.toy import ToyTarget
 
@@ -128,7 +128,7 @@ def test_pdb_enters_the_program_there_by_address_by_name_or_as_the_only_one(job,
 def test_attach_stops_there_and_restart_starts_the_program_again(job, repository):  # noqa: ARG001
     command = [sys.executable, "-c", DKDBG, "attach", "toy://there", "--port", str(free_port()), "--json"]
     attach = subprocess.Popen(command, cwd=repository, stdout=subprocess.PIPE, text=True)
-    door = HostDoor(attach)
+    door = AttachProxy(attach)
     try:
         mapping = (str(repository), f"{os.environ['TOY_PLACES']}/there/code")
         with Debugger(AttachOptions(port=door.port, path_mappings=(mapping,))) as debugger:

@@ -16,7 +16,7 @@ OWN_SEQUENCE = 1 << 30
 
 #: The property of the attach request with which a second client says what it wants.
 ROLE = "dkdbgRole"
-LOOK_ON = "look-on"
+OBSERVE = "look-on"
 TAKE_OVER = "take-over"
 #: Of the attach request, within `connect`: which project is meant.
 PROJECT = "project"
@@ -35,9 +35,9 @@ RELEASE = "dkdbgRelease"
 #: Of the attach request to the root session, by a client that holds root sessions with several agents: whether the ranks
 #: of all of them are gathered by that client, true or not. The event and the request with which they speak of it, and
 #: those of a continue and a pause that are for the ranks of other agents too; see gate.py and together.py.
-GATHER = "dkdbgGather"
-GATE = "dkdbgGate"
-TOGETHER = "dkdbgTogether"
+LEADS_BARRIER = "dkdbgGather"
+BARRIER = "dkdbgGate"
+GROUP = "dkdbgTogether"
 #: The request by which `dkdbg attach` asks for the digest of a source file (`path`), and the agent's word that it answers.
 SOURCE = "dkdbgSource"
 #: The property by which a child session shows whose it is. We add it to each announcement.
@@ -45,7 +45,7 @@ EDITOR = "dkdbgEditor"
 #: Of the attach request, what the session of a process does not get: debugpy does not hand these on either, or they are ours.
 NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
-    "host", "port", ROLE, EDITOR, RANKS, GATHER,
+    "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER,
 ))  # fmt: skip
 
 

@@ -21,7 +21,7 @@ _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RAN
 _CHUNK = 1 << 16
 
 
-class Passage:
+class ChildProxy:
     """Serves on the thread of `serve`.
 
     Args:

@@ -9,7 +9,7 @@ import threading
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.ray import guard, unpacked
-from dkdbg.agent.ray.child_proxy import Passage
+from dkdbg.agent.ray.child_proxy import ChildProxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.ray.worker_registry import Roll, Seat
+    from dkdbg.agent.ray.worker_registry import WorkerEntry, WorkerRegistry
 
 _TRUE = (
     "supportsConfigurationDoneRequest", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsLogPoints",
@@ -37,9 +37,9 @@ _CHUNK = 1 << 16
 class Editor:
     """Serves one connection on its thread; `look` comes from another one."""
 
-    def __init__(self, sock: socket.socket, roll: Roll) -> None:
+    def __init__(self, sock: socket.socket, registry: WorkerRegistry) -> None:
         self._sock = sock
-        self._roll = roll
+        self._registry = registry
         self._lock = threading.Lock()
         self._numbers = itertools.count(messages.OWN_SEQUENCE)
         self._initialize: Message = {}
@@ -69,14 +69,14 @@ class Editor:
                     return
                 parser.feed(data)
 
-    def look(self, seats: List[Seat]) -> None:
+    def look(self, entries: List[WorkerEntry]) -> None:
         """Tell of the workers that wait and were not told of since they began to."""
         if not self.is_attached:
             return
-        waiting = {each.number: each for each in seats if each.is_free}
-        for number, seat in waiting.items():
+        waiting = {each.number: each for each in entries if each.is_free}
+        for number, entry in waiting.items():
             if number not in self._told:
-                self._announce(seat)
+                self._announce(entry)
         self._told = set(waiting)
 
     def end(self) -> None:
@@ -102,7 +102,7 @@ class Editor:
             self._send(messages.answer(message))
             self._send(messages.answer(self._attach))
             self.is_attached = True
-            self._roll.wake()
+            self._registry.wake()
         elif command in ("disconnect", "terminate"):
             self.is_attached = False
             self._send(messages.answer(message))
@@ -129,19 +129,19 @@ class Editor:
             )
         return True
 
-    def _announce(self, seat: Seat) -> None:
+    def _announce(self, entry: WorkerEntry) -> None:
         arguments = messages.as_dict(self._attach.get("arguments"))
         own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
-        child = dict(own, name=seat.worker.name, subProcessId=seat.number)
+        child = dict(own, name=entry.worker.name, subProcessId=entry.number)
         if "connect" not in child:
-            child["connect"] = {"host": LOOPBACK, "port": self._roll.port}
+            child["connect"] = {"host": LOOPBACK, "port": self._registry.port}
         client = messages.as_dict(self._initialize.get("arguments"))
         self._send(messages.announcement(client, self._numbers.__next__, child))
 
     def _pass(self, number: int, attach: Message, parser: frames.FrameParser) -> None:
         """Be the session of one worker until it is over."""
-        seat = self._roll.take(number)
-        if seat is None:
+        entry = self._registry.take(number)
+        if entry is None:
             text = (
                 "no such worker waits any more, or another debugger has it; "
                 "dkdbg ps TARGET shows those that wait now, TARGET as for dkdbg attach"
@@ -151,22 +151,22 @@ class Editor:
         worker = None
         try:
             try:
-                worker, said, run = guard.connect(seat.worker.ip, seat.worker.port)
+                worker, said, run = guard.connect(entry.worker.ip, entry.worker.port)
             except OSError as error:
                 why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall is between"
-                text = why % (seat.worker.name, seat.worker.ip, seat.worker.port, error.strerror or error)
+                text = why % (entry.worker.name, entry.worker.ip, entry.worker.port, error.strerror or error)
                 self._send(messages.refuse(attach, text))
                 return
-            self._roll.seated(seat, run)
+            self._registry.connected(entry, run)
             mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
-            code = unpacked.Code(mappings, seat.worker.unpacked, seat.worker.main, seat.worker.source)
-            Passage(
+            code = unpacked.Code(mappings, entry.worker.unpacked, entry.worker.main, entry.worker.source)
+            ChildProxy(
                 self._sock, parser, worker, said, initialize=self._initialize, attach=attach, code=code
             ).serve()
         finally:
             if worker is not None:
                 worker.close()
-            self._roll.leave(seat)
+            self._registry.leave(entry)
 
     def _send(self, body: bytes) -> None:
         with self._lock:

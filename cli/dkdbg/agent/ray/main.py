@@ -18,7 +18,7 @@ from dkdbg.agent import console, contract
 from dkdbg.agent.proxy.listener import containers, listener, local_users, peers
 from dkdbg.agent.ray import dashboard
 from dkdbg.agent.ray.editor import Editor
-from dkdbg.agent.ray.worker_registry import Roll
+from dkdbg.agent.ray.worker_registry import WorkerRegistry
 from dkdbg.agent.state import kept, records, runtime_dir
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
     from dkdbg.agent.dap import frames
-    from dkdbg.agent.ray.worker_registry import Seat
+    from dkdbg.agent.ray.worker_registry import WorkerEntry
 
 #: Seconds until the door goes: before its first client, and after its last one.
 FIRST_GRACE, GRACE = 120.0, 10.0
@@ -100,7 +100,7 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
         for file in (0, 1, 2):
             os.dup2(nothing, file)
         hold = _hold()
-        door = Door(found, name)
+        door = RayProxy(found, name)
         with os.fdopen(writes, "w") as out:
             out.write(json.dumps({"port": door.port, "id": door.store.id}) + "\n")
         os.chdir("/")
@@ -112,7 +112,7 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
         os._exit(code)
 
 
-class Door:
+class RayProxy:
     """Listens on loopback, for the processes of its own user.
 
     Raises:
@@ -125,16 +125,16 @@ class Door:
         self._left = time.monotonic()
         self._over = threading.Event()
         self._calls = 0
-        self._roll = Roll(found, self._changed)
-        self._roll.is_watched = lambda: any(each.is_attached for each in self._all())
+        self._registry = WorkerRegistry(found, self._changed)
+        self._registry.is_watched = lambda: any(each.is_attached for each in self._all())
         folder = os.path.join(runtime_dir.open_runtime_dir(), FOLDER)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         records.prune(folder)
-        self._front = listener.Front(
+        self._listener = listener.Listener(
             contract.LOOPBACK, 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
             users=local_users.of_this_agent(os.environ), outsiders=containers.COME_FROM_HERE, log=console.log,
         )  # fmt: skip
-        self.port = self._roll.port = self._front.port
+        self.port = self._registry.port = self._listener.port
         self.store = records.SessionStore(folder, name)
         record = records.first_record(
             session_id=self.store.id,
@@ -151,19 +151,19 @@ class Door:
         """Serve until nobody has been there for a while, or somebody ends it."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._over.set())
-        self._front.start()
-        threading.Thread(target=self._roll.run, name="dkdbg ray", daemon=True).start()
+        self._listener.start()
+        threading.Thread(target=self._registry.run, name="dkdbg ray", daemon=True).start()
         calls, grace = 0, FIRST_GRACE
         while not self._over.wait(1.0):
-            if self._front.connections or self._calls != calls:
+            if self._listener.connections or self._calls != calls:
                 self._left, calls, grace = time.monotonic(), self._calls, GRACE
             elif time.monotonic() - self._left > grace:
                 break
-        self._roll.stop()
+        self._registry.stop()
         for editor in self._all():
             editor.end()
-        self._front.drain(1.0)
-        self._front.stop()
+        self._listener.drain(1.0)
+        self._listener.stop()
         self.store.update(state="exited", exit_code=0, client=False, processes=[])
         self.store.finish()
 
@@ -172,7 +172,7 @@ class Door:
             return list(self._editors)
 
     def _serve(self, sock: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
-        editor = Editor(sock, self._roll)
+        editor = Editor(sock, self._registry)
         with self._lock:
             self._editors.add(editor)
         try:
@@ -181,13 +181,15 @@ class Door:
             with self._lock:
                 self._editors.discard(editor)
 
-    def _changed(self, seats: List[Seat], why: str) -> None:
+    def _changed(self, entries: List[WorkerEntry], why: str) -> None:
         editors = self._all()
         for editor in editors:
             with contextlib.suppress(OSError):
-                editor.look(seats)
+                editor.look(entries)
         attached = any(each.is_attached for each in editors)
-        processes = [_process(each) for each in seats if each.worker.paused or each.is_taken or each.guarded]
+        processes = [
+            _process(each) for each in entries if each.worker.paused or each.is_taken or each.guarded
+        ]
         self.store.update(
             state="attached" if attached else "running", client=attached, processes=processes, detail=why
         )
@@ -199,11 +201,11 @@ class Door:
         return record
 
 
-def _process(seat: Seat) -> contract.Process:
-    worker = seat.worker
+def _process(entry: WorkerEntry) -> contract.Process:
+    worker = entry.worker
     return {
-        "pid": worker.pid, "argv": [], "started": 0.0, "spread": True, "rank": None, "joined": seat.is_taken,
-        "state": "breakpoint" if worker.paused and not seat.is_taken else "", "detail": "", "expires": None, "origin": "",
+        "pid": worker.pid, "argv": [], "started": 0.0, "spread": True, "rank": None, "joined": entry.is_taken,
+        "state": "breakpoint" if worker.paused and not entry.is_taken else "", "detail": "", "expires": None, "origin": "",
         "name": worker.name, "stopped": "",
     }  # type: ignore[typeddict-item]  # fmt: skip
 

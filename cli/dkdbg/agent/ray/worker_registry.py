@@ -24,7 +24,7 @@ NAMED_WITHIN = 10.0
 _NOTED_WITHIN = 10.0
 
 
-class Seat:
+class WorkerEntry:
     """One worker and whether a client of ours has it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Seat:
         return self.worker.is_named or time.monotonic() - self._since > NAMED_WITHIN
 
 
-class Roll:
+class WorkerRegistry:
     """Asked from any thread.
 
     Args:
@@ -58,11 +58,11 @@ class Roll:
         port: of the door.
     """
 
-    def __init__(self, dashboard: Dashboard, changed: Callable[[List[Seat], str], None]) -> None:
+    def __init__(self, dashboard: Dashboard, changed: Callable[[List[WorkerEntry], str], None]) -> None:
         self.port = 0
         self._dashboard = dashboard
         self._changed = changed
-        self._seats: Dict[str, Seat] = {}
+        self._entries: Dict[str, WorkerEntry] = {}
         self._next = _FIRST
         self._lock = threading.Lock()
         self._bell = threading.Event()
@@ -79,8 +79,8 @@ class Roll:
             except DashboardError as error:
                 why = str(error)
             with self._lock:
-                seats = list(self._seats.values())
-            self._changed(seats, why)
+                entries = list(self._entries.values())
+            self._changed(entries, why)
             self._bell.wait(WATCHING if self.is_watched() else RESTING)
 
     def stop(self) -> None:
@@ -92,25 +92,25 @@ class Roll:
         """Ask now."""
         self._bell.set()
 
-    def take(self, number: int) -> Optional[Seat]:
+    def take(self, number: int) -> Optional[WorkerEntry]:
         """Give a worker to a client; None when it is gone or taken."""
         with self._lock:
-            for seat in self._seats.values():
-                if seat.number == number and not seat.is_taken:
-                    seat.is_taken = True
-                    return seat
+            for entry in self._entries.values():
+                if entry.number == number and not entry.is_taken:
+                    entry.is_taken = True
+                    return entry
         return None
 
-    def seated(self, seat: Seat, run: str) -> None:
+    def connected(self, entry: WorkerEntry, run: str) -> None:
         """Note that a worker's debugger has answered, and where its files are, which the driver of its run says.
 
         Args:
             run: the id of the run whose guard is before it; empty for no guard.
         """
-        seat.guarded = bool(run)
+        entry.guarded = bool(run)
         end = time.monotonic() + _NOTED_WITHIN
         while run and time.monotonic() < end:
-            worker, known = seat.worker, [each for each in runs.here() if each.id == run]
+            worker, known = entry.worker, [each for each in runs.here() if each.id == run]
             if not known or worker.id in known[0].workers:
                 for each in known:
                     worker.unpacked = each.unpacked[worker.id] or worker.unpacked
@@ -118,18 +118,18 @@ class Roll:
                 return
             time.sleep(0.05)
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, entry: WorkerEntry) -> None:
         """Its client has left."""
         time.sleep(WATCHING)  # until Ray says whether it waits again
         with self._lock:
-            seat.is_taken = False
+            entry.is_taken = False
         self.wake()
 
     def _known(self) -> Set[str]:
         """Workers that can be joined though they do not wait; whether they live is to be asked for."""
         found = set(runs.workers())
         with self._lock:
-            return found | {each for each, seat in self._seats.items() if seat.guarded}
+            return found | {each for each, entry in self._entries.items() if entry.guarded}
 
     def _note(self, workers: List[Worker]) -> None:
         here = runs.here()
@@ -138,19 +138,19 @@ class Roll:
         with self._lock:
             there = {each.id for each in workers}
             for gone in [
-                each for each, seat in self._seats.items() if each not in there and not seat.is_taken
+                each for each, entry in self._entries.items() if each not in there and not entry.is_taken
             ]:
-                del self._seats[gone]
+                del self._entries[gone]
             for each in workers:
-                seat = self._seats.get(each.id)
-                if seat is None:
+                entry = self._entries.get(each.id)
+                if entry is None:
                     self._next += 1
-                    seat = self._seats[each.id] = Seat(self._next, each)
-                former = seat.worker
+                    entry = self._entries[each.id] = WorkerEntry(self._next, each)
+                former = entry.worker
                 folder, run = folders.get(each.id) or (former.unpacked, former)
                 if not each.unpacked:  # Ray says a second or so after it has begun what a worker runs
                     each.unpacked, each.main = folder, run.main
                 each.source = run.source
-                seat.worker = each
-                seat.guarded = seat.guarded or each.id in joinable
+                entry.worker = each
+                entry.guarded = entry.guarded or each.id in joinable
                 each.called = joinable.get(each.id, "")

@@ -131,7 +131,7 @@ class Session:
             dial=lambda: self._backend.dial(),  # noqa: PLW0108
             gone=lambda: self._backend.gone,
             token=token,
-            admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
+            admit=lambda sock: self._listener.let_in(sock),  # noqa: PLW0108
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=self._on_stop,
             project=os.environ.get(settings.ENV_PROJECT, ""),
@@ -149,7 +149,7 @@ class Session:
         )
         goes_by_user = not (token or allow.anyone)
         try:
-            self._front = listener.Front(
+            self._listener = listener.Listener(
                 options.host,
                 options.port,
                 serve=self._service.serve,
@@ -189,8 +189,8 @@ class Session:
         self._backend = backend.Backend(
             debugpy_dir,
             self._adapter_path,
-            self._front.port,
-            is_new=lambda: not self._service.is_rejoining(),
+            self._listener.port,
+            is_new=lambda: not self._service.is_reattaching(),
             on_attach=self._on_attach,
             on_detach=self._on_detach,
             on_lost=self._on_lost,
@@ -208,7 +208,7 @@ class Session:
             on_change=self._on_processes,
             on_refusal=self.tell,
             choice=lambda: self._choice.current,
-            on_absent=self._service.gatekeeper.without,
+            on_absent=self._service.barrier_timer.without,
             on_raised=self._say_raised,
             on_pending=self._pending.note,
             before_look=self._look_around,
@@ -218,8 +218,8 @@ class Session:
             records.first_record(
                 session_id=self.store.id,
                 name=options.name,
-                host=self._front.host,
-                port=self._front.port,
+                host=self._listener.host,
+                port=self._listener.port,
                 debugpy=os.path.basename(debugpy_dir).partition("-")[2],
                 argv=options.command,
             )
@@ -231,7 +231,7 @@ class Session:
         asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
         self._image_files.show()
         try:
-            self._front.start()  # before the adapter: who attaches meanwhile waits for it
+            self._listener.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
             self._call_out()
@@ -258,7 +258,7 @@ class Session:
     @property
     def endpoint(self) -> str:
         """Where an editor attaches, `host:port`."""
-        return "%s:%d" % (self._front.host, self._front.port)
+        return "%s:%d" % (self._listener.host, self._listener.port)
 
     def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
         """Ask the ranks; where no editor holds them, hold them for a moment.
@@ -357,7 +357,7 @@ class Session:
         code = running.exit_code or 0
         name, words = "", ""
         if code and self.attached:
-            name, words = self._service.last_words(running.pid, procfs.alive)
+            name, words = self._service.stderr_tail(running.pid, procfs.alive)
         self._service.program_ended(end_note.headline(code, end))
         if self.attached and (note := self._unseen.note()):
             self.say(note, "important")
@@ -465,7 +465,7 @@ class Session:
         """Let a dkdbg attach that waits elsewhere know of this session, if asked to."""
         to = reverse.asked(os.environ)
         if to is not None:
-            about = {"id": self.store.id, "name": self.options.name, "port": self._front.port}
+            about = {"id": self.store.id, "name": self.options.name, "port": self._listener.port}
             self._outward = reverse.Outward(to, self._token, about)
 
     def _clean_up(self, code: int, detail: str) -> None:
@@ -476,7 +476,7 @@ class Session:
         if self._warm_up is not None:
             self._warm_up.stop()
         self.store.close_for_joining()
-        had_client = self._front.connections > 0
+        had_client = self._listener.connections > 0
         self._phase = "exited"
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
         profiles.tell(self.store.directory, os.environ, self.tell)
@@ -484,9 +484,9 @@ class Session:
         if had_client:
             if self._backend.up:
                 self._service.wait_told(TOLD, procfs.alive)
-            self._front.drain(GOODBYE)
+            self._listener.drain(GOODBYE)
         self._backend.stop()
-        self._front.stop()
+        self._listener.stop()
         if self._outward is not None:
             self._outward.close()
         self.store.finish()
@@ -557,7 +557,9 @@ class Session:
         if self._since:
             self._tell_unseen_after(max(0.0, self._since + hook_check.PATIENCE - time.monotonic()))
         changed, self._edited = self._edited, []
-        self._service.gatekeeper.begin(self._table.ranks_to_gather())  # before one of them can join, and stop
+        self._service.barrier_timer.begin(
+            self._table.ranks_to_gather()
+        )  # before one of them can join, and stop
         try:
             self.store.open_for_joining(self._join_info())
         except OSError as error:

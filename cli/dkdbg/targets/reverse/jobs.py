@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.proxy.listener.pending import Newcomers
+from dkdbg.agent.proxy.listener.pending import PendingConnections
 from dkdbg.agent.relay import secure_channel
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.reverse.certificate import Certificate
 
 #: Who has not proven anything, at one time; jobs that are known; bytes of what a job says of itself.
-NEWCOMERS, JOBS, _ABOUT = 32, 256, 2000
+MAX_PENDING, JOBS, _ABOUT = 32, 256, 2000
 #: Seconds between two lines about those who were refused.
 _QUIET = 10.0
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -71,7 +71,7 @@ class Callers:
             ) from error
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
-        self._newcomers = Newcomers(NEWCOMERS)
+        self._pending = PendingConnections(MAX_PENDING)
         self._callers: dict[tuple[str, str], Caller] = {}
         self._refused, self._said = 0, 0.0
         self._stopped = threading.Event()
@@ -88,8 +88,8 @@ class Callers:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
-            while (left := self._newcomers.least()) is not None:
-                self._newcomers.leave(left)
+            while (left := self._pending.victim()) is not None:
+                self._pending.leave(left)
                 _cut(left)
 
     def _listen(self) -> None:
@@ -100,7 +100,7 @@ class Callers:
                 self._stopped.wait(0.1)
                 continue
             with self._lock:
-                victim = self._newcomers.enter(sock, str(address[0]))
+                victim = self._pending.enter(sock, str(address[0]))
             if victim is not None:
                 _cut(victim)
             threading.Thread(
@@ -119,7 +119,7 @@ class Callers:
             return
         finally:
             with self._lock:
-                self._newcomers.leave(sock)
+                self._pending.leave(sock)
         caller, is_new = self._caller(about)
         if caller is None or not caller.offer(line):
             sock.close()
@@ -281,10 +281,10 @@ def _listener(host: str, port: int) -> socket.socket:
     if not host and socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
             return socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=NEWCOMERS
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=MAX_PENDING
             )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=NEWCOMERS)
+    return socket.create_server((host, port), family=family, backlog=MAX_PENDING)
 
 
 def _read(about: str) -> About:

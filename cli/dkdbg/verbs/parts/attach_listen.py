@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dkdbg.attach.upstream import Upstream
     from dkdbg.targets.reverse.jobs import Caller
-    from dkdbg.verbs.parts.attach_proxy import HostDoor, Reporting
+    from dkdbg.verbs.parts.attach_proxy import AttachProxy, Reporting
 
 
 def token_of(reporter: Reporting) -> str:
@@ -60,7 +60,7 @@ def _certificate(reporter: Reporting) -> certificate.Certificate:
 
 
 def wait_for_jobs(
-    door: HostDoor, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
+    door: AttachProxy, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
     """Take calls until `opened` is closed; each job becomes a target of the door's.
 

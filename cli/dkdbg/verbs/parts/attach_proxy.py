@@ -8,8 +8,8 @@ from dkdbg import hints
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import greeting, owners
+from dkdbg.attach.change_watch import ChangeWatch
 from dkdbg.attach.connection import Connection
-from dkdbg.attach.listeners import Listeners
 from dkdbg.attach.ports import DEFAULT_BASE, Ports
 from dkdbg.attach.switchboard import Switchboard
 from dkdbg.attach.upstream import Upstream
@@ -40,7 +40,7 @@ class Reporting(Protocol):
         """Something that a program may want to know."""
 
 
-class HostDoor:
+class AttachProxy:
     """One port of 127.0.0.1 that editors attach to, and the targets behind it, which `close` closes.
 
     Args:
@@ -69,7 +69,7 @@ class HostDoor:
     ) -> None:
         self.upstreams = [Upstream(each, name, token) for each, name in _named(targets)]
         self._board = Switchboard(
-            self.upstreams, port=lambda: self._front.port, report=report.note, token=token
+            self.upstreams, port=lambda: self._listener.port, report=report.note, token=token
         )
         self._board.exchange.ranks, self._board.exchange.continues = ranks, continues
         self._token = token
@@ -77,17 +77,17 @@ class HostDoor:
         self._offers_all = base is not None
         self._extra = Ports(self._board, base or DEFAULT_BASE, log=report.line)
         self._board.offer = self._extra.offer
-        self._listeners = Listeners(self.upstreams, report.line)
-        self._front = _listen(self._board, port, report)
+        self._changes = ChangeWatch(self.upstreams, report.line)
+        self._listener = _listen(self._board, port, report)
 
     @property
     def port(self) -> int:
         """The one that editors attach to."""
-        return self._front.port
+        return self._listener.port
 
     def start(self) -> None:
         """Let editors in."""
-        self._front.start()
+        self._listener.start()
         if self._offers_all:
             self._board.exchange.offers_all = True
             self._extra.open_first()
@@ -101,15 +101,15 @@ class HostDoor:
 
     def follow(self) -> None:
         """Hear of what changes at the targets."""
-        self._listeners.start()
+        self._changes.start()
 
     def close(self) -> None:
         """End the sessions and everything else."""
         self._board.stop("dkdbg attach was ended")
-        self._front.drain(GOODBYE)
-        self._front.stop()
+        self._listener.drain(GOODBYE)
+        self._listener.stop()
         self._extra.stop()
-        self._listeners.stop()
+        self._changes.stop()
         for upstream in self.upstreams:
             upstream.close()
             upstream.target.close()
@@ -126,7 +126,7 @@ def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:
     ]
 
 
-def _listen(board: Switchboard, port: int, report: Reporting) -> listener.Front:
+def _listen(board: Switchboard, port: int, report: Reporting) -> listener.Listener:
     return listen(
         port,
         report,
@@ -137,7 +137,7 @@ def _listen(board: Switchboard, port: int, report: Reporting) -> listener.Front:
 
 def listen(
     port: int, report: Reporting, status: Callable[[], dict[str, Any]], serve: listener.Serve
-) -> listener.Front:
+) -> listener.Listener:
     """Listen for editors on a port of 127.0.0.1, or on the next free one.
 
     Raises:
@@ -146,7 +146,7 @@ def listen(
     for _ in range(20):
         chosen = free_port(port, ours=None)
         try:
-            listening = listener.Front(
+            listening = listener.Listener(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
                 admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=greeting.version(),
             )  # fmt: skip
@@ -166,7 +166,7 @@ def open_door(opened: contextlib.ExitStack, targets: Sequence[Target], port: int
     Raises:
         DkdbgError: it is taken.
     """
-    door = HostDoor(targets, _Quiet(), port=port)
+    door = AttachProxy(targets, _Quiet(), port=port)
     opened.callback(door.close)
     if door.port != port:
         raise DkdbgError(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 
-class PlainDoor:
-    """As `HostDoor`, for one debugpy without an agent.
+class PlainProxy:
+    """As `AttachProxy`, for one debugpy without an agent.
 
     Args:
         target: its address, for people.
@@ -32,25 +32,25 @@ class PlainDoor:
     ) -> None:
         self.target = target
         self._debugpy = PlainPort(endpoint, anchor, report.line)
-        self._front = listen(port, report, self._debugpy.status, self._debugpy.serve)
+        self._listener = listen(port, report, self._debugpy.status, self._debugpy.serve)
 
     @property
     def port(self) -> int:
         """The one that editors attach to."""
-        return self._front.port
+        return self._listener.port
 
     def start(self) -> None:
         """Let editors in."""
-        self._front.start()
+        self._listener.start()
 
     def close(self) -> None:
         """End the sessions, and leave debugpy as it was."""
-        self._front.drain(GOODBYE)
-        self._front.stop()
+        self._listener.drain(GOODBYE)
+        self._listener.stop()
         self._debugpy.close()
 
 
-def plain_door(targets: Sequence[Target], report: Reporting, *, port: int) -> PlainDoor | None:
+def plain_proxy(targets: Sequence[Target], report: Reporting, *, port: int) -> PlainProxy | None:
     """The door of a plain debugpy, where the only target is a port with one; None for all others.
 
     Raises:
@@ -72,5 +72,5 @@ def plain_door(targets: Sequence[Target], report: Reporting, *, port: int) -> Pl
                 hint=f"dkdbg attach {target.address}",
                 exit_code=EXIT_USAGE,
             )
-        return PlainDoor(str(target.address), endpoint, anchor, report, port=port)
+        return PlainProxy(str(target.address), endpoint, anchor, report, port=port)
     return None

@@ -244,7 +244,7 @@ def outlive_requests(messaging: Any, log: Any) -> None:
     messaging.Request._handle = surviving_handle
 
 
-def wait_for_the_phantom(servers: Any) -> None:
+def wait_for_root_stub(servers: Any) -> None:
     """Serve until the phantom root has come and gone, whoever came and left before it."""
     servers.dont_wait_for_first_connection = lambda: None
 
@@ -357,7 +357,7 @@ def main() -> None:
     wait_for_readers(messaging, outlive_clients(messaging, log))
     outlive_requests(messaging, log)
     outlive_announcements(clients, messaging, log)
-    wait_for_the_phantom(servers)
+    wait_for_root_stub(servers)
     announce_again(servers, sessions)
     end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set

@@ -78,12 +78,12 @@ class Backend:
         self._stopping = False
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._adapter: Optional[socket.socket] = None
-        self._phantom: Optional[root_stub.Phantom] = None
+        self._root_stub: Optional[root_stub.RootStub] = None
 
     @property
     def attached(self) -> bool:
         """Whether an editor has finished attaching and has not left."""
-        return self._phantom is not None and self._phantom.attached.is_set()
+        return self._root_stub is not None and self._root_stub.attached.is_set()
 
     def start(self) -> None:
         """Start the adapter and connect the phantom.
@@ -118,7 +118,7 @@ class Backend:
             "privates": os.path.abspath(privates.__file__),
         }
         _exchange(process, ours, options)
-        self._phantom = root_stub.Phantom(
+        self._root_stub = root_stub.RootStub(
             _hand_over(ours, b"p"),
             is_new=self._is_new,
             on_attach=self._on_attach,
@@ -139,20 +139,20 @@ class Backend:
 
     def say(self, text: str, category: str = "console") -> None:
         """Print a line into the editor's debug console."""
-        if self._phantom is not None:
-            self._phantom.say(text, category)
+        if self._root_stub is not None:
+            self._root_stub.say(text, category)
 
     def end(self, exit_code: int) -> None:
         """Tell the editor that the program has ended."""
         self._stopping = True
-        if self._phantom is not None:
-            self._phantom.end(exit_code)
+        if self._root_stub is not None:
+            self._root_stub.end(exit_code)
 
     def stop(self) -> None:
         """End the adapter; nothing is left behind."""
         self._stopping = True
-        if self._phantom is not None:
-            self._phantom.close()
+        if self._root_stub is not None:
+            self._root_stub.close()
         self._end_process()
 
     def _end_process(self) -> None:

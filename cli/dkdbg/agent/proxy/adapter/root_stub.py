@@ -24,7 +24,7 @@ _NAME = "dkdbg agent"
 MISSING = "%s does not exist where the program runs: no mount or path mapping leads there"
 
 
-class Phantom:
+class RootStub:
     """Connection to the adapter as one of the processes that it debugs.
 
     Args:

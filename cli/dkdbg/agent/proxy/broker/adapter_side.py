@@ -7,7 +7,7 @@ import re
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
 from dkdbg.agent.proxy.broker import known_errors
-from dkdbg.agent.proxy.broker.connection import HOLDING, INTRODUCING, ROOT, WAIT, Action
+from dkdbg.agent.proxy.broker.connection import ATTACHING, CONTROLLING, ROOT, WAIT, Action
 from dkdbg.agent.proxy.broker.handover import candidates
 
 TYPE_CHECKING = False
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.pending import Pending
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Larger answers of the adapter are passed on unread.
 _LARGE = 32 << 10
@@ -38,10 +38,10 @@ class AdapterSide:
         connection: the client's. seats: who else is told. pending: what waits for an answer.
     """
 
-    def __init__(self, connection: Connection, seats: Seats, pending: Pending) -> None:
+    def __init__(self, connection: Connection, sessions: Sessions, open_requests: OpenRequests) -> None:
         self._connection = connection
-        self._seats = seats
-        self._pending = pending
+        self._sessions = sessions
+        self._open_requests = open_requests
         self._exited = False
         self._advised = False
         self._held: List[Action] = []
@@ -52,8 +52,8 @@ class AdapterSide:
         passed = [self._connection.to_client(body)]
         if len(body) > _LARGE:
             found = _ANSWER.match(body[:200])
-            if found and not self._pending.is_ours(int(found.group(1))):
-                self._pending.answered_client(int(found.group(1)))
+            if found and not self._open_requests.is_ours(int(found.group(1))):
+                self._open_requests.answered_client(int(found.group(1)))
                 return passed
         try:
             message = frames.decode(body)
@@ -67,34 +67,34 @@ class AdapterSide:
         if kind == "request" and message.get("command") == "startDebugging":
             return self._announce(message, as_dict(as_dict(message.get("arguments")).get("configuration")))
         if kind == "request":
-            self._pending.from_adapter(message)
+            self._open_requests.from_adapter(message)
         return passed
 
     def _answered(self, message: Message, passed: List[Action]) -> List[Action]:
         connection, sequence = self._connection, message.get("request_seq")
         if not isinstance(sequence, int):
             return passed
-        if self._pending.is_ours(sequence):
-            return self._pending.answered_us(sequence, message)
-        self._pending.answered_client(sequence)
+        if self._open_requests.is_ours(sequence):
+            return self._open_requests.answered_us(sequence, message)
+        self._open_requests.answered_client(sequence)
         if message.get("command") == "initialize" and message.get("success") is True:
             can = dict(as_dict(message.get("body")), **{messages.SOURCE: True})
             passed = [connection.to_client(messages.body_of(dict(message, body=can)))]
         attached = message.get("command") == "attach" and sequence == connection.attach.get("seq")
-        if connection.phase.name == HOLDING and attached:
+        if connection.phase.name == CONTROLLING and attached:
             connection.configured = message.get("success") is True
             if connection.configured:
-                passed = passed + self._advice() + self._seats.gate.configured(connection.key)
+                passed = passed + self._advice() + self._sessions.barrier.configured(connection.key)
             else:
-                connection.turn(INTRODUCING)
-                self._seats.let_go(connection)
+                connection.turn(ATTACHING)
+                self._sessions.release_control(connection)
         connection.stops.answered(sequence, message)
         return passed
 
     def _advice(self) -> List[Action]:
         """Tell a client that attached to the root session alone, and may never see a process stop, what to do."""
         connection = self._connection
-        if connection.key != ROOT or messages.opens_sessions(connection.introduction):
+        if connection.key != ROOT or messages.opens_sessions(connection.client_info):
             return []
         return [connection.to_client(messages.say(_ADVICE, "important"))]
 
@@ -103,8 +103,8 @@ class AdapterSide:
         connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
         if name == "debugpyAttach":
             return self._announce(message, content)
-        if self._seats.gate.holds_back(connection, name, content, body):
-            return self._seats.gate.settle()
+        if self._sessions.barrier.holds_back(connection, name, content, body):
+            return self._sessions.barrier.settle()
         return self._tell(name, content, body)
 
     def stopped(self, body: bytes) -> List[Action]:
@@ -116,9 +116,9 @@ class AdapterSide:
         connection = self._connection
         connection.stops.happened(name, content)
         passed = [connection.to_client(body)]
-        beside = candidates(self._seats, connection.key)
+        beside = candidates(self._sessions, connection.key)
         if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
-            self._seats.last_words.note(connection.key, content.get("output"))
+            self._sessions.stderr_tail.note(connection.key, content.get("output"))
             passed += self._advise(known_errors.advice(content.get("output")))
         if name == "exited":
             self._exited = True
@@ -133,7 +133,7 @@ class AdapterSide:
             return passed + ends
         if name in _COPIED and content.get("category") != "telemetry":
             passed += [one.to_client(body) for one in beside]
-        root = self._seats.holder(ROOT)
+        root = self._sessions.controller(ROOT)
         if name == "output" and root is not None and self._prints_for(root, content):
             passed.append(root.to_client(body))
         return passed
@@ -144,28 +144,31 @@ class AdapterSide:
         An editor that shows one console of several shows the root's until a process stops.
         """
         connection = self._connection
-        is_program = connection.key == self._seats.program and content.get("category") in ("stdout", "stderr")
+        is_program = connection.key == self._sessions.program and content.get("category") in (
+            "stdout",
+            "stderr",
+        )
         shows_it = root.editor == connection.editor and not root.leaving
-        return is_program and shows_it and messages.has_consoles(connection.introduction)
+        return is_program and shows_it and messages.has_consoles(connection.client_info)
 
     # -- the end of the program -------------------------------------------------------------------------------------
 
     def knows_the_end(self) -> bool:
         """Tell whether what the end of this session waits for has come, or never will: the program was started anew."""
-        return bool(self._seats.end) or self._connection.key != self._seats.program
+        return bool(self._sessions.end) or self._connection.key != self._sessions.program
 
     def let_end(self) -> List[Action]:
         """End the session, with a word on how the program has ended: its console is the one that the editor shows."""
         connection, passed, self._held = self._connection, self._held, []
-        if self._seats.end:
-            passed = [connection.to_client(messages.say(self._seats.end)), *passed]
+        if self._sessions.end:
+            passed = [connection.to_client(messages.say(self._sessions.end)), *passed]
         return passed
 
     def _tells_the_end(self) -> bool:
         """Tell whether this is the session of the program's first process, in a client that may show nothing else."""
         connection = self._connection
-        is_first = connection.phase.name == HOLDING and connection.key == self._seats.program
-        return is_first and messages.has_consoles(connection.introduction)
+        is_first = connection.phase.name == CONTROLLING and connection.key == self._sessions.program
+        return is_first and messages.has_consoles(connection.client_info)
 
     def _advise(self, text: str) -> List[Action]:
         """Say what helps, once for each process."""
@@ -186,30 +189,30 @@ class AdapterSide:
         answered = message.get("type") == "request"
         nothing = [connection.to_adapter(messages.answer(message))] if answered else []
         if isinstance(pid, int):
-            configuration["name"] = self._seats.name_of(pid)
+            configuration["name"] = self._sessions.name_of(pid)
             configuration[EDITOR] = connection.editor
-            if pid in self._seats.ending or self._has_it(pid):
+            if pid in self._sessions.ending or self._has_it(pid):
                 return nothing
-            if not self._seats.is_chosen(pid):  # it has joined for an editor that wanted other ranks
+            if not self._sessions.is_chosen(pid):  # it has joined for an editor that wanted other ranks
                 self._free[pid] = configuration
                 return nothing
             self._free.pop(pid, None)
-            self._seats.offer(pid)
-            beside = candidates(self._seats, connection.key)
+            self._sessions.offer(pid)
+            beside = candidates(self._sessions, connection.key)
             actions = [action for one in beside for action in one.phase.announce(pid)]
         if answered:
-            self._pending.from_adapter(message)
+            self._open_requests.from_adapter(message)
         return [connection.to_client(messages.body_of(message)), *actions]
 
     def offer_chosen(self) -> List[Action]:
         """Offer those that had joined and were not chosen, and are now: the adapter announces a process once."""
         connection, actions = self._connection, []
         for pid, configuration in list(self._free.items()):
-            if self._seats.is_chosen(pid):
+            if self._sessions.is_chosen(pid):
                 del self._free[pid]
-                self._seats.offer(pid)
+                self._sessions.offer(pid)
                 body = messages.announcement(
-                    connection.introduction, self._seats.next_sequence, configuration
+                    connection.client_info, self._sessions.next_sequence, configuration
                 )
                 actions.append(connection.to_client(body))
         return actions
@@ -220,10 +223,15 @@ class AdapterSide:
         With that it gets the process, or has got it: the adapter does not know so, and would have it open another
         one. One that still waits for somebody to look on at gets the process now.
         """
-        editor, holder = self._connection.editor, self._seats.holder(pid)
-        if holder is not None and holder.inherited and holder.editor == editor and not holder.leaving:
+        editor, controller = self._connection.editor, self._sessions.controller(pid)
+        if (
+            controller is not None
+            and controller.inherited
+            and controller.editor == editor
+            and not controller.leaving
+        ):
             return True
-        waiting = [one for one in self._seats.waiting(pid) if one.editor == editor]
+        waiting = [one for one in self._sessions.waiting(pid) if one.editor == editor]
         for one in waiting[:1]:
             one.phase.offer()
-        return bool(waiting) or any(one.editor == editor for one in self._seats.onlookers(pid))
+        return bool(waiting) or any(one.editor == editor for one in self._sessions.observers(pid))

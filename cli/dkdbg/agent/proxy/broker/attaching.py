@@ -7,9 +7,18 @@ what has the right shape: debugpy ends at some others.
 from __future__ import annotations
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, RANKS, ROLE, TAKE_OVER
+from dkdbg.agent.dap.messages import EDITOR, OBSERVE, RANKS, ROLE, TAKE_OVER
 from dkdbg.agent.inprocess import ranks
-from dkdbg.agent.proxy.broker.connection import HOLDING, INTRODUCING, LOOK, LOOKING, ROOT, WAIT, Action, Phase
+from dkdbg.agent.proxy.broker.connection import (
+    ATTACHING,
+    CONTROLLING,
+    LOOK,
+    OBSERVING,
+    ROOT,
+    WAIT,
+    Action,
+    Phase,
+)
 from dkdbg.agent.proxy.listener import proof, tokens
 
 TYPE_CHECKING = False
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
 #: the process; for somebody to look on at.
@@ -40,18 +49,18 @@ _FREE = "free"
 _LATE = "late"
 
 
-class Introducing(Phase):
+class Attaching(Phase):
     """A client that has not attached yet.
 
     Args:
         seats: who has what. adapter: what its adapter says.
     """
 
-    name = INTRODUCING
+    name = ATTACHING
 
-    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide) -> None:
+    def __init__(self, connection: Connection, sessions: Sessions, adapter: AdapterSide) -> None:
         super().__init__(connection)
-        self._seats = seats
+        self._sessions = sessions
         self._adapter = adapter
         self._role = ""
         self._waits_for = ""
@@ -70,7 +79,7 @@ class Introducing(Phase):
                 return connection.close("the first request is not initialize")
             connection.initialize = _request(request, _introduction(request))
             number = messages.as_dict(request.get("arguments")).get(proof.NONCE)
-            self._exchange = proof.begin(proof.ATTACH, number) if self._seats.check else None
+            self._exchange = proof.begin(proof.ATTACH, number) if self._sessions.check else None
             return [connection.to_adapter(messages.body_of(connection.initialize))]
         if command == proof.PROVE:
             return self._prove(request)
@@ -87,7 +96,7 @@ class Introducing(Phase):
     def from_adapter(self, body: bytes) -> List[Action]:
         """Pass on what the adapter says; the answer to `initialize` carries our number, and what we can do besides."""
         ours: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
-        if self._seats.restart is not None:
+        if self._sessions.restart is not None:
             ours["supportsRestartRequest"] = True
         if ours and b"initialize" in body[:200]:
             body = _with_ours(body, ours)
@@ -95,13 +104,13 @@ class Introducing(Phase):
 
     def _prove(self, request: Message) -> List[Action]:
         """Check the proof that a client knows the token, once on each connection, and answer with ours."""
-        connection, check, exchange = self.connection, self._seats.check, self._exchange
+        connection, check, exchange = self.connection, self._sessions.check, self._exchange
         self._exchange = None
         if exchange is None:
             return [connection.refuse(request, "no proof was asked for")]
         shown = messages.as_dict(request.get("arguments")).get(proof.PROOF)
         proven = check.proven(exchange, shown)
-        reason, seconds = check.refusal(proven, connection.address, self._seats.clock())
+        reason, seconds = check.refusal(proven, connection.address, self._sessions.clock())
         if reason:
             return self._turn_away(request, reason, seconds)
         self._has_proven = connection.admitted = True
@@ -112,10 +121,10 @@ class Introducing(Phase):
         connection = self.connection
         arguments = messages.as_dict(request.get("arguments"))
         shown = arguments.get(tokens.PROPERTY)
-        check = self._seats.check
+        check = self._sessions.check
         reason, seconds = "", 0.0
         if not self._has_proven:
-            reason, seconds = check.refusal(shown, connection.address, self._seats.clock())
+            reason, seconds = check.refusal(shown, connection.address, self._sessions.clock())
         if reason:
             return self._turn_away(request, reason, seconds)
         connection.admitted = True
@@ -124,11 +133,15 @@ class Introducing(Phase):
                 text = 'this port debugs what the agent has started: take "%s" out of this configuration'
                 return [connection.refuse(request, text % name)]
         project = messages.as_dict(arguments.get("connect")).get(messages.PROJECT)
-        if self._seats.project and isinstance(project, str) and project not in ("", self._seats.project):
+        if (
+            self._sessions.project
+            and isinstance(project, str)
+            and project not in ("", self._sessions.project)
+        ):
             return [connection.refuse(request, self._another(project))]
         role = arguments.get(ROLE, "")
-        if role not in ("", LOOK_ON, TAKE_OVER):
-            return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
+        if role not in ("", OBSERVE, TAKE_OVER):
+            return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, OBSERVE, TAKE_OVER))]
         try:
             connection.ranks = ranks.parse(str(arguments[RANKS])) if arguments.get(RANKS) else None
         except ranks.RankSetError as error:
@@ -136,7 +149,7 @@ class Introducing(Phase):
         pid, editor = arguments.get("subProcessId"), arguments.get(EDITOR)
         connection.key = pid if isinstance(pid, int) and pid > 0 else ROOT
         if connection.key == ROOT:
-            connection.editor = self._seats.next_editor()
+            connection.editor = self._sessions.next_editor()
         else:
             connection.editor = editor if isinstance(editor, int) else 0
         connection.attach, connection.attach_body, self._role = request, body, role
@@ -146,20 +159,24 @@ class Introducing(Phase):
 
     def ready(self) -> bool:
         """Tell whether what a WAIT was for has come."""
-        holder = self._seats.holder(self.connection.key)
+        controller = self._sessions.controller(self.connection.key)
         if self._waits_for == _LATE:
             return False
         if self._waits_for == _HELD:
-            return not self._role or (holder is not None and holder.configured and not holder.leaving)
+            return not self._role or (
+                controller is not None and controller.configured and not controller.leaving
+            )
         if self._waits_for == _GRACE:
-            return holder is None or holder.leaving
-        present = list(self._seats.holders().values())
-        return not any(one in present for one in self._evicted) and (holder is None or not holder.leaving)
+            return controller is None or controller.leaving
+        present = list(self._sessions.controllers().values())
+        return not any(one in present for one in self._evicted) and (
+            controller is None or not controller.leaving
+        )
 
     def resume(self) -> List[Action]:
         """Go on after a WAIT."""
         waited, self._waits_for = self._waits_for, ""
-        self._seats.wait_no_more(self.connection)
+        self._sessions.remove_waiting(self.connection)
         if waited == _LATE:
             return self._refused()
         return self._settle(waited) if waited else []
@@ -181,28 +198,28 @@ class Introducing(Phase):
             waited: what for, until now.
         """
         connection, role = self.connection, self._role
-        holder = self._seats.holder(connection.key)
-        if connection.key != ROOT and connection.editor in self._seats.evicted:
+        controller = self._sessions.controller(connection.key)
+        if connection.key != ROOT and connection.editor in self._sessions.evicted:
             return self._nobody()  # its editor opens what it was told of before it lost the session
-        if role == LOOK_ON and (holder is None or holder.leaving or not holder.configured):
+        if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
             return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
-        if holder is None or (holder.leaving and waited == _FREE):
-            if connection.key == ROOT and self._seats.look is not None and not self._has_looked:
+        if controller is None or (controller.leaving and waited == _FREE):
+            if connection.key == ROOT and self._sessions.look is not None and not self._has_looked:
                 self._waited = waited
                 return [Action(LOOK, connection)]
-            return connection.turn(HOLDING).begin()
-        if holder.leaving:
+            return connection.turn(CONTROLLING).begin()
+        if controller.leaving:
             return self._wait(_FREE, FREE_LIMIT)
         if role == TAKE_OVER:
             return [*self._evict(), *self._wait(_FREE, FREE_LIMIT)]
-        if role == LOOK_ON or waited == _GRACE:
-            return connection.turn(LOOKING).begin()
+        if role == OBSERVE or waited == _GRACE:
+            return connection.turn(OBSERVING).begin()
         return self._wait(_GRACE, GRACE)
 
     def _wait(self, what: str, seconds: float) -> List[Action]:
         self._waits_for = what
         if what == _HELD:
-            self._seats.wait(self.connection)
+            self._sessions.add_waiting(self.connection)
         return [Action(WAIT, self.connection, seconds=seconds)]
 
     def _turn_away(self, request: Message, reason: str, seconds: float) -> List[Action]:
@@ -228,20 +245,20 @@ class Introducing(Phase):
             "this port belongs to another project: %s, which runs %s; this launch entry belongs to %s. Type `dkdbg up` in "
             "your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"
         )
-        return text % (_name(self._seats.project), self._seats.what_runs, _name(project))
+        return text % (_name(self._sessions.project), self._sessions.what_runs, _name(project))
 
     def _evict(self) -> List[Action]:
         """Take the process from its holder; with the root session go all others, and what looks on beside it."""
-        seats, key = self._seats, self.connection.key
-        found = seats.holders()
+        sessions, key = self._sessions, self.connection.key
+        found = sessions.controllers()
         self._evicted = [one for other, one in found.items() if key in (ROOT, other) and not one.leaving]
         text = "another editor (%s) has taken this session over" % self.connection.address
         ends: List[Action] = []
         if key == ROOT:
-            seats.evicted.update(one.editor for one in self._evicted if one.key == ROOT)
-            beside = [one for other in seats.looked_at() for one in seats.onlookers(other)]
+            sessions.evicted.update(one.editor for one in self._evicted if one.key == ROOT)
+            beside = [one for other in sessions.observed() for one in sessions.observers(other)]
             for one in beside:
-                if one.editor in seats.evicted:
+                if one.editor in sessions.evicted:
                     ends += one.phase.end()
         return [*ends, *(action for one in self._evicted for action in one.phase.give_up(text))]
 

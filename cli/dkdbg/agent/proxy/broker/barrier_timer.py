@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
     from dkdbg.agent.proxy.broker.connection import Action
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds between two looks.
 INTERVAL = 0.05
 
 
-class Gatekeeper:
+class BarrierTimer:
     """Gathers the ranks of a running job; see gate.py.
 
     Args:
@@ -29,8 +29,10 @@ class Gatekeeper:
         act: does actions, without the lock.
     """
 
-    def __init__(self, seats: Seats, lock: threading.Condition, act: Callable[[List[Action]], None]) -> None:
-        self._seats = seats
+    def __init__(
+        self, sessions: Sessions, lock: threading.Condition, act: Callable[[List[Action]], None]
+    ) -> None:
+        self._sessions = sessions
         self._lock = lock
         self._act = act
         self._thread = False
@@ -39,14 +41,14 @@ class Gatekeeper:
         """Hold back the stops of these ranks until all of them have gathered, with those of other agents."""
         pids, actions = [each["pid"] for each in ranks], []
         with self._lock:
-            root, gate = self._seats.holder(ROOT), self._seats.gate
-            if root is None or not messages.opens_sessions(root.introduction):
+            root, barrier = self._sessions.controller(ROOT), self._sessions.barrier
+            if root is None or not messages.opens_sessions(root.client_info):
                 return  # ranks are attached to one by one, or never
-            if root.arguments.get(messages.GATHER) is True:
-                actions = gate.gather_with_others(pids, job.share(ranks))
+            if root.arguments.get(messages.LEADS_BARRIER) is True:
+                actions = barrier.close_for_job(pids, job.share(ranks))
             else:
-                gate.gather(pids)
-            starts = gate.gathers and not self._thread
+                barrier.close(pids)
+            starts = barrier.is_closed and not self._thread
             self._thread = self._thread or starts
         self._act(actions)
         if starts:
@@ -55,13 +57,13 @@ class Gatekeeper:
     def without(self, pid: int) -> None:
         """Wait for a rank no more."""
         with self._lock:
-            self._seats.gate.left(pid)
+            self._sessions.barrier.left(pid)
 
     def _watch(self) -> None:
         while True:
             with self._lock:
-                actions = self._seats.gate.settle()
-                if not self._seats.gate.gathers:
+                actions = self._sessions.barrier.settle()
+                if not self._sessions.barrier.is_closed:
                     self._thread = False
                 over = not self._thread
             self._act(actions)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.inprocess.ranks import RankSet
     from dkdbg.agent.proxy.broker.connection import Action, Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
     #: What is known of one process, as JSON has it; see Gathering.rows.
     Row = Dict[str, Any]
@@ -59,7 +59,7 @@ class Question:
         return Question(verb, ranks=self.ranks)
 
 
-class Gathering:
+class BroadcastQuery:
     """One question and its answers.
 
     Args:
@@ -75,12 +75,12 @@ class Gathering:
     def __init__(
         self,
         question: Question,
-        seats: Seats,
+        sessions: Sessions,
         processes: Sequence[contract.Process],
-        finished: Optional[Callable[[Gathering], List[Action]]] = None,
+        finished: Optional[Callable[[BroadcastQuery], List[Action]]] = None,
     ) -> None:
         self.question = question
-        self._seats = seats
+        self._sessions = sessions
         self._finished = finished
         self._waiting: Dict[int, Row] = {}
         self.rows: List[Row] = [
@@ -101,22 +101,22 @@ class Gathering:
         actions: List[Action] = []
         asked: List[Tuple[Row, Connection]] = []
         for row in self.rows:
-            holder = self._seats.holder(row["pid"])
-            if holder is None or not holder.phase.lends:
+            controller = self._sessions.controller(row["pid"])
+            if controller is None or not controller.phase.lends:
                 row["text"] = "no editor is attached to it"
                 continue
-            if self.question.verb != PAUSE and not holder.stops.reasons:
+            if self.question.verb != PAUSE and not controller.stops.reasons:
                 row["state"], row["text"] = RUNNING, "it runs"
                 if self.question.verb == CONTINUE:
                     row["state"] = DONE
                 continue
-            if self.question.verb == PAUSE and holder.stops.reasons:
+            if self.question.verb == PAUSE and controller.stops.reasons:
                 row["state"], row["text"] = DONE, "it was already held"
                 continue
             self._waiting[row["pid"]] = row
-            asked.append((row, holder))
-        for row, holder in asked:
-            actions += self._first(row, holder)
+            asked.append((row, controller))
+        for row, controller in asked:
+            actions += self._first(row, controller)
         return actions + self._finish()
 
     def give_up(self, why: str) -> List[Action]:
@@ -140,34 +140,38 @@ class Gathering:
     def _running(self) -> List[Row]:
         found = []
         for row in self.rows:
-            holder = self._seats.holder(row["pid"])
-            if row["state"] == DONE and holder is not None and not holder.stops.reasons:
+            controller = self._sessions.controller(row["pid"])
+            if row["state"] == DONE and controller is not None and not controller.stops.reasons:
                 found.append(row)
         return found
 
-    def _first(self, row: Row, holder: Connection) -> List[Action]:
-        thread = next(reversed(list(holder.stops.reasons)), 0)
+    def _first(self, row: Row, controller: Connection) -> List[Action]:
+        thread = next(reversed(list(controller.stops.reasons)), 0)
         if self.question.verb == PAUSE:
-            return holder.phase.ask("threads", {}, lambda answer: self._pause(row, holder, answer))
+            return controller.phase.ask("threads", {}, lambda answer: self._pause(row, controller, answer))
         if self.question.verb == CONTINUE:
-            return holder.phase.ask("continue", {"threadId": thread}, lambda answer: self._did(row, answer))
+            return controller.phase.ask(
+                "continue", {"threadId": thread}, lambda answer: self._did(row, answer)
+            )
         levels = DEEPEST if self.question.verb == STACK else self.question.frame + 1
         wanted = {"threadId": thread, "startFrame": 0, "levels": levels}
-        return holder.phase.ask("stackTrace", wanted, lambda answer: self._frames(row, holder, answer))
+        return controller.phase.ask(
+            "stackTrace", wanted, lambda answer: self._frames(row, controller, answer)
+        )
 
-    def _pause(self, row: Row, holder: Connection, answer: Message) -> List[Action]:
+    def _pause(self, row: Row, controller: Connection, answer: Message) -> List[Action]:
         threads = as_dict(answer.get("body")).get("threads")
         first = as_dict(threads[0]).get("id") if isinstance(threads, list) and threads else None
         if not isinstance(first, int):
             return self._answered(row, ERROR, _reason(answer))
-        return holder.phase.ask("pause", {"threadId": first}, lambda answer: self._did(row, answer))
+        return controller.phase.ask("pause", {"threadId": first}, lambda answer: self._did(row, answer))
 
     def _did(self, row: Row, answer: Message) -> List[Action]:
         if answer.get("success") is True:
             return self._answered(row, DONE, "")
         return self._answered(row, ERROR, _reason(answer))
 
-    def _frames(self, row: Row, holder: Connection, answer: Message) -> List[Action]:
+    def _frames(self, row: Row, controller: Connection, answer: Message) -> List[Action]:
         if row["pid"] not in self._waiting:
             return []
         listed = as_dict(answer.get("body")).get("stackFrames")
@@ -186,7 +190,7 @@ class Gathering:
             "frameId": frames[self.question.frame].get("id"),
             "context": _COMPARED,
         }
-        return holder.phase.ask("evaluate", wanted, lambda answer: self._value(row, answer))
+        return controller.phase.ask("evaluate", wanted, lambda answer: self._value(row, answer))
 
     def _value(self, row: Row, answer: Message) -> List[Action]:
         body = as_dict(answer.get("body"))

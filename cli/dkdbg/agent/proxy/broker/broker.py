@@ -9,13 +9,13 @@ from __future__ import annotations
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.broker import handover
 from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
-from dkdbg.agent.proxy.broker.attaching import Introducing
-from dkdbg.agent.proxy.broker.connection import CLOSED, INTRODUCING, ROOT, Connection
-from dkdbg.agent.proxy.broker.controller import Holding
+from dkdbg.agent.proxy.broker.attaching import Attaching
+from dkdbg.agent.proxy.broker.connection import ATTACHING, CLOSED, ROOT, Connection
+from dkdbg.agent.proxy.broker.controller import Controlling
 from dkdbg.agent.proxy.broker.ending import Closed, Evicted
-from dkdbg.agent.proxy.broker.observers import LookingOn
-from dkdbg.agent.proxy.broker.pending import Pending
-from dkdbg.agent.proxy.broker.reattach import Rejoining
+from dkdbg.agent.proxy.broker.observers import Observing
+from dkdbg.agent.proxy.broker.open_requests import OpenRequests
+from dkdbg.agent.proxy.broker.reattach import Reattaching
 from dkdbg.agent.proxy.broker.replay import Settings
 from dkdbg.agent.proxy.broker.stops import Stops
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, List, Set
 
     from dkdbg.agent.proxy.broker.connection import Action, Phase
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 
-class Door:
+class Broker:
     """One client's connection.
 
     Bodies of frames come in, actions for the sockets come out; nothing is ever raised.
@@ -39,21 +39,21 @@ class Door:
         connection: its data and its phase.
     """
 
-    def __init__(self, seats: Seats, address: str) -> None:
-        self._seats = seats
+    def __init__(self, sessions: Sessions, address: str) -> None:
+        self._sessions = sessions
         self.connection = connection = Connection(address, Settings(), Stops(self._report))
         connection.turn = self._turn
-        pending = Pending(connection, seats.next_sequence)
-        adapter = AdapterSide(connection, seats, pending)
+        open_requests = OpenRequests(connection, sessions.next_sequence)
+        adapter = AdapterSide(connection, sessions, open_requests)
         self._phases: Dict[str, Callable[[], Phase]] = {
-            Introducing.name: lambda: Introducing(connection, seats, adapter),
-            Holding.name: lambda: Holding(connection, seats, adapter, pending),
-            LookingOn.name: lambda: LookingOn(connection, seats),
-            Rejoining.name: lambda: Rejoining(connection, seats, adapter, pending),
-            Evicted.name: lambda: Evicted(connection, seats, adapter),
-            Closed.name: lambda: Closed(connection, seats),
+            Attaching.name: lambda: Attaching(connection, sessions, adapter),
+            Controlling.name: lambda: Controlling(connection, sessions, adapter, open_requests),
+            Observing.name: lambda: Observing(connection, sessions),
+            Reattaching.name: lambda: Reattaching(connection, sessions, adapter, open_requests),
+            Evicted.name: lambda: Evicted(connection, sessions, adapter),
+            Closed.name: lambda: Closed(connection, sessions),
         }
-        self._turn(INTRODUCING)
+        self._turn(ATTACHING)
 
     @property
     def phase(self) -> str:
@@ -107,7 +107,7 @@ class Door:
         Args:
             ending: pids of the processes that are about to be ended: nobody is told of them.
         """
-        self._seats.ending = ending
+        self._sessions.ending = ending
         return self.connection.phase.looked()
 
     # -- the adapter's side -----------------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ class Door:
     def ended(self) -> List[Action]:
         """Both connections are closed."""
         self._turn(CLOSED)
-        self._seats.look_away(self.connection)
-        self._seats.wait_no_more(self.connection)
-        return handover.released(self.connection, self._seats)
+        self._sessions.remove_observer(self.connection)
+        self._sessions.remove_waiting(self.connection)
+        return handover.released(self.connection, self._sessions)
 
     def _turn(self, name: str) -> Phase:
         self.connection.phase = phase = self._phases[name]()
@@ -141,5 +141,5 @@ class Door:
 
     def _report(self, where: str) -> None:
         key = self.connection.key
-        if key != ROOT and self._seats.holder(key) is self.connection:
-            self._seats.on_stop(key, where)
+        if key != ROOT and self._sessions.controller(key) is self.connection:
+            self._sessions.on_stop(key, where)

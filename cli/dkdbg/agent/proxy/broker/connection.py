@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 ROOT = 0
 
 #: The phases, in the order in which a client goes through them.
-INTRODUCING = "introducing"
+ATTACHING = "attaching"
 #: The client's attach was passed on.
-HOLDING = "holding"
+CONTROLLING = "controlling"
 #: It sees a copy of what another client sees.
-LOOKING = "looking"
+OBSERVING = "observing"
 #: Its session is being set up at the adapter in its place.
-JOINING = "joining"
+REATTACHING = "reattaching"
 #: It was told that its session has ended, and has not left yet.
 EVICTED = "evicted"
 CLOSED = "closed"
@@ -99,7 +99,7 @@ class Phase:
 
     name = ""
     lends = False
-    looks_on = False
+    observes = False
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -183,7 +183,7 @@ class Phase:
         """The adapter offers the process to the editor whose client waits to look on at it."""
         return []
 
-    def follow(self, holder: Connection) -> List[Action]:  # noqa: ARG002
+    def follow(self, controller: Connection) -> List[Action]:  # noqa: ARG002
         """Another client holds the process that this one looks at."""
         return []
 
@@ -236,7 +236,7 @@ class Connection:
         self.attach_body = b""
 
     @property
-    def introduction(self) -> Message:
+    def client_info(self) -> Message:
         """The arguments of the client's `initialize`."""
         return messages.as_dict(self.initialize.get("arguments"))
 

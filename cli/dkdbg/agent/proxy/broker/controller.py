@@ -7,10 +7,10 @@ from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.proxy.broker import group_control, handover, rank_console
 from dkdbg.agent.proxy.broker.connection import (
+    CONTROLLING,
     EVICTED,
-    HOLDING,
-    JOINING,
     READ,
+    REATTACHING,
     ROOT,
     TO_ADAPTER,
     Action,
@@ -24,34 +24,36 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.pending import Pending
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 
-class Holding(Phase):
+class Controlling(Phase):
     """A client whose attach was passed on.
 
     Args:
         seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
     """
 
-    name = HOLDING
+    name = CONTROLLING
 
-    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide, pending: Pending) -> None:
+    def __init__(
+        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
+    ) -> None:
         super().__init__(connection)
-        self._seats = seats
+        self._sessions = sessions
         self._adapter = adapter
-        self._pending = pending
+        self._open_requests = open_requests
 
     def begin(self) -> List[Action]:
         """Pass the attach on: the client gets the process."""
         connection = self.connection
-        connection.since = self._seats.wall()
-        self._seats.hold(connection)
+        connection.since = self._sessions.wall()
+        self._sessions.take_control(connection)
         if connection.key == ROOT:
-            self._seats.choose(connection.ranks)
-        self._pending.from_client(connection.attach)
-        return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._seats)]
+            self._sessions.choose(connection.ranks)
+        self._open_requests.from_client(connection.attach)
+        return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._sessions)]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
         """Pass a request on as it came."""
@@ -61,10 +63,10 @@ class Holding(Phase):
         if command == "restart":
             return [self._restart(request)]
         if command == "evaluate" and rank_console.is_asked(request):
-            return rank_console.ask(request, connection, self._seats)
+            return rank_console.ask(request, connection, self._sessions)
         if command == messages.CHOOSE:
             return self._choose(request)
-        if command in (messages.GATE, messages.TOGETHER):
+        if command in (messages.BARRIER, messages.GROUP):
             return self._of_all_agents(request)
         if command == messages.RELEASE:
             return self._release(request)
@@ -72,22 +74,22 @@ class Holding(Phase):
             return [Action(READ, connection, later=lambda: self._source(request))]
         ends: List[Action] = []
         if command == "disconnect":
-            ends = group_control.left(connection, self._seats, request)  # while the root session is there
-            ends += handover.left(connection, self._seats, request)
+            ends = group_control.left(connection, self._sessions, request)  # while the root session is there
+            ends += handover.left(connection, self._sessions, request)
             connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True
         elif command == "stackTrace":
             connection.stops.asked(request)
         elif command == "pause":
-            ends = self._seats.gate.open()  # who wants to see them now
-        ends += group_control.with_it(connection, self._seats, command)
+            ends = self._sessions.barrier.open()  # who wants to see them now
+        ends += group_control.with_it(connection, self._sessions, command)
         connection.settings.note(request)
-        self._pending.from_client(request)
+        self._open_requests.from_client(request)
         return [connection.to_adapter(body), *ends]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
         """Pass on what this adapter has asked for."""
-        return [self.connection.to_adapter(body)] if self._pending.answered_adapter(message) else []
+        return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def from_adapter(self, body: bytes) -> List[Action]:
         """Pass on what the adapter says."""
@@ -105,7 +107,7 @@ class Holding(Phase):
         """The process is free, or the adapter is no more."""
         if self.connection.configured and not self.connection.leaving:
             return self._lost()
-        return handover.released(self.connection, self._seats)
+        return handover.released(self.connection, self._sessions)
 
     def stopped(self, body: bytes) -> List[Action]:
         """Tell the client, and those who look on, of a stop that was held back."""
@@ -117,7 +119,7 @@ class Holding(Phase):
         told = [messages.say(text, category), messages.event("terminated")]
         connection.turn(EVICTED)
         connection.leaving = True
-        request = messages.request(self._pending.ours(), "disconnect", {"terminateDebuggee": False})
+        request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})
         return [*map(connection.to_client, told), connection.to_adapter(request)]
 
     @property
@@ -127,12 +129,12 @@ class Holding(Phase):
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
         """Ask the adapter in the name of somebody who looks on."""
-        sequence = self._pending.lent(borrower, request)
+        sequence = self._open_requests.lent(borrower, request)
         return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
 
     def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
         """Ask the adapter for something of our own."""
-        sequence = self._pending.ours(then)
+        sequence = self._open_requests.ours(then)
         return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
 
     def _of_all_agents(self, request: Message) -> List[Action]:
@@ -141,16 +143,16 @@ class Holding(Phase):
         if connection.key != ROOT:
             return [connection.refuse(request, "this is asked of the root session")]
         answered = connection.to_client(messages.answer(request))
-        if request["command"] == messages.GATE:
-            return [answered, *self._seats.gate.led(wanted)]
-        return [answered, *group_control.from_elsewhere(connection, self._seats, wanted)]
+        if request["command"] == messages.BARRIER:
+            return [answered, *self._sessions.barrier.led(wanted)]
+        return [answered, *group_control.from_elsewhere(connection, self._sessions, wanted)]
 
     def _restart(self, request: Message) -> Action:
         """Have the program started again: its sessions end, and the root session is told of the new processes."""
-        if self._seats.restart is None:
+        if self._sessions.restart is None:
             text = "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can"
             return self.connection.refuse(request, text)
-        self._seats.restart()
+        self._sessions.restart()
         return self.connection.to_client(messages.answer(request))
 
     def _choose(self, request: Message) -> List[Action]:
@@ -162,7 +164,7 @@ class Holding(Phase):
             connection.ranks = ranks.parse(str(as_dict(request.get("arguments")).get("ranks", "")))
         except ranks.RankSetError as error:
             return [connection.refuse(request, "%s; %s" % (error, error.hint))]
-        self._seats.choose(connection.ranks)
+        self._sessions.choose(connection.ranks)
         return [connection.to_client(messages.answer(request)), *self._adapter.offer_chosen()]
 
     def _release(self, request: Message) -> List[Action]:
@@ -170,7 +172,7 @@ class Holding(Phase):
         connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
         if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
             return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
-        self._seats.release(pid)
+        self._sessions.release(pid)
         return [connection.to_client(messages.answer(request))]
 
     def _source(self, request: Message) -> List[Action]:
@@ -185,16 +187,16 @@ class Holding(Phase):
         announced anew.
         """
         connection, what = self.connection, "debugpy's adapter died"
-        unanswered = self._pending.give_up(what)
+        unanswered = self._open_requests.give_up(what)
         connection.stops.happened("terminated", {})
         if connection.key != ROOT:
             connection.turn(EVICTED)
             connection.leaving = True
-            self._seats.let_go(connection)
-            ends = [action for one in self._seats.onlookers(connection.key) for action in one.phase.end()]
+            self._sessions.release_control(connection)
+            ends = [action for one in self._sessions.observers(connection.key) for action in one.phase.end()]
             return [*unanswered, connection.to_client(messages.event("terminated")), *ends]
         connection.configured = False
-        connection.turn(JOINING)
+        connection.turn(REATTACHING)
         note = (
             what
             + "; a new one is being started, and this session stays: the processes come back as new sessions"

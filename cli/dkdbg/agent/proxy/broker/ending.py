@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Action, Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 
 class Evicted(Phase):
@@ -25,9 +25,9 @@ class Evicted(Phase):
 
     name = EVICTED
 
-    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide) -> None:
+    def __init__(self, connection: Connection, sessions: Sessions, adapter: AdapterSide) -> None:
         super().__init__(connection)
-        self._seats = seats
+        self._sessions = sessions
         self._adapter = adapter
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
@@ -35,7 +35,7 @@ class Evicted(Phase):
         connection = self.connection
         if request["command"] != "disconnect":
             return super().from_client(request, body)
-        ends = handover.left(connection, self._seats, request)
+        ends = handover.left(connection, self._sessions, request)
         answer = connection.to_client(messages.answer(request))
         return [answer, *connection.close("it has left"), *ends]
 
@@ -45,11 +45,11 @@ class Evicted(Phase):
 
     def adapter_gone(self) -> List[Action]:
         """The process is free."""
-        return handover.released(self.connection, self._seats)
+        return handover.released(self.connection, self._sessions)
 
     def again(self) -> List[Action]:
         """It was taken over before there was a connection that could end."""
-        return handover.released(self.connection, self._seats)
+        return handover.released(self.connection, self._sessions)
 
 
 class Closed(Phase):
@@ -61,9 +61,9 @@ class Closed(Phase):
 
     name = CLOSED
 
-    def __init__(self, connection: Connection, seats: Seats) -> None:
+    def __init__(self, connection: Connection, sessions: Sessions) -> None:
         super().__init__(connection)
-        self._seats = seats
+        self._sessions = sessions
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
         """Take a request and do nothing."""
@@ -71,4 +71,4 @@ class Closed(Phase):
 
     def adapter_gone(self) -> List[Action]:
         """The process is free."""
-        return handover.released(self.connection, self._seats)
+        return handover.released(self.connection, self._sessions)

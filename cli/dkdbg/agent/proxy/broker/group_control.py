@@ -20,36 +20,38 @@ if TYPE_CHECKING:
     from dkdbg.agent import contract
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Action, Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 
-def with_it(connection: Connection, seats: Seats, command: str) -> List[Action]:
+def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Action]:
     """The client continues or pauses one rank: do the same to the others that its editor holds.
 
     A client that wants ranks one by one says so in its configuration; else what the agent was started with counts.
     """
     if command not in ("continue", "pause") or connection.key == ROOT:
         return []
-    if connection.arguments.get(CONTINUE, seats.continues) == CONTINUE_ONE:
+    if connection.arguments.get(CONTINUE, sessions.continues) == CONTINUE_ONE:
         return []
-    ranks = seats.ranks()
+    ranks = sessions.ranks()
     if connection.key not in [each["pid"] for each in ranks]:
         return []
     if command == "continue":
         connection.stops.let_go()
-    others = [one for one in _held(seats, ranks) if one is not connection and one.editor == connection.editor]
+    others = [
+        one for one in _held(sessions, ranks) if one is not connection and one.editor == connection.editor
+    ]
     here = _resumed(others) if command == "continue" else _paused(others)
-    return [*here, *_elsewhere(connection, seats, command, ranks)]
+    return [*here, *_elsewhere(connection, sessions, command, ranks)]
 
 
-def left(connection: Connection, seats: Seats, request: Message) -> List[Action]:
+def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
     """The client leaves one process, and all of its editor with it (see succession.py): so it does at other agents."""
     if connection.key == ROOT or not handover.leaves_all(connection, request):
         return []
-    return _elsewhere(connection, seats, "disconnect", seats.ranks())
+    return _elsewhere(connection, sessions, "disconnect", sessions.ranks())
 
 
-def from_elsewhere(root: Connection, seats: Seats, wanted: Message) -> List[Action]:
+def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
     """A rank of another agent was continued, paused or left by the same editor: do the same to those of its job.
 
     Args:
@@ -62,33 +64,33 @@ def from_elsewhere(root: Connection, seats: Seats, wanted: Message) -> List[Acti
         or not isinstance(numbers, list)
     ):
         return []
-    ranks = seats.ranks()
+    ranks = sessions.ranks()
     there = job.Share(world, (each for each in numbers if isinstance(each, int)))
     if not there.belongs_to(job.share(ranks)):
         return []
     if command == "disconnect":
-        return handover.end_sessions(root.editor, seats)
-    ours = [one for one in _held(seats, ranks) if one.editor == root.editor]
-    ours = [one for one in ours if one.arguments.get(CONTINUE, seats.continues) != CONTINUE_ONE]
-    return _resumed(ours) if command == "continue" else [*seats.gate.open(), *_paused(ours)]
+        return handover.end_sessions(root.editor, sessions)
+    ours = [one for one in _held(sessions, ranks) if one.editor == root.editor]
+    ours = [one for one in ours if one.arguments.get(CONTINUE, sessions.continues) != CONTINUE_ONE]
+    return _resumed(ours) if command == "continue" else [*sessions.barrier.open(), *_paused(ours)]
 
 
 def _elsewhere(
-    connection: Connection, seats: Seats, command: str, ranks: List[contract.Process]
+    connection: Connection, sessions: Sessions, command: str, ranks: List[contract.Process]
 ) -> List[Action]:
-    root = seats.holder(ROOT)
+    root = sessions.controller(ROOT)
     if root is None or root.leaving or root.editor != connection.editor:
         return []
     share = job.share(ranks)
-    if not root.arguments.get(messages.GATHER) or share.world <= len(share.ranks):
+    if not root.arguments.get(messages.LEADS_BARRIER) or share.world <= len(share.ranks):
         return []
-    said = messages.event(messages.TOGETHER, command=command, world=share.world, ranks=sorted(share.ranks))
+    said = messages.event(messages.GROUP, command=command, world=share.world, ranks=sorted(share.ranks))
     return [root.to_client(said)]
 
 
-def _held(seats: Seats, ranks: Iterable[contract.Process]) -> List[Connection]:
-    holders = seats.holders()
-    found = [holders[each["pid"]] for each in ranks if each["pid"] in holders]
+def _held(sessions: Sessions, ranks: Iterable[contract.Process]) -> List[Connection]:
+    controllers = sessions.controllers()
+    found = [controllers[each["pid"]] for each in ranks if each["pid"] in controllers]
     return [one for one in found if one.configured and not one.leaving]
 
 

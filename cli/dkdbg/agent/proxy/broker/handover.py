@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import STOP, STOP_PROCESS, as_dict
-from dkdbg.agent.proxy.broker.connection import HOLDING, ROOT
+from dkdbg.agent.proxy.broker.connection import CONTROLLING, ROOT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Action, Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds that a client which has left may take to come back before somebody who looks on gets its session; the
 #: same for one that has said it restarts: on a busy machine its new attach took over three seconds.
@@ -24,7 +24,7 @@ GRACE = 0.3
 RESTART_GRACE = 10.0
 
 
-def left(connection: Connection, seats: Seats, request: Message) -> List[Action]:
+def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
     """The client disconnects of its own accord: all other sessions of the same editor end with this one.
 
     An editor's stop button ends one session: the root session, or that of the process in focus. A process that
@@ -37,7 +37,7 @@ def left(connection: Connection, seats: Seats, request: Message) -> List[Action]
     """
     if not leaves_all(connection, request):
         return []
-    return end_sessions(connection.editor, seats, but=connection)
+    return end_sessions(connection.editor, sessions, but=connection)
 
 
 def leaves_all(connection: Connection, request: Message) -> bool:
@@ -51,28 +51,28 @@ def leaves_all(connection: Connection, request: Message) -> bool:
     )
 
 
-def end_sessions(editor: int, seats: Seats, but: Optional[Connection] = None) -> List[Action]:
+def end_sessions(editor: int, sessions: Sessions, but: Optional[Connection] = None) -> List[Action]:
     """End all sessions of an editor here, but one that it ends itself; the processes run on."""
-    seats.evicted.add(editor)
+    sessions.evicted.add(editor)
     text = "the debugger was stopped: what it was attached to keeps running"
     ends: List[Action] = []
-    for holder in seats.holders().values():
-        if holder is not but and holder.editor == editor and not holder.leaving:
-            ends += holder.phase.give_up(text, "console")
-    for key in seats.looked_at():
-        for one in seats.onlookers(key):
+    for controller in sessions.controllers().values():
+        if controller is not but and controller.editor == editor and not controller.leaving:
+            ends += controller.phase.give_up(text, "console")
+    for key in sessions.observed():
+        for one in sessions.observers(key):
             if one is not but and one.editor == editor:
                 ends += one.phase.end()
     return ends
 
 
-def released(connection: Connection, seats: Seats) -> List[Action]:
+def released(connection: Connection, sessions: Sessions) -> List[Action]:
     """The adapter has let go of the process that this client held."""
-    if not seats.let_go(connection):
+    if not sessions.release_control(connection):
         return []
     connection.leaving = True
     actions = []
-    for one in candidates(seats, connection.key):
+    for one in candidates(sessions, connection.key):
         if connection.stops.reasons:  # the adapter lets a process run that its client leaves
             thread = next(iter(connection.stops.reasons))
             body = messages.event("continued", threadId=thread, allThreadsContinued=True)
@@ -81,19 +81,19 @@ def released(connection: Connection, seats: Seats) -> List[Action]:
     return actions
 
 
-def follow(connection: Connection, seats: Seats) -> List[Action]:
+def follow(connection: Connection, sessions: Sessions) -> List[Action]:
     """Have all others that look on at a process look at its new holder."""
-    found = [one for one in seats.onlookers(connection.key) if one is not connection]
+    found = [one for one in sessions.observers(connection.key) if one is not connection]
     return [action for one in found for action in one.phase.follow(connection)]
 
 
-def free(seats: Seats) -> List[Action]:
+def free(sessions: Sessions) -> List[Action]:
     """A root session was passed on: pass on the processes that nobody holds and somebody looks on at."""
-    keys = [key for key in seats.looked_at() if key != ROOT and seats.holder(key) is None]
-    return [one.reconnect(0.0) for key in keys for one in candidates(seats, key)]
+    keys = [key for key in sessions.observed() if key != ROOT and sessions.controller(key) is None]
+    return [one.reconnect(0.0) for key in keys for one in candidates(sessions, key)]
 
 
-def heir(connection: Connection, former: Connection, seats: Seats) -> Optional[Connection]:
+def heir(connection: Connection, former: Connection, sessions: Sessions) -> Optional[Connection]:
     """Return who gets a process: who looks on longest, of the editor with the root session.
 
     None while that is not settled: the root session is the first to be passed on.
@@ -101,20 +101,20 @@ def heir(connection: Connection, former: Connection, seats: Seats) -> Optional[C
     Args:
         connection: one that looks on at it. former: at whose session it looks.
     """
-    waiting = candidates(seats, connection.key)
+    waiting = candidates(sessions, connection.key)
     first = waiting[0] if waiting else None
     if connection.key == ROOT:
         return first
-    root = seats.holder(ROOT)
+    root = sessions.controller(ROOT)
     if root is None or root.leaving:
-        return None if candidates(seats, ROOT) else first
+        return None if candidates(sessions, ROOT) else first
     of_root = [one for one in waiting if one.editor == root.editor]
     if of_root:
-        return of_root[0] if root.phase.name == HOLDING else None
+        return of_root[0] if root.phase.name == CONTROLLING else None
     # The root's editor has left this process alone; another one is about to be told of the process by the adapter.
     return first if former.editor == root.editor else None
 
 
-def candidates(seats: Seats, key: int) -> List[Connection]:
+def candidates(sessions: Sessions, key: int) -> List[Connection]:
     """Return those who look on at a process and could get it, the longest first."""
-    return [one for one in seats.onlookers(key) if one.phase.looks_on]
+    return [one for one in sessions.observers(key) if one.phase.observes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console.
-TRAPS = {
+KNOWN_ERRORS = {
     "Cannot re-initialize CUDA in forked subprocess": (
         "CUDA was used in this process's parent before it was forked: by the program, or by an expression in the "
         "debugger (torch.cuda...). Start workers with spawn: multiprocessing.set_start_method('spawn'), "
@@ -20,4 +20,4 @@ def advice(printed: object) -> str:
     """Return what to say to a piece of a program's stderr, empty for nothing."""
     if not isinstance(printed, str):
         return ""
-    return next((text for mark, text in TRAPS.items() if mark in printed), "")
+    return next((text for mark, text in KNOWN_ERRORS.items() if mark in printed), "")

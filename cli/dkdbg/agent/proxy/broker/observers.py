@@ -8,9 +8,9 @@ process, with the breakpoints that it has set meanwhile (succession.py).
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE
+from dkdbg.agent.dap.messages import EDITOR, OBSERVE, ROLE
 from dkdbg.agent.proxy.broker import handover
-from dkdbg.agent.proxy.broker.connection import DROP_ADAPTER, JOINING, LOOKING, ROOT, Action, Phase
+from dkdbg.agent.proxy.broker.connection import DROP_ADAPTER, OBSERVING, REATTACHING, ROOT, Action, Phase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: What may be asked: it reads.
 _READS = (
@@ -52,7 +52,7 @@ _QUIET = (
 )
 
 
-class LookingOn(Phase):
+class Observing(Phase):
     """A client that looks on at what another one does.
 
     Args:
@@ -62,79 +62,79 @@ class LookingOn(Phase):
         over: the process has ended, or will be announced anew.
     """
 
-    name = LOOKING
+    name = OBSERVING
 
-    def __init__(self, connection: Connection, seats: Seats) -> None:
+    def __init__(self, connection: Connection, sessions: Sessions) -> None:
         super().__init__(connection)
-        self._seats = seats
-        holder = seats.holder(connection.key)
-        assert holder is not None  # noqa: S101 - nobody is let in to look on at nobody
-        self._holder = holder
-        self._who = _who(holder)
+        self._sessions = sessions
+        controller = sessions.controller(connection.key)
+        assert controller is not None  # noqa: S101 - nobody is let in to look on at nobody
+        self._controller = controller
+        self._who = _who(controller)
         self.over = False
 
     @property
-    def looks_on(self) -> bool:  # type: ignore[override]
+    def observes(self) -> bool:  # type: ignore[override]
         """Whether the client has configured its session, and the process has not ended."""
         return self.connection.configured and not self.over
 
     def begin(self) -> List[Action]:
         """Let the client configure its session; the attach is answered after its configurationDone."""
         connection = self.connection
-        self._seats.look_on(connection)
+        self._sessions.add_observer(connection)
         return [Action(DROP_ADAPTER, connection), connection.to_client(messages.event("initialized"))]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
         """Answer a request."""
         connection, command = self.connection, request["command"]
         if command == "disconnect":
-            ends = [] if self.over else handover.left(connection, self._seats, request)
+            ends = [] if self.over else handover.left(connection, self._sessions, request)
             return [self._say(messages.answer(request)), *connection.close("it has left"), *ends]
         if command == "configurationDone":
             return self._configured(request)
         if command in _SETS:
             wanted = request.get("arguments")
             points = wanted.get("breakpoints") if isinstance(wanted, dict) else None
-            given = [self._seats.next_sequence() for _ in points] if isinstance(points, list) else []
+            given = [self._sessions.next_sequence() for _ in points] if isinstance(points, list) else []
             connection.settings.note(request, given)
             unset = {"verified": False, "message": self._who + "; this one looks on"}
             return [self._say(messages.answer(request, breakpoints=[dict(unset, id=each) for each in given]))]
         if command in _READS and not self.over:
-            if self._seats.holder(connection.key) is self._holder and self._holder.phase.lends:
-                return self._holder.phase.lend(connection, request)
+            if self._sessions.controller(connection.key) is self._controller and self._controller.phase.lends:
+                return self._controller.phase.lend(connection, request)
             return [connection.refuse(request, "the other editor is leaving", show=False)]
         text = '%s; add "dkdbgRole": "take-over" to take it' % self._who
         return [connection.refuse(request, text, show=command not in _QUIET)]
 
     def again(self) -> List[Action]:
         """Get the process, if it is free and it is this client's turn."""
-        connection, seats = self.connection, self._seats
-        if seats.holder(connection.key) is not None:
+        connection, sessions = self.connection, self._sessions
+        if sessions.controller(connection.key) is not None:
             return []
-        if handover.heir(connection, self._holder, seats) is not connection:
+        if handover.heir(connection, self._controller, sessions) is not connection:
             return []
-        seats.look_away(connection)
-        seats.hold(connection)
+        sessions.remove_observer(connection)
+        sessions.take_control(connection)
         connection.configured, connection.inherited = False, True
-        return connection.turn(JOINING).again()
+        return connection.turn(REATTACHING).again()
 
     def announce(self, pid: int) -> List[Action]:
         """Offer the client to look at one more process."""
         connection = self.connection
         arguments = {k: v for k, v in connection.arguments.items() if k not in messages.NOT_INHERITED}
-        theirs = self._holder.arguments.get("connect")
+        theirs = self._controller.arguments.get("connect")
         arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
-        arguments.update({"name": self._seats.name_of(pid), "subProcessId": pid})
-        arguments.update({ROLE: LOOK_ON, EDITOR: connection.editor})
+        arguments.update({"name": self._sessions.name_of(pid), "subProcessId": pid})
+        arguments.update({ROLE: OBSERVE, EDITOR: connection.editor})
         return [
-            self._say(messages.announcement(connection.introduction, self._seats.next_sequence, arguments))
+            self._say(messages.announcement(connection.client_info, self._sessions.next_sequence, arguments))
         ]
 
-    def follow(self, holder: Connection) -> List[Action]:
+    def follow(self, controller: Connection) -> List[Action]:
         """Another client holds the process now."""
-        if holder is self._holder:
+        if controller is self._controller:
             return []
-        self._holder, self._who = holder, _who(holder)
+        self._controller, self._who = controller, _who(controller)
         if self.connection.key != ROOT:
             return []
         return [self._say(messages.say("you look on: %s" % self._who, "important"))]
@@ -148,7 +148,7 @@ class LookingOn(Phase):
 
     def adapter_gone(self) -> List[Action]:
         """The connection that was dropped has ended."""
-        return handover.released(self.connection, self._seats)
+        return handover.released(self.connection, self._sessions)
 
     def _configured(self, request: Message) -> List[Action]:
         connection = self.connection
@@ -158,7 +158,7 @@ class LookingOn(Phase):
         process = {"isLocalProcess": False, "startMethod": "attach"}
         name = "dkdbg agent"
         if connection.key != ROOT:
-            name = self._seats.name_of(connection.key)
+            name = self._sessions.name_of(connection.key)
             process["systemProcessId"] = connection.key
         actions = [self._say(messages.answer(request)), self._say(messages.answer(connection.attach))]
         if connection.key == ROOT:
@@ -168,9 +168,9 @@ class LookingOn(Phase):
             actions.append(self._say(messages.say(note, "important")))
         actions.append(self._say(messages.event("process", name=name, **process)))
         if connection.key == ROOT:
-            for key in self._seats.to_look_at():
+            for key in self._sessions.observable():
                 actions += self.announce(key)
-        for thread, reason in self._holder.stops.reasons.items():
+        for thread, reason in self._controller.stops.reasons.items():
             stop = {"threadId": thread, "reason": reason, "allThreadsStopped": True}
             actions.append(self._say(messages.event("stopped", preserveFocusHint=True, **stop)))
         return actions
@@ -179,5 +179,5 @@ class LookingOn(Phase):
         return self.connection.to_client(body)
 
 
-def _who(holder: Connection) -> str:
-    return "another editor (since %s, from %s) holds this session" % (holder.since, holder.address)
+def _who(controller: Connection) -> str:
+    return "another editor (since %s, from %s) holds this session" % (controller.since, controller.address)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LED_LIMIT = rank_timeouts.ARM_LIMIT + rank_timeouts.LONGEST_GATHER
 
 
-class Gate:
+class RankBarrier:
     """Open, until `gather`; open again when all have gathered.
 
     Args:
@@ -51,7 +51,7 @@ class Gate:
         self._clock = clock
         self._name_of = name_of
         self._tell = tell
-        self._patience = rank_timeouts.Patience(clock)
+        self._timeouts = rank_timeouts.RankTimeouts(clock)
         self._unarmed: Set[int] = set()
         self._armed: Set[int] = set()
         self._held: Dict[int, Connection] = {}
@@ -66,20 +66,20 @@ class Gate:
         self._told: Message = {}
 
     @property
-    def gathers(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether stops are held back."""
         return bool(self._unarmed or self._armed)
 
-    def gather(self, keys: Iterable[int]) -> None:
+    def close(self, keys: Iterable[int]) -> None:
         """Hold back the stops of these running ranks until all of them are armed and held."""
         wanted, self._led = set(keys), False
         if len(wanted) < 2:
             return
         self._unarmed |= wanted - self._armed
         self._over = False
-        self._patience = rank_timeouts.Patience(self._clock)
+        self._timeouts = rank_timeouts.RankTimeouts(self._clock)
 
-    def gather_with_others(self, keys: Iterable[int], share: Share) -> List[Action]:
+    def close_for_job(self, keys: Iterable[int], share: Share) -> List[Action]:
         """Do so until the client of the root session says that all ranks of all agents are.
 
         Args:
@@ -96,7 +96,7 @@ class Gate:
             return []
         self._unarmed.discard(key)
         self._armed.add(key)
-        self._patience.armed()
+        self._timeouts.armed()
         return self.settle()
 
     def left(self, key: int) -> None:
@@ -126,18 +126,18 @@ class Gate:
             return False
         self._passing.discard(key)
         self._held[key], self._stops[key], self._threads[key] = connection, body, thread
-        self._patience.moved()
+        self._timeouts.moved()
         return True
 
     def settle(self) -> List[Action]:
         """Look at what has come, and at the time; return what to do."""
-        if not self.gathers:
+        if not self.is_closed:
             return self._report()
         if self._over:
             return self.open()
         if self._led:
             return self._report() or (self.open() if self._clock() - self._heard > LED_LIMIT else [])
-        verdict = self._patience.verdict(len(self._unarmed), len(self._armed), len(self._held))
+        verdict = self._timeouts.verdict(len(self._unarmed), len(self._armed), len(self._held))
         if verdict == rank_timeouts.PASS:
             return self._let_pass()
         if verdict == rank_timeouts.GIVE_UP:
@@ -159,7 +159,7 @@ class Gate:
     def open(self) -> List[Action]:
         """Tell of each stop that is held back, and hold back no more."""
         found = [(self._held[key], self._stops[key]) for key in sorted(self._held)]
-        self._over = self._over or self.gathers
+        self._over = self._over or self.is_closed
         self._unarmed, self._armed = set(), set()
         self._held, self._stops, self._threads, self._passing = {}, {}, {}, set()
         told = [action for connection, body in found for action in connection.phase.stopped(body)]
@@ -182,7 +182,7 @@ class Gate:
             return []
         self._told, self._heard = said, self._clock()
         self._number += 1  # several threads send, and an older word may come after a newer one
-        return self._tell(messages.event(messages.GATE, number=self._number, **said))
+        return self._tell(messages.event(messages.BARRIER, number=self._number, **said))
 
     def _let_pass(self) -> List[Action]:
         found = [(key, one, self._threads[key]) for key, one in sorted(self._held.items())]
@@ -192,7 +192,7 @@ class Gate:
         return [*(action for _, one, thread in found for action in one.go_on(thread)), *self._report()]
 
     def _give_up(self) -> List[Action]:
-        said = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._patience.limit)
+        said = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._timeouts.limit)
         return [*self._say(said), *self.open()]
 
     def _missing(self) -> List[str]:

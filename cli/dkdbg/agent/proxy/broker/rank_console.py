@@ -11,7 +11,7 @@ from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.proxy.broker import comparing
-from dkdbg.agent.proxy.broker.broadcast_query import EVALUATE, Gathering, Question
+from dkdbg.agent.proxy.broker.broadcast_query import EVALUATE, BroadcastQuery, Question
 from dkdbg.agent.proxy.broker.connection import LATER, Action
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds for which a rank may evaluate; the others' answers wait for it.
 LIMIT = 10.0
@@ -42,7 +42,7 @@ def is_asked(request: Message) -> bool:
     return "\n" not in text.strip() and _FORM.match(text) is not None  # else a function with a decorator
 
 
-def ask(request: Message, connection: Connection, seats: Seats) -> List[Action]:
+def ask(request: Message, connection: Connection, sessions: Sessions) -> List[Action]:
     """Ask them, and answer the request with a table when all have answered, after LIMIT seconds at most."""
     match = _FORM.match(as_dict(request.get("arguments"))["expression"])
     assert match is not None  # noqa: S101 - is_asked has looked
@@ -53,12 +53,12 @@ def ask(request: Message, connection: Connection, seats: Seats) -> List[Action]:
     if not match.group(2):
         return [connection.refuse(request, "evaluate what? @%s EXPRESSION" % match.group(1))]
 
-    def finished(found: Gathering) -> List[Action]:
+    def finished(found: BroadcastQuery) -> List[Action]:
         text = comparing.table(found.rows)
         return [connection.to_client(messages.answer(request, result=text, variablesReference=0))]
 
-    found = Gathering(
-        Question(EVALUATE, match.group(2).strip(), ranks=wanted), seats, seats.processes(), finished
+    found = BroadcastQuery(
+        Question(EVALUATE, match.group(2).strip(), ranks=wanted), sessions, sessions.processes(), finished
     )
     actions = found.begin()
     if found.is_done:

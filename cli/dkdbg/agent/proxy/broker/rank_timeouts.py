@@ -28,7 +28,7 @@ LONGEST_GATHER = 30.0
 NAMED = 8
 
 
-class Patience:
+class RankTimeouts:
     """One gathering, from now on.
 
     Args:

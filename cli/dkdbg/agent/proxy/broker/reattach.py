@@ -5,7 +5,15 @@ from __future__ import annotations
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import ROLE
 from dkdbg.agent.proxy.broker import handover
-from dkdbg.agent.proxy.broker.connection import EVICTED, HOLDING, JOINING, LEAVE_ADAPTER, ROOT, Action, Phase
+from dkdbg.agent.proxy.broker.connection import (
+    CONTROLLING,
+    EVICTED,
+    LEAVE_ADAPTER,
+    REATTACHING,
+    ROOT,
+    Action,
+    Phase,
+)
 from dkdbg.agent.proxy.broker.replay import Replay
 
 TYPE_CHECKING = False
@@ -15,8 +23,8 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.pending import Pending
-    from dkdbg.agent.proxy.broker.sessions import Seats
+    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
+    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Connections to an adapter that break before the session is set up, and seconds between two.
 ATTEMPTS = 5
@@ -25,20 +33,22 @@ PAUSE = 0.2
 _QUEUE = 1000
 
 
-class Rejoining(Phase):
+class Reattaching(Phase):
     """A client that holds its process, and is not attached yet.
 
     Args:
         seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
     """
 
-    name = JOINING
+    name = REATTACHING
 
-    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide, pending: Pending) -> None:
+    def __init__(
+        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
+    ) -> None:
         super().__init__(connection)
-        self._seats = seats
+        self._sessions = sessions
         self._adapter = adapter
-        self._pending = pending
+        self._open_requests = open_requests
         self._attempts = 0
         self._replay: Optional[Replay] = None
         self._queue: List[Message] = []
@@ -49,14 +59,16 @@ class Rejoining(Phase):
             return []
         connection = self.connection
         attach = {name: value for name, value in connection.arguments.items() if name != ROLE}
-        self._replay = Replay(self._seats.next_sequence, connection.introduction, attach, connection.settings)
+        self._replay = Replay(
+            self._sessions.next_sequence, connection.client_info, attach, connection.settings
+        )
         return [connection.to_adapter(self._replay.begin())]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
         """Keep a request until the session is set up."""
         connection = self.connection
         if request["command"] == "disconnect":
-            ends = handover.left(connection, self._seats, request)
+            ends = handover.left(connection, self._sessions, request)
             answer = connection.to_client(messages.answer(request))
             return [answer, *connection.close("it has left"), *ends]
         if len(self._queue) < _QUEUE:
@@ -66,7 +78,7 @@ class Rejoining(Phase):
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
         """Pass on what this adapter has asked for."""
-        return [self.connection.to_adapter(body)] if self._pending.answered_adapter(message) else []
+        return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def client_gone(self) -> List[Action]:
         """The client has closed its side."""
@@ -91,7 +103,7 @@ class Rejoining(Phase):
         queued = [connection.refuse(one, reason, show=False) for one in self._queue]
         text = "this session cannot go on: %s; attach again" % reason
         told = [messages.say(text, "important"), messages.event("terminated")]
-        return [*queued, *map(connection.to_client, told), *handover.released(connection, self._seats)]
+        return [*queued, *map(connection.to_client, told), *handover.released(connection, self._sessions)]
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """Take the process from the client, and tell it why."""
@@ -117,14 +129,14 @@ class Rejoining(Phase):
     def _joined(self) -> List[Action]:
         """The session is set up: the client goes on as if nothing had been."""
         connection = self.connection
-        holding = connection.turn(HOLDING)
+        holding = connection.turn(CONTROLLING)
         connection.configured = True
-        actions = handover.follow(connection, self._seats)
+        actions = handover.follow(connection, self._sessions)
         if not connection.since:  # until now it has looked on
-            connection.since = self._seats.wall()
+            connection.since = self._sessions.wall()
             if connection.key == ROOT:
                 text = "the other editor has left: this session is yours now, with the breakpoints that you have set"
                 actions.append(connection.to_client(messages.say(text, "important")))
         for request in self._queue:
             actions += holding.from_client(request, messages.body_of(request))
-        return [*actions, *(handover.free(self._seats) if connection.key == ROOT else ())]
+        return [*actions, *(handover.free(self._sessions) if connection.key == ROOT else ())]

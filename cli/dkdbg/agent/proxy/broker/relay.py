@@ -12,9 +12,9 @@ import time
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection, dialing
-from dkdbg.agent.proxy.broker.broker import Door
-from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, JOINING, LOOKING, ROOT
-from dkdbg.agent.proxy.broker.sessions import Seats
+from dkdbg.agent.proxy.broker.broker import Broker
+from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, OBSERVING, REATTACHING, ROOT
+from dkdbg.agent.proxy.broker.sessions import Sessions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ BACKEND_NOTICE = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_LIMIT = 60.0
 #: Seconds that one who looks on may be slow: nobody who holds a session waits for longer.
-ONLOOKER_LIMIT = 1.0
+OBSERVER_TIMEOUT_S = 1.0
 #: Seconds that a client has to close after the last answer.
 GOODBYE = 1.0
 #: At most one line in the log for refused attaches in so many seconds, after the first ten.
@@ -85,7 +85,7 @@ class Service:
         self._gone = gone
         self._admit = admit
         self._log = log
-        self._seats = Seats(
+        self._sessions = Sessions(
             token,
             name_of=name_of,
             on_stop=on_stop,
@@ -102,7 +102,7 @@ class Service:
             wall=lambda: time.strftime("%H:%M"),
         )
         self._lock = threading.Condition()
-        self.gatekeeper = barrier_timer.Gatekeeper(self._seats, self._lock, _send)
+        self.barrier_timer = barrier_timer.BarrierTimer(self._sessions, self._lock, _send)
         self._notes = Notes()
         self._refused = 0
         self._next_log = 0.0
@@ -110,17 +110,17 @@ class Service:
     def program_started(self, pid: int) -> None:
         """Note the program's first process; what a former run said is of no interest any more."""
         with self._lock:
-            self._seats.program, self._seats.end = pid, ""
-            self._seats.last_words.forget()
+            self._sessions.program, self._sessions.end = pid, ""
+            self._sessions.stderr_tail.forget()
             self._lock.notify_all()  # the session of the former program waits for its end, which is not told any more
 
     def program_ended(self, end: str) -> None:
         """Note how it has ended, in words."""
         with self._lock:
-            self._seats.end = end
+            self._sessions.end = end
             self._lock.notify_all()
 
-    def last_words(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
+    def stderr_tail(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
         """Return what tells best why the program `pid` failed; see LastWords.
 
         What processes that have ended said is waited for, WORDS_LIMIT seconds at most.
@@ -129,14 +129,14 @@ class Service:
         with self._lock:
             while self._is_spoken_for(is_alive) and time.monotonic() < end:
                 self._lock.wait(0.02)
-            return self._seats.last_words.of_a_failure(pid)
+            return self._sessions.stderr_tail.of_a_failure(pid)
 
     def wait_told(self, seconds: float, is_alive: Callable[[int], bool]) -> None:
         """Return when the adapter has ended the root session and those of processes that are gone, so long at most."""
         end = time.monotonic() + seconds
         with self._lock:
             while time.monotonic() < end:
-                root = self._seats.holder(ROOT)
+                root = self._sessions.controller(ROOT)
                 if (root is None or root.leaving) and not self._is_spoken_for(is_alive):
                     return
                 self._lock.wait(0.02)  # nobody tells of a process that has ended
@@ -146,11 +146,11 @@ class Service:
         with self._lock:
             links = [
                 one.link
-                for key, one in self._seats.holders().items()
+                for key, one in self._sessions.controllers().items()
                 if key != ROOT
                 and one.configured
                 and not one.leaving
-                and messages.has_consoles(one.introduction)
+                and messages.has_consoles(one.client_info)
             ]
         if links:
             self._notes.put((messages.say(text), links))
@@ -159,7 +159,7 @@ class Service:
         """Tell whether something may still come of a process that has ended."""
         return any(
             key != ROOT and not one.leaving and not is_alive(key)
-            for key, one in self._seats.holders().items()
+            for key, one in self._sessions.controllers().items()
         )
 
     def gather(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
@@ -168,7 +168,7 @@ class Service:
         With PAUSE a row is done when the process is held, with CONTINUE when it runs.
         """
         with self._lock:
-            found = broadcast_query.Gathering(question, self._seats, self._seats.processes())
+            found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.processes())
             actions = found.begin()
         _send(actions)
         end = time.monotonic() + limit
@@ -181,17 +181,17 @@ class Service:
         _send(actions)
         return found.rows
 
-    def is_rejoining(self) -> bool:
+    def is_reattaching(self) -> bool:
         """Whether the root session is being set up in its client's place."""
-        root = self._seats.holder(ROOT)
-        return root is not None and root.phase.name == JOINING
+        root = self._sessions.controller(ROOT)
+        return root is not None and root.phase.name == REATTACHING
 
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         """Serve one client until its end. Raises OSError."""
         relay = Relay(
             client,
             parser,
-            self._seats,
+            self._sessions,
             lock=self._lock,
             dial=self._dial,
             gone=self._gone,
@@ -247,7 +247,7 @@ class Relay:
         self,
         client: socket.socket,
         parser: frames.FrameParser,
-        seats: Seats,
+        sessions: Sessions,
         *,
         lock: threading.Condition,
         dial: Callable[[], Optional[socket.socket]],
@@ -255,7 +255,7 @@ class Relay:
         admit: Callable[[socket.socket], None],
         log: Callable[[str], None],
     ) -> None:
-        self._seats = seats
+        self._sessions = sessions
         self._client = client
         self._parser = parser
         self._lock = lock
@@ -264,8 +264,8 @@ class Relay:
         self._admit = admit
         self._log = log
         self._address = _address(client)
-        self._look = seats.look
-        self._door = Door(seats, self._address)
+        self._look = sessions.look
+        self._door = Broker(sessions, self._address)
         self._door.connection.link = self
         self._backend: Optional[socket.socket] = None
         self._answers: Optional[threading.Thread] = None
@@ -364,7 +364,7 @@ class Relay:
         if self._door.phase in (EVICTED, CLOSED):
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
-        if self._door.phase not in (LOOKING, JOINING):
+        if self._door.phase not in (OBSERVING, REATTACHING):
             _shut(self._client, socket.SHUT_WR)
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
@@ -483,7 +483,7 @@ class Relay:
     def drop_adapter(self) -> None:
         """Go on without the adapter. From now on the client must not keep others waiting."""
         _shut(self._backend, socket.SHUT_RDWR)
-        limit = struct.pack("ll", int(ONLOOKER_LIMIT), 0)
+        limit = struct.pack("ll", int(OBSERVER_TIMEOUT_S), 0)
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def close(self, reason: str) -> None:

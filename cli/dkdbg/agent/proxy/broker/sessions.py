@@ -6,8 +6,8 @@ import itertools
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.proxy.broker.connection import ROOT
-from dkdbg.agent.proxy.broker.rank_barrier import Gate
-from dkdbg.agent.proxy.broker.stderr_tail import LastWords
+from dkdbg.agent.proxy.broker.rank_barrier import RankBarrier
+from dkdbg.agent.proxy.broker.stderr_tail import StderrTail
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.state import job
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
 
 
-class Seats:
+class Sessions:
     """Shared by the connections of one port. Not for several threads at a time: the relay has a lock for it.
 
     Args:
@@ -71,23 +71,23 @@ class Seats:
         #: Processes that are about to be ended, for the program to be started again.
         self.ending: Set[int] = set()
         self.clock = clock
-        self.gate = Gate(clock, name_of, self._tell_root)
+        self.barrier = RankBarrier(clock, name_of, self._tell_root)
         self.wall = wall
         self._sequence = itertools.count(messages.OWN_SEQUENCE)
         self._editors = itertools.count(1)
-        self._holders: Dict[int, Connection] = {}
-        self._onlookers: Dict[int, List[Connection]] = {}
+        self._controllers: Dict[int, Connection] = {}
+        self._observers: Dict[int, List[Connection]] = {}
         self._waiting: Dict[int, List[Connection]] = {}
         self._offered: Set[int] = set()
         #: Editors whose root session was taken over. What they still open of their processes ends at once.
         self.evicted: Set[int] = set()
-        self.last_words = LastWords(name_of)
+        self.stderr_tail = StderrTail(name_of)
         #: The pid of the program's first process, 0 before; how it has ended, empty while it runs.
         self.program = 0
         self.end = ""
 
     def _tell_root(self, event: bytes) -> List[Action]:
-        root = self._holders.get(ROOT)
+        root = self._controllers.get(ROOT)
         return [] if root is None or root.leaving else [root.to_client(event)]
 
     def next_sequence(self) -> int:
@@ -98,25 +98,25 @@ class Seats:
         """Return a number for an editor, by which its child sessions are known."""
         return next(self._editors)
 
-    def holder(self, key: int) -> Optional[Connection]:
+    def controller(self, key: int) -> Optional[Connection]:
         """Return whose attach to this process was passed on and has not ended."""
-        return self._holders.get(key)
+        return self._controllers.get(key)
 
-    def holders(self) -> Dict[int, Connection]:
+    def controllers(self) -> Dict[int, Connection]:
         """Return all of them, by key."""
-        return dict(self._holders)
+        return dict(self._controllers)
 
-    def hold(self, connection: Connection) -> None:
+    def take_control(self, connection: Connection) -> None:
         """Note that this client holds its process; a former one is only finishing."""
-        self._holders[connection.key] = connection
+        self._controllers[connection.key] = connection
         self._offered.discard(connection.key)
 
-    def let_go(self, connection: Connection) -> bool:
+    def release_control(self, connection: Connection) -> bool:
         """Note that it does no longer; False when another one has it already."""
-        if self._holders.get(connection.key) is not connection:
+        if self._controllers.get(connection.key) is not connection:
             return False
-        del self._holders[connection.key]
-        self.gate.left(connection.key)
+        del self._controllers[connection.key]
+        self.barrier.left(connection.key)
         if connection.key == ROOT:
             self._offered.clear()
         else:
@@ -131,36 +131,36 @@ class Seats:
         """Note that the client of the root session was offered a process, which it is about to attach to."""
         self._offered.add(pid)
 
-    def to_look_at(self) -> List[int]:
+    def observable(self) -> List[int]:
         """Return the processes that have a holder, or are about to get one."""
-        held = [key for key, one in self._holders.items() if key != ROOT and not one.leaving]
+        held = [key for key, one in self._controllers.items() if key != ROOT and not one.leaving]
         return held + sorted(self._offered)
 
-    def onlookers(self, key: int) -> List[Connection]:
+    def observers(self, key: int) -> List[Connection]:
         """Return those who look on, the longest first."""
-        return list(self._onlookers.get(key, ()))
+        return list(self._observers.get(key, ()))
 
-    def looked_at(self) -> List[int]:
+    def observed(self) -> List[int]:
         """Return the keys of the processes that somebody looks on at."""
-        return list(self._onlookers)
+        return list(self._observers)
 
-    def look_on(self, connection: Connection) -> None:
+    def add_observer(self, connection: Connection) -> None:
         """Add one."""
-        _add(self._onlookers, connection)
+        _add(self._observers, connection)
 
-    def look_away(self, connection: Connection) -> None:
+    def remove_observer(self, connection: Connection) -> None:
         """Remove one, if it is there."""
-        _remove(self._onlookers, connection)
+        _remove(self._observers, connection)
 
     def waiting(self, key: int) -> List[Connection]:
         """Return those whose attach waits until there is somebody to look on at."""
         return list(self._waiting.get(key, ()))
 
-    def wait(self, connection: Connection) -> None:
+    def add_waiting(self, connection: Connection) -> None:
         """Add one."""
         _add(self._waiting, connection)
 
-    def wait_no_more(self, connection: Connection) -> None:
+    def remove_waiting(self, connection: Connection) -> None:
         """Remove one, if it is there."""
         _remove(self._waiting, connection)
 

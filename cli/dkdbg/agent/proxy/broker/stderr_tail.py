@@ -12,7 +12,7 @@ PROCESSES = 64
 _TRACEBACK = "Traceback (most recent call last):"
 
 
-class LastWords:
+class StderrTail:
     """The end of each process's stderr, as far as an editor was attached.
 
     Args:

@@ -14,7 +14,7 @@ import time
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.listener import containers, local_users, peers, proof, tokens, web
-from dkdbg.agent.proxy.listener.pending import Newcomers
+from dkdbg.agent.proxy.listener.pending import PendingConnections
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ STRANGERS_BODY = 256 << 10
 #: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
 MAX_CONNECTIONS = 512
 #: Of them, those that have not been let in; one more takes the place of the oldest silent one.
-MAX_NEWCOMERS = 64
+MAX_PENDING = 64
 #: Seconds that a refused client has to read why.
 GOODBYE = 1.0
 #: At most one line in the log for refused peers in so many seconds.
@@ -44,7 +44,7 @@ REFUSAL_LOG_INTERVAL = 10.0
 _OPEN = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 
 
-class Front:
+class Listener:
     """Listens on one port, one thread a connection and direction.
 
     Args:
@@ -97,7 +97,7 @@ class Front:
         self._log = log
         self._lock = threading.Lock()
         self._open: Set[socket.socket] = set()
-        self._newcomers = Newcomers(MAX_NEWCOMERS)
+        self._pending = PendingConnections(MAX_PENDING)
         self._refused = 0
         self._next_refusal_log = 0.0
         self._listener = _listen(host, port)
@@ -131,7 +131,7 @@ class Front:
     def let_in(self, sock: socket.socket) -> None:
         """Note that this client was let in: nobody takes its place any more."""
         with self._lock:
-            self._newcomers.leave(sock)
+            self._pending.leave(sock)
 
     def _accept(self) -> None:
         while True:
@@ -141,7 +141,7 @@ class Front:
                 if self._listener.fileno() < 0:
                     return
                 with self._lock:
-                    victim = self._newcomers.least()
+                    victim = self._pending.victim()
                 _end(victim)
                 time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
                 continue
@@ -153,10 +153,10 @@ class Front:
     def _take(self, sock: socket.socket, address: str) -> bool:
         """Find a place for a connection; False when all are taken by clients that were let in."""
         with self._lock:
-            if len(self._open) - len(self._newcomers) >= MAX_CONNECTIONS - MAX_NEWCOMERS:
+            if len(self._open) - len(self._pending) >= MAX_CONNECTIONS - MAX_PENDING:
                 return False
             self._open.add(sock)
-            victim = self._newcomers.enter(sock, address)
+            victim = self._pending.enter(sock, address)
         _end(victim)
         return True
 
@@ -169,15 +169,15 @@ class Front:
             if first is not None:
                 with self._lock:
                     if self._let_in_later:
-                        self._newcomers.introduced(sock)
+                        self._pending.introduced(sock)
                     else:
-                        self._newcomers.leave(sock)
+                        self._pending.leave(sock)
                 with contextlib.suppress(OSError):  # a client that is gone already
                     sockets.keep_alive(sock)
                     self._serve_client(sock, *first)
         finally:
             with self._lock:
-                self._newcomers.leave(sock)
+                self._pending.leave(sock)
                 self._open.discard(sock)
             _close(sock)
 
@@ -213,7 +213,7 @@ class Front:
         message = frames.decode(body)
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise frames.FrameError("the first request is not initialize")
-        reason = self._stranger(sock)
+        reason = self._refusal_of_user(sock)
         way = "set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to let everybody in"
         if not reason and self._outsiders:
             reason, way = containers.refusal(sock), self._outsiders
@@ -229,7 +229,7 @@ class Front:
         """Receive the first bytes; who waits for debugpy's greeting, and will be let in, gets one."""
         with contextlib.suppress(socket.timeout):
             return _receive(sock, time.monotonic() + GREETING_AFTER)
-        if self._greeting and not self._stranger(sock):
+        if self._greeting and not self._refusal_of_user(sock):
             host, port = sock.getsockname()[:2]
             sock.sendall(b"".join(map(frames.wrap, messages.greeting(self._greeting, str(host), port))))
         return _receive(sock, deadline)
@@ -262,7 +262,7 @@ class Front:
 
     def _may_see_all(self, sock: socket.socket, request: web.Request) -> bool:
         if request.token is None or not self._check:  # no guess
-            return not self._check and not self._stranger(sock)
+            return not self._check and not self._refusal_of_user(sock)
         return self._knows(sock, request.token)
 
     def _has_proven(self, sock: socket.socket, head: bytes, exchange: proof.Exchange) -> bool:
@@ -275,7 +275,7 @@ class Front:
         time.sleep(seconds)
         return not reason
 
-    def _stranger(self, sock: socket.socket) -> str:
+    def _refusal_of_user(self, sock: socket.socket) -> str:
         """Return why a connection is another user's of this machine; empty when it is not, or none is asked for."""
         return "" if self._users is None else local_users.refusal(sock, self._users)
 

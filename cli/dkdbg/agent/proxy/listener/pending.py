@@ -17,7 +17,7 @@ class _Entry:
         self.introduced = False
 
 
-class Newcomers:
+class PendingConnections:
     """Those who have not been let in yet, in the order in which they came.
 
     Args:
@@ -36,7 +36,7 @@ class Newcomers:
 
     def enter(self, sock: socket.socket, address: str) -> Optional[socket.socket]:
         """Add one; return whom it takes the place of, None while there is room."""
-        victim = self.least() if len(self._entries) >= self._most else None
+        victim = self.victim() if len(self._entries) >= self._most else None
         if victim is not None:
             del self._entries[victim]
         self._entries[sock] = _Entry(address)
@@ -52,7 +52,7 @@ class Newcomers:
         """Remove one that was let in or has gone, if it is there."""
         self._entries.pop(sock, None)
 
-    def least(self) -> Optional[socket.socket]:
+    def victim(self) -> Optional[socket.socket]:
         """Return who matters least: silent before introduced, then of the address with the most, then the oldest.
 
         Behind Docker's proxy all have the same address: it decides nothing alone.

@@ -7,7 +7,7 @@ import pytest
 from dkdbg.agent.dap import messages
 from dkdbg.agent.proxy.broker import connection, rank_barrier, rank_timeouts
 from dkdbg.agent.state.job import Share
-from tests.agent.test_door import Building, event, request, response, sent
+from tests.agent.test_broker import Building, event, request, response, sent
 
 RANKS = [11, 12, 13]
 
@@ -24,22 +24,22 @@ class Job(Building):
         self,
         armed: int = 3,
         *,
-        gathers: bool = True,
+        is_closed: bool = True,
         world: int = 3,
         is_led: bool = False,
         **arguments: object,
     ) -> None:
         super().__init__()
-        self.seats.ranks = lambda: processes(*RANKS, world=world)
-        self.root = root = self.door()
+        self.sessions.ranks = lambda: processes(*RANKS, world=world)
+        self.root = root = self.broker()
         root.from_client(request("initialize", clientID="vscode"))
-        root.from_client(request("attach", seq=2, **({messages.GATHER: True} if is_led else {})))
+        root.from_client(request("attach", seq=2, **({messages.LEADS_BARRIER: True} if is_led else {})))
         root.from_adapter(response("attach", 2))
-        if gathers and is_led:
-            self.seats.gate.gather_with_others(RANKS, Share(world, range(3)))
-        elif gathers:
-            self.seats.gate.gather(RANKS)
-        self.ranks = [self.door() for _ in RANKS]
+        if is_closed and is_led:
+            self.sessions.barrier.close_for_job(RANKS, Share(world, range(3)))
+        elif is_closed:
+            self.sessions.barrier.close(RANKS)
+        self.ranks = [self.broker() for _ in RANKS]
         for pid, one in zip(RANKS, self.ranks, strict=True):
             one.from_client(request("initialize", clientID="vscode"))
             one.from_client(request("attach", seq=2, subProcessId=pid, dkdbgEditor=1, **arguments))
@@ -56,7 +56,7 @@ class Job(Building):
 
     def later(self, seconds: float) -> list[connection.Action]:
         self.now += seconds
-        return self.seats.gate.settle()
+        return self.sessions.barrier.settle()
 
     def ask(self, what: str, **arguments: object) -> list[connection.Action]:
         """The client of the root session asks for something."""
@@ -96,7 +96,7 @@ def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_
     assert job.told(job.arm(2)) == []
     assert job.stop(1) == []
     assert job.told(job.stop(2)) == [0, 1, 2]
-    assert not job.seats.gate.gathers
+    assert not job.sessions.barrier.is_closed
 
 
 def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it():
@@ -117,8 +117,8 @@ def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_
 def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named():
     job = Job()
     passes = 0
-    while job.seats.gate.gathers:
-        if not job.seats.gate._held:
+    while job.sessions.barrier.is_closed:
+        if not job.sessions.barrier._held:
             job.stop(0)
         actions = job.later(0.05)
         passes += len(job.passed(actions))
@@ -134,7 +134,7 @@ def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answer
     job.stop(0)
     job.stop(1)
     if answers:
-        job.seats.gate.left(13)
+        job.sessions.barrier.left(13)
     actions = job.later(0 if answers else rank_timeouts.ARM_LIMIT + 1)
     assert job.told(actions) == [0, 1]
     assert (b"name of 13: not attached to yet" in actions[0].body) is not answers
@@ -166,13 +166,13 @@ def test_breakpoints_with_conditions_are_told_at_once_and_to_who_asks_for_a_paus
 
 
 def test_one_rank_alone_and_one_that_starts_later_are_not_held_up():
-    job = Job(gathers=False)
-    job.seats.gate.gather([11])
+    job = Job(is_closed=False)
+    job.sessions.barrier.close([11])
     assert job.told(job.stop(0)) == [0]
 
 
 def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client():
-    job = Job(gathers=False)
+    job = Job(is_closed=False)
     for number in (0, 2):
         job.stop(number)
     actions = job.ranks[0].from_client(request("continue", seq=9, threadId=1))
@@ -187,15 +187,15 @@ def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client
     [("one", "", [0]), ("one", "all", [0]), (None, "one", [0]), ("all", "one", [0, 1]), (None, "", [0, 1])],
 )
 def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by_default, passed):
-    one = Job(gathers=False, **({"dkdbgContinue": said} if said else {}))
-    one.seats.continues = by_default
+    one = Job(is_closed=False, **({"dkdbgContinue": said} if said else {}))
+    one.sessions.continues = by_default
     one.stop(0)
     one.stop(1)
     assert one.passed(one.ranks[0].from_client(request("continue", seq=9, threadId=1))) == passed
 
 
 def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_that_they_run():
-    job = Job(gathers=False)
+    job = Job(is_closed=False)
 
     def paused(seq):
         actions = job.ranks[0].from_client(request("pause", seq=seq, threadId=1))
@@ -214,8 +214,8 @@ def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_th
 
 
 def test_a_process_that_is_no_rank_goes_on_alone():
-    job = Job(gathers=False)
-    job.seats.ranks = lambda: processes(12, 13)
+    job = Job(is_closed=False)
+    job.sessions.ranks = lambda: processes(12, 13)
     for number in range(3):
         job.stop(number)
     assert job.passed(job.ranks[0].from_client(request("continue", seq=9, threadId=1))) == [0]
@@ -223,23 +223,23 @@ def test_a_process_that_is_no_rank_goes_on_alone():
 
 def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides():
     job = Job(armed=2, world=4, is_led=True)
-    (armed,) = job.said(job.arm(2), messages.GATE)
+    (armed,) = job.said(job.arm(2), messages.BARRIER)
     assert (armed["unarmed"], armed["armed"], armed["held"]) == (0, 3, 0)
     assert (armed["world"], armed["ranks"]) == (4, [0, 1, 2])
     for number in range(3):
         actions = job.stop(number)
         assert job.told(actions) == []
-    (held,) = job.said(actions, messages.GATE)
+    (held,) = job.said(actions, messages.BARRIER)
     assert (held["held"], held["missing"]) == (3, [])
     assert job.later(rank_barrier.LED_LIMIT / 2) == []
-    assert job.passed(job.ask(messages.GATE, do="pass", number=held["number"] - 1)) == []
-    passed = job.ask(messages.GATE, do="pass", number=held["number"])
+    assert job.passed(job.ask(messages.BARRIER, do="pass", number=held["number"] - 1)) == []
+    passed = job.ask(messages.BARRIER, do="pass", number=held["number"])
     assert job.passed(passed) == [0, 1, 2]
-    assert job.said(passed, messages.GATE)[0]["held"] == 0
+    assert job.said(passed, messages.BARRIER)[0]["held"] == 0
     job.stop(1)
-    opened = job.ask(messages.GATE, do="open", why="stopped without the others: rank 3")
+    opened = job.ask(messages.BARRIER, do="open", why="stopped without the others: rank 3")
     assert job.told(opened) == [1]
-    assert job.said(opened, messages.GATE)[0]["over"] is True
+    assert job.said(opened, messages.BARRIER)[0]["over"] is True
     assert b"rank 3" in next(each.body for each in opened if each.connection.key == 12)
 
 
@@ -251,30 +251,32 @@ def test_a_client_that_never_decides_is_waited_for_with_a_limit():
 
 @pytest.mark.parametrize("command", ["continue", "pause", "disconnect"])
 def test_what_is_done_to_one_rank_the_client_with_other_agents_hears_of(command):
-    job = Job(gathers=False, world=4, is_led=True)
+    job = Job(is_closed=False, world=4, is_led=True)
     job.stop(0)
-    (said,) = job.said(job.ranks[0].from_client(request(command, seq=9, threadId=1)), messages.TOGETHER)
+    (said,) = job.said(job.ranks[0].from_client(request(command, seq=9, threadId=1)), messages.GROUP)
     assert said == {"command": command, "world": 4, "ranks": [0, 1, 2]}
-    whole = Job(gathers=False, world=3, is_led=True)
+    whole = Job(is_closed=False, world=3, is_led=True)
     whole.stop(0)
     actions = whole.ranks[0].from_client(request(command, seq=9, threadId=1))
-    assert whole.said(actions, messages.TOGETHER) == []
+    assert whole.said(actions, messages.GROUP) == []
 
 
 def test_ranks_go_on_pause_and_are_left_with_those_of_another_agent_if_they_are_of_one_job():
-    job = Job(gathers=False, world=4, is_led=True)
+    job = Job(is_closed=False, world=4, is_led=True)
     job.stop(0)
     there = {"world": 4, "ranks": [3]}
-    assert job.passed(job.ask(messages.TOGETHER, command="continue", **{**there, "ranks": [0, 3]})) == []
-    assert job.passed(job.ask(messages.TOGETHER, command="continue", **{**there, "world": 5})) == []
-    assert job.passed(job.ask(messages.TOGETHER, command="continue", **there)) == [0]
-    actions = job.ask(messages.TOGETHER, command="pause", **there)
+    assert job.passed(job.ask(messages.GROUP, command="continue", **{**there, "ranks": [0, 3]})) == []
+    assert job.passed(job.ask(messages.GROUP, command="continue", **{**there, "world": 5})) == []
+    assert job.passed(job.ask(messages.GROUP, command="continue", **there)) == [0]
+    actions = job.ask(messages.GROUP, command="pause", **there)
     assert [each.connection.key for each in actions if b'"pause"' in each.body] == [11, 12, 13]
-    actions = job.ask(messages.TOGETHER, command="disconnect", **there)
+    actions = job.ask(messages.GROUP, command="disconnect", **there)
     assert {each.connection.key for each in actions if b'"terminated"' in each.body} == {0, 11, 12, 13}
 
 
 def test_only_the_root_session_speaks_for_other_agents():
-    job = Job(gathers=False, world=4)
-    (answer,) = sent(job.ranks[0].from_client(request(messages.GATE, seq=9, do="open")), connection.TO_CLIENT)
+    job = Job(is_closed=False, world=4)
+    (answer,) = sent(
+        job.ranks[0].from_client(request(messages.BARRIER, seq=9, do="open")), connection.TO_CLIENT
+    )
     assert answer["success"] is False

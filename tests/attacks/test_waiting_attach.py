@@ -18,7 +18,7 @@ import pytest
 from dkdbg.agent.proxy.listener import proof
 from dkdbg.agent.relay import secure_channel
 from dkdbg.targets.reverse import certificate
-from dkdbg.targets.reverse.jobs import NEWCOMERS, Callers
+from dkdbg.targets.reverse.jobs import MAX_PENDING, Callers
 from dkdbg.targets.reverse.query_server import Desk, desks
 
 TOKEN = secrets.token_hex(32)
@@ -255,7 +255,7 @@ class Unnamed(socket.socket):
 @pytest.mark.attack(0)
 def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
     """Opens hundreds of connections to `attach --listen` and says nothing, or slowly, or stops in the middle of a TLS handshake: a job that calls meanwhile is served."""
-    open_ = [waiting.connect() for _ in range(NEWCOMERS * 6)]
+    open_ = [waiting.connect() for _ in range(MAX_PENDING * 6)]
     begun = hello()
     for each in open_[::2]:
         with contextlib.suppress(OSError):
@@ -263,7 +263,7 @@ def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
     end = time.monotonic() + 300
     while True:  # of those that were let go the threads are ending
         threads = sum(each.name == "dkdbg caller" for each in threading.enumerate())
-        if threads <= NEWCOMERS:
+        if threads <= MAX_PENDING:
             break
         assert time.monotonic() < end, threads
         time.sleep(0.01)

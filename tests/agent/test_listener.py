@@ -72,7 +72,7 @@ class Dying:
                     return
 
 
-def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> listener.Front:
+def open_listener(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> listener.Listener:
     def dial_backend():
         try:
             return dial(backend_port()) if backend_port() > 0 else None
@@ -88,7 +88,7 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
         on_stop=lambda pid, where: None,
         log=log,
     )
-    one = listener.Front(
+    one = listener.Listener(
         "127.0.0.1",
         0,
         serve=service.serve,
@@ -110,7 +110,7 @@ def impatient(monkeypatch):
 @pytest.fixture
 def port(behind):
     status = {"state": "waiting", "client": False, "name": "job"}
-    one = open_front(lambda: behind.listener.getsockname()[1], lambda: dict(status))
+    one = open_listener(lambda: behind.listener.getsockname()[1], lambda: dict(status))
     yield one.port
     one.stop()
 
@@ -215,7 +215,7 @@ def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_show
         relay, "BACKEND_NOTICE", 0.05 if comes else 300.0
     )  # it is not told first that it waits
     up = threading.Event()
-    one = open_front(lambda: behind.listener.getsockname()[1] if up.is_set() else 0)
+    one = open_listener(lambda: behind.listener.getsockname()[1] if up.is_set() else 0)
     with dial(one.port) as sock:
         sock.sendall(INITIALIZE)
         if comes:
@@ -247,7 +247,7 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
     monkeypatch.setattr(relay.Relay, "_say_goodbye", after_the_disconnect)
     monkeypatch.setattr(relay.Relay, "to_client", late)
     adapter = Dying()
-    one = open_front(lambda: adapter.listener.getsockname()[1])
+    one = open_listener(lambda: adapter.listener.getsockname()[1])
     answered = []
     with dial(one.port) as sock:
         sock.sendall(INITIALIZE + request(2, "attach", subProcessId=7))
@@ -263,15 +263,15 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
 def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
     before = threading.active_count()
     monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 300.0)
-    idle = [dial(port) for _ in range(listener.MAX_NEWCOMERS + 20)]
+    idle = [dial(port) for _ in range(listener.MAX_PENDING + 20)]
     assert [sock.recv(1) for sock in idle[:20]] == [b""] * 20  # the oldest have given way to the last
-    wait_for(lambda: threading.active_count() - before, lambda more: more <= listener.MAX_NEWCOMERS + 1)
+    wait_for(lambda: threading.active_count() - before, lambda more: more <= listener.MAX_PENDING + 1)
     for sock in idle:
         sock.close()
     # They are let go after the limit for a first request.
     monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 0.4)
     monkeypatch.setattr(listener, "GREETING_AFTER", 0.1)
-    idle = [dial(port) for _ in range(listener.MAX_NEWCOMERS)]
+    idle = [dial(port) for _ in range(listener.MAX_PENDING)]
     assert [sock.recv(1) for sock in idle] == [b""] * len(idle)
     assert _answer(port) == INITIALIZE[:5]
     for sock in idle:
@@ -282,7 +282,7 @@ def test_a_refused_peer_is_closed_and_logged_once(behind, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
     monkeypatch.setattr(listener, "REFUSAL_LOG_INTERVAL", 300.0)
-    one = open_front(lambda: behind.listener.getsockname()[1], log=lines.append)
+    one = open_listener(lambda: behind.listener.getsockname()[1], log=lines.append)
     for _ in range(5):
         with dial(one.port) as sock:
             sock.sendall(INITIALIZE)

@@ -14,7 +14,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.engine.attach_proxies import attach_proxy
 from tests.ports import free_port
 
 LIMIT = 300.0
@@ -70,10 +70,10 @@ def stand_in(tmp_path, monkeypatch):
     for each in made:
         each.server.shutdown()
         each.server.server_close()
-    end_doors(tmp_path / "run")
+    end_proxies(tmp_path / "run")
 
 
-def end_doors(runtime):
+def end_proxies(runtime):
     for path in runtime.glob("ray/*/session.json"):
         record = json.loads(path.read_text())
         if record["state"] != "exited":
@@ -125,8 +125,8 @@ def test_a_dashboard_that_fails_where_nobody_says_who_asks_is_asked_all_the_same
 def test_attach_says_once_which_dashboard_it_waits_for(tmp_path, monkeypatch):
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     target = f"ray://127.0.0.1:{free_port()}"
-    with host_door(tmp_path, target) as door:
-        said = door.wait("target", LIMIT, target=target)["text"]
+    with attach_proxy(tmp_path, target) as proxy:
+        said = proxy.wait("target", LIMIT, target=target)["text"]
     assert said.startswith("waiting: no dashboard answers at 127.0.0.1:"), said
 
 
@@ -164,7 +164,7 @@ def listing(port):
 
 def test_a_worker_that_has_gone_between_the_list_and_the_attach_is_said(stand_in, tmp_path):
     target = f"ray://127.0.0.1:{stand_in(listing(free_port())).port}"
-    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    with attach_proxy(tmp_path, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.attach(timeout=LIMIT)
         with debugger.changed:
             assert debugger.changed.wait_for(lambda: debugger._failures, LIMIT)
@@ -177,7 +177,7 @@ def test_what_listens_there_and_is_no_debugger_gets_nothing_but_a_connection(sta
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.settimeout(LIMIT)
         target = f"ray://127.0.0.1:{stand_in(listing(other.getsockname()[1])).port}"
-        with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        with attach_proxy(tmp_path, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
             debugger.attach(timeout=LIMIT)
             client, _ = other.accept()
             with client:

@@ -145,18 +145,18 @@ def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path):
         Client(running.port).attach() as second,
     ):
         assert "you look on: another editor (since " in second.event("output", text="look on")["output"]
-        with second.child() as onlooker:
+        with second.child() as observer:
             child.session.request("pause", threadId=1)
             thread = child.event("stopped")["threadId"]
-            assert onlooker.event("stopped")["threadId"] == thread
-            top = onlooker.session.request("stackTrace", threadId=thread)["stackFrames"][0]
+            assert observer.event("stopped")["threadId"] == thread
+            top = observer.session.request("stackTrace", threadId=thread)["stackFrames"][0]
             assert top["source"]["path"].endswith("train.py")
-            scope = onlooker.session.request("scopes", frameId=top["id"])["scopes"][0]
+            scope = observer.session.request("scopes", frameId=top["id"])["scopes"][0]
             reference = scope["variablesReference"]
-            variables = onlooker.session.request("variables", variablesReference=reference)["variables"]
+            variables = observer.session.request("variables", variablesReference=reference)["variables"]
             assert "n" in [variable["name"] for variable in variables]
             for command in ("continue", "next", "evaluate", "setVariable", "pause", "terminate"):
-                answer = onlooker.refusal(command, threadId=thread, expression="1", frameId=top["id"])
+                answer = observer.refusal(command, threadId=thread, expression="1", frameId=top["id"])
                 assert 'add "dkdbgRole": "take-over" to take it' in answer["message"], command
             frame = child.session.request("stackTrace", threadId=thread)["stackFrames"][0]
             held = f"train.py:{frame['line']} (pause)"
@@ -164,10 +164,10 @@ def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path):
             assert record["name"] == "train.py"
             assert f"{record['pid']} train.py: stopped at {held}" in sessions(running)
             child.session.request("continue", threadId=thread)
-            onlooker.event("continued")
+            observer.event("continued")
             wait_for(lambda: first_process(running), lambda p: p.get("stopped") == "")
             (tmp_path / "stop").touch()
-            onlooker.event("terminated")
+            observer.event("terminated")
 
 
 def sessions(running: Any) -> str:

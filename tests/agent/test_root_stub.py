@@ -4,7 +4,7 @@ import socket
 import threading
 
 from dkdbg.agent.dap import frames
-from dkdbg.agent.proxy.adapter.root_stub import Phantom
+from dkdbg.agent.proxy.adapter.root_stub import RootStub
 
 
 def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
@@ -25,7 +25,7 @@ def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
             heard.append(is_new)
             done.set()
 
-        phantom = Phantom(
+        phantom = RootStub(
             theirs, is_new=is_new, on_attach=on_attach, on_detach=lambda _: None, on_lost=lambda: None
         )
         ours.sendall(frames.encode({"seq": 1, "type": "request", "command": "configurationDone"}))

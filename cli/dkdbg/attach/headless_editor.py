@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
 
 
-class Keeper(Editor):
+class HeadlessEditor(Editor):
     """An editor without a socket, which attaches to every target and opens no session.
 
     Args:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dkdbg.agent.dap import frames
 from tests import processes
 from tests.agent.dap_probe import Editor, wait_for
-from tests.agent.test_door import Building
+from tests.agent.test_broker import Building
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.attacks.test_fuzz_pdb import size_of
@@ -64,11 +64,11 @@ def is_bounded(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
     return now[0] <= before[0] + 4 and now[1] <= before[1] + 4 and now[2] < before[2] + 60_000
 
 
-def send(sock: socket.socket, introduction: bytes, chunks: list[bytes], leaving: str) -> None:
+def send(sock: socket.socket, client_info: bytes, chunks: list[bytes], leaving: str) -> None:
     with contextlib.suppress(OSError), sock:
         sock.settimeout(0.0)
-        if introduction:
-            sock.sendall(introduction)
+        if client_info:
+            sock.sendall(client_info)
         for chunk in chunks:
             sock.sendall(chunk[: len(chunk) // 2] if leaving == "cut" else chunk)
             with contextlib.suppress(BlockingIOError):
@@ -133,24 +133,24 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
 
 @pytest.mark.attack(9)
 @pytest.mark.parametrize("said", [SAID, ASKED], ids=["adapter", "client"])
-@pytest.mark.parametrize("begun", ["introduced", "attached", "gathering", "onlooker", "rejoining"])
+@pytest.mark.parametrize("begun", ["initialized", "attached", "barrier", "observer", "reattaching"])
 def test_a_value_of_another_type_ends_no_session(begun, said):
     """Says each value of each message as a list, an object, an endless number or deep nests: nothing is raised."""
     for body in (each for message in said for each in variants(message)):
         building = Building()
-        if begun == "introduced":
-            one = building.introduced()
+        if begun == "initialized":
+            one = building.initialized()
         elif begun == "attached":
             one = building.attached(supportsStartDebuggingRequest=True)
         else:
             root, one = building.attached(), building.attached(subProcessId=7)
-            if begun == "gathering":
+            if begun == "barrier":
                 building.attached(subProcessId=8)
-                building.seats.gate.gather([7, 8])
-                building.seats.gate.configured(7)
-            if begun == "onlooker":
-                one = building.onlooker(subProcessId=7)
-            if begun == "rejoining":
+                building.sessions.barrier.close([7, 8])
+                building.sessions.barrier.configured(7)
+            if begun == "observer":
+                one = building.observer(subProcessId=7)
+            if begun == "reattaching":
                 one = root
                 one.adapter_gone()
                 one.again()
@@ -162,7 +162,7 @@ def test_a_value_of_another_type_ends_no_session(begun, said):
         one.from_client(request("configurationDone", 6))
         one.from_adapter(event("stopped", threadId=1, reason="breakpoint"))
         building.now += 100
-        building.seats.gate.settle()
+        building.sessions.barrier.settle()
         one.from_adapter(event("terminated"))
         one.adapter_gone()
         one.again()

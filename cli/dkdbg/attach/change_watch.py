@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAUSE = 3.0
 
 
-class Listeners:
+class ChangeWatch:
     """A thread for each source of changes that the targets name.
 
     Args:

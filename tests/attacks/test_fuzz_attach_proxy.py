@@ -20,9 +20,9 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
-from tests.attacks.host_editor import HostEditor, hurried_door
+from tests.attacks.host_editor import HostEditor, hurried_proxy
 from tests.attacks.odd import ASKED, SAID, variants
-from tests.engine.host_doors import HostDoor, host_door, ready_door
+from tests.engine.attach_proxies import AttachProxy, attach_proxy, ready_proxy
 from tests.unit.attach.test_router import BODIES, MESSAGES, Bench, event, request
 
 RECORD = {"id": "job-1", "pid": 1, "state": "waiting", "started": 1.0, "adapter_up": True}
@@ -83,8 +83,8 @@ class Target:
 
 
 class Watched:
-    def __init__(self, door: HostDoor) -> None:
-        self.pid, self.door = door.process.pid, door
+    def __init__(self, proxy: AttachProxy) -> None:
+        self.pid, self.proxy = proxy.process.pid, proxy
         self.before = self.sizes()
 
     def sizes(self) -> dict[str, int]:
@@ -100,7 +100,7 @@ class Watched:
         allowed = {"threads": 8, "descriptors": 8, "megabytes": 150}
         most = {what: before + allowed[what] for what, before in self.before.items()}
         wait_for(self.sizes, lambda now: all(now[what] <= most[what] for what in most))
-        assert self.door.process.poll() is None
+        assert self.proxy.process.poll() is None
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def target():
     one.close()
 
 
-def still_debugs(door: HostDoor, script: Path) -> None:
-    with Debugger(AttachOptions(port=door.port)) as debugger:
+def still_debugs(proxy: AttachProxy, script: Path) -> None:
+    with Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_breakpoints(str(script), [4])
         debugger.attach()
         stop = debugger.wait_stopped(300)
@@ -121,9 +121,9 @@ def still_debugs(door: HostDoor, script: Path) -> None:
 @pytest.mark.attack(11)
 def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
     """Sends arbitrary bytes, requests and halves of them to the port of `dkdbg attach`: it lives, does not grow, and debugs."""
-    with host_door(tmp_path, good) as door:
-        still_debugs(door, tmp_path / "train.py")
-        watched, port = Watched(door), door.port
+    with attach_proxy(tmp_path, good) as proxy:
+        still_debugs(proxy, tmp_path / "train.py")
+        watched, port = Watched(proxy), proxy.port
 
         @fuzz_settings(20, full=150)
         @given(PIECES | ATTACHED)
@@ -139,11 +139,11 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
 
         throw()
         watched.has_not_grown()
-        still_debugs(door, tmp_path / "train.py")
+        still_debugs(proxy, tmp_path / "train.py")
     assert "Traceback" not in capfd.readouterr().err
 
 
-def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None:
+def throw_from(target: Target, proxy: AttachProxy, few: int, **process: int) -> None:
     """Attach again and again; each time the target says something else."""
 
     @fuzz_settings(few, full=60)
@@ -151,7 +151,7 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
     def throw(said):
         target.said = said
         before = target.served
-        with HostEditor(door.port) as editor:
+        with HostEditor(proxy.port) as editor:
             editor.begin(**process)
             with target.changed:
                 assert target.changed.wait_for(lambda: target.served > before, 300)
@@ -166,18 +166,18 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
 def test_any_bytes_from_a_target_or_one_of_its_processes(target, good, tmp_path, capfd):
     """Answers an attach, also that of one process, with arbitrary messages and bytes: the others are debugged, and an editor
     gets what is well formed."""
-    with hurried_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
-        still_debugs(door, tmp_path / "train.py")
-        watched = Watched(door)
-        throw_from(target, door, 5)  # each waits until the session before it has closed
+    with hurried_proxy(tmp_path, f"127.0.0.1:{target.port}", good) as proxy:
+        still_debugs(proxy, tmp_path / "train.py")
+        watched = Watched(proxy)
+        throw_from(target, proxy, 5)  # each waits until the session before it has closed
         watched.has_not_grown()
-        still_debugs(door, tmp_path / "train.py")
-    with ready_door(tmp_path, f"127.0.0.1:{target.port}") as door:
-        watched = Watched(door)
-        throw_from(target, door, 10, subProcessId=7)
+        still_debugs(proxy, tmp_path / "train.py")
+    with ready_proxy(tmp_path, f"127.0.0.1:{target.port}") as proxy:
+        watched = Watched(proxy)
+        throw_from(target, proxy, 10, subProcessId=7)
         watched.has_not_grown()
         target.said = frames.wrap(b'{"type":"event","event":"initialized"}')
-        with HostEditor(door.port) as editor:
+        with HostEditor(proxy.port) as editor:
             editor.begin(subProcessId=7)
             editor.event("initialized")
     assert "Traceback" not in capfd.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dkdbg.agent.proxy.broker import rank_timeouts
-from dkdbg.attach.rank_barrier import FIRST_WORD_LIMIT, Gathering
+from dkdbg.attach.rank_barrier import FIRST_WORD_LIMIT, JobBarrier
 
 
 class Job:
@@ -13,11 +13,11 @@ class Job:
 
     def __init__(self, *agents: str) -> None:
         self.now = 100.0
-        self.gathering = Gathering(lambda: self.now)
+        self.barrier = JobBarrier(lambda: self.now)
         self.number = 0
         for each in agents or ("a", "b"):
-            self.gathering.expect(each)
-            self.gathering.attached(each)
+            self.barrier.expect(each)
+            self.barrier.attached(each)
 
     def say(self, agent: str, unarmed: int = 0, armed: int = 0, held: int = 0, **more: Any) -> dict[str, Any]:
         """An agent tells of its ranks; returns what is asked of which agents then."""
@@ -25,12 +25,12 @@ class Job:
         first = 2 * (ord(agent) - ord("a"))
         missing = [f"rank {first + n}" for n in range(unarmed or armed - held)]
         said = {"number": self.number, "unarmed": unarmed, "armed": armed, "held": held, "world": 4}
-        self.gathering.hear(agent, {**said, "ranks": [first, first + 1], "missing": missing, **more})
+        self.barrier.hear(agent, {**said, "ranks": [first, first + 1], "missing": missing, **more})
         return self.later(0)
 
     def later(self, seconds: float) -> dict[str, Any]:
         self.now += seconds
-        return dict(self.gathering.decide())
+        return dict(self.barrier.decide())
 
 
 OPEN = {"do": "open"}
@@ -47,7 +47,7 @@ def test_nothing_is_asked_for_until_all_ranks_of_all_agents_are_armed_and_held()
     assert job.later(0.05) == {}
     assert job.say("a", over=True) == {}
     assert job.say("b", over=True) == {}
-    assert not job.gathering.gathers
+    assert not job.barrier.is_closed
 
 
 def test_those_that_are_held_pass_when_nothing_moves_and_each_agent_is_told_what_is_known_of_it():
@@ -83,7 +83,7 @@ def test_those_that_are_there_open_when_an_agent_is_silent_gone_or_has_told_a_st
     job = Job()
     job.say("a", armed=2, held=2)
     job.say("b", unarmed=2)
-    job.gathering.forget("b")
+    job.barrier.forget("b")
     assert job.later(0) == {"a": OPEN}
     job = Job()
     job.say("a", armed=2, held=1)
@@ -107,39 +107,39 @@ def test_an_agents_word_counts_unless_a_newer_one_came_and_whatever_it_says_is_n
         said = dict.fromkeys(
             ("number", "unarmed", "armed", "held", "over", "world", "ranks", "missing"), value
         )
-        job.gathering.hear("a", said)
-        job.gathering.hear("unknown", said)
+        job.barrier.hear("a", said)
+        job.barrier.hear("unknown", said)
         job.later(1)
 
 
 def test_agents_whose_ranks_know_of_no_world_size_stop_apart_which_is_said_once():
     job = Job()
     assert job.say("a", unarmed=2, world=0, ranks=[0, 1]) == {}
-    assert job.gathering.apart() == ""
+    assert job.barrier.apart() == ""
     assert job.say("b", unarmed=2, world=0, ranks=[0, 1]) == {}
-    assert job.gathering.apart() == (
+    assert job.barrier.apart() == (
         "the ranks of each of a, b stop and go on without those of the others: "
         "nothing says how many ranks their job has (torchrun does)"
     )
     assert job.say("b", armed=2, world=0, ranks=[0, 1]) == {}
-    assert job.gathering.apart() == ""
+    assert job.barrier.apart() == ""
     assert job.say("b", armed=2, held=2, world=0, ranks=[0, 1]) == {"b": OPEN}
     whole = Job()
     whole.say("a", unarmed=2)
     whole.say("b", unarmed=2)
-    assert whole.gathering.apart() == ""
+    assert whole.barrier.apart() == ""
 
 
 def test_an_agent_that_is_about_to_be_attached_to_is_waited_for_and_not_longer_than_any_other():
     job = Job("a")
-    job.gathering.coming = frozenset("b")
+    job.barrier.coming = frozenset("b")
     assert job.say("a", armed=2, held=2) == {}
     assert job.later(rank_timeouts.ARM_LIMIT / 2) == {}
     assert job.later(rank_timeouts.ARM_LIMIT)["a"]["why"].startswith(
         "stopped without the others: b: not attached to yet"
     )
     job = Job("a")
-    job.gathering.coming = frozenset("b")
+    job.barrier.coming = frozenset("b")
     assert job.say("a", armed=2, held=2) == {}
-    job.gathering.coming = frozenset()
+    job.barrier.coming = frozenset()
     assert job.later(0.05) == {"a": OPEN}

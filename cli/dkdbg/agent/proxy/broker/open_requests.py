@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.proxy.broker.connection import LOOKING
+from dkdbg.agent.proxy.broker.connection import OBSERVING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
 
 
-class Pending:
+class OpenRequests:
     """The open requests of one connection.
 
     Args:
@@ -53,7 +53,7 @@ class Pending:
         """The same for one that somebody has asked of us, who looks on."""
 
         def hand_on(response: Message) -> List[Action]:
-            if borrower.phase.name != LOOKING:
+            if borrower.phase.name != OBSERVING:
                 return []
             return [borrower.to_client(messages.body_of(dict(response, request_seq=request["seq"])))]
 
@@ -89,7 +89,7 @@ class Pending:
             (self._connection, {"seq": number, "command": command})
             for number, command in self._client.items()
         ]
-        waiting += [lent for lent in self._lent.values() if lent[0].phase.name == LOOKING]
+        waiting += [lent for lent in self._lent.values() if lent[0].phase.name == OBSERVING]
         own = [then for number, then in self._ours.items() if then is not None and number not in self._lent]
         self._client.clear()
         self._adapter.clear()

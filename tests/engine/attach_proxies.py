@@ -33,7 +33,7 @@ class TypedRun(NamedTuple):
     typed: Typed
 
 
-class HostDoor:
+class AttachProxy:
     """A running `dkdbg attach --json`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -81,23 +81,25 @@ class HostDoor:
 
 
 @contextmanager
-def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: int = 0) -> Iterator[HostDoor]:
+def attach_proxy(
+    root: Path, *targets: str, options: tuple[str, ...] = (), port: int = 0
+) -> Iterator[AttachProxy]:
     """`dkdbg attach TARGET ... --json` in `root`, listening."""
     words = ["attach", *targets, "--port", str(port or free_port()), "--json", *options]
-    with door_of([sys.executable, "-m", "dkdbg", *words], root) as door:
-        door.wait("listening")
-        yield door
+    with proxy_of([sys.executable, "-m", "dkdbg", *words], root) as proxy:
+        proxy.wait("listening")
+        yield proxy
 
 
 @contextmanager
-def door_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[HostDoor]:
+def proxy_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[AttachProxy]:
     """A command that is a `dkdbg attach --json`, ended by Ctrl-C; nobody but the door reads what it says."""
     process = subprocess.Popen(
         words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
-    door = HostDoor(process)
+    proxy = AttachProxy(process)
     try:
-        yield door
+        yield proxy
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
@@ -109,12 +111,12 @@ def door_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -
 
 
 @contextmanager
-def typed_door(root: Path, line: str) -> Iterator[HostDoor]:
+def typed_proxy(root: Path, line: str) -> Iterator[AttachProxy]:
     """What comes of typing a `dkdbg attach ...` line in `root`, as `--json` at a free port."""
     words = ["sh", "-c", f"exec {line} --json --port {free_port()}"]
-    with door_of(words, root, environment()) as door:
-        door.wait("listening")
-        yield door
+    with proxy_of(words, root, environment()) as proxy:
+        proxy.wait("listening")
+        yield proxy
 
 
 @contextmanager
@@ -132,15 +134,15 @@ def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
 
 
 @contextmanager
-def ready_door(root: Path, target: str, port: int = 0) -> Iterator[HostDoor]:
+def ready_proxy(root: Path, target: str, port: int = 0) -> Iterator[AttachProxy]:
     """As `host_door`, of a target that was ready at the first look: one that took longer than that is said once to be not."""
     end = time.monotonic() + 300
     while True:
-        with host_door(root, target, port=port) as door:
-            if door.wait("target")["ready"]:
-                yield door
+        with attach_proxy(root, target, port=port) as proxy:
+            if proxy.wait("target")["ready"]:
+                yield proxy
                 return
-        assert time.monotonic() < end, door.events
+        assert time.monotonic() < end, proxy.events
 
 
 def lay_out(root: Path, **files: str) -> Path:

@@ -15,12 +15,12 @@ TOKEN = "sésame"
 
 
 class Building:
-    """Seats with a clock, and doors whose actions are done by hand."""
+    """Seats with a clock, and brokers whose actions are done by hand."""
 
     def __init__(self, token: str = "") -> None:
         self.now = 0.0
         self.held: dict[int, str] = {}
-        self.seats = sessions.Seats(
+        self.sessions = sessions.Sessions(
             token,
             name_of=lambda pid: f"name of {pid}",
             on_stop=self.held.__setitem__,
@@ -28,26 +28,26 @@ class Building:
             wall=lambda: "12:34",
         )
 
-    def broker(self, address: str = "192.0.2.1") -> broker.Door:
-        return broker.Door(self.seats, address)
+    def broker(self, address: str = "192.0.2.1") -> broker.Broker:
+        return broker.Broker(self.sessions, address)
 
-    def introduced(self, address="192.0.2.1", **arguments):
-        one = self.door(address)
+    def initialized(self, address="192.0.2.1", **arguments):
+        one = self.broker(address)
         one.from_client(request("initialize", **arguments))
         return one
 
     def attached(self, **arguments):
-        one = self.introduced()
+        one = self.initialized()
         one.from_client(request("attach", seq=2, **arguments))
         one.from_adapter(response("attach", 2))
-        assert one.phase == connection.HOLDING
+        assert one.phase == connection.CONTROLLING
         return one
 
-    def onlooker(self, **arguments):
-        one = self.introduced("192.0.2.2")
+    def observer(self, **arguments):
+        one = self.initialized("192.0.2.2")
         one.from_client(request("attach", seq=2, dkdbgRole="look-on", **arguments))
         one.from_client(request("configurationDone", seq=3))
-        assert one.phase == connection.LOOKING
+        assert one.phase == connection.OBSERVING
         return one
 
 
@@ -62,7 +62,7 @@ def sent(actions: list[connection.Action], kind: str) -> list[dict[str, Any]]:
 
 def test_nothing_passes_before_the_attach_and_after_it_a_body_as_it_came():
     building = Building()
-    one = building.introduced()
+    one = building.initialized()
     for command in ("evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"):
         (action,) = one.from_client(request(command, seq=2))
         assert (action.kind, json.loads(action.body)["success"]) == (connection.TO_CLIENT, False), command
@@ -79,7 +79,7 @@ def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time():
     building = Building(TOKEN)
 
     def attach(token, address):
-        one = building.introduced(address)
+        one = building.initialized(address)
         actions = one.from_client(request("attach", seq=2, dkdbgToken=token))
         waits = sum(action.seconds for action in actions)
         if waits:
@@ -129,7 +129,7 @@ def test_the_state_of_a_process_follows_its_stops():
 def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it():
     building = Building()
     first = building.attached(subProcessId=7)
-    second = building.onlooker(subProcessId=7)
+    second = building.observer(subProcessId=7)
     actions = first.from_adapter(event("stopped", threadId=1, reason="step"))
     assert [action.connection for action in actions] == [first.connection, second.connection]
     (asked,) = second.from_client(request("stackTrace", seq=5, threadId=1))
@@ -150,12 +150,12 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it():
 
 def test_an_attach_that_fails_leaves_the_process_free_and_another_waits_for_one_that_is_just_leaving():
     building = Building()
-    failed = building.introduced()
+    failed = building.initialized()
     failed.from_client(request("attach", seq=2))
     failed.from_adapter(response("attach", 2, success=False))
-    assert building.seats.holder(connection.ROOT) is None
+    assert building.sessions.controller(connection.ROOT) is None
     first = building.attached()
-    second = building.introduced()
+    second = building.initialized()
     (wait,) = second.from_client(request("attach", seq=2))
     assert wait.kind == connection.WAIT
     assert not second.ready()
@@ -170,7 +170,7 @@ def test_an_attach_that_fails_leaves_the_process_free_and_another_waits_for_one_
 def test_a_take_over_tells_the_first_client_and_waits_for_its_end():
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)
-    second = building.introduced("192.0.2.5")
+    second = building.initialized("192.0.2.5")
     actions = second.from_client(request("attach", seq=2, dkdbgRole="take-over"))
     for one in (root, child):
         of_it = [action for action in actions if action.connection is one.connection]
@@ -182,7 +182,7 @@ def test_a_take_over_tells_the_first_client_and_waits_for_its_end():
     child.adapter_gone()
     assert second.ready()
     assert [action.kind for action in second.resume()] == [connection.TO_ADAPTER]
-    assert building.seats.holder(connection.ROOT) is second.connection
+    assert building.sessions.controller(connection.ROOT) is second.connection
 
 
 def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once():
@@ -197,8 +197,8 @@ def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once
         (child.connection, connection.TO_CLIENT),
         (child.connection, connection.TO_ADAPTER),
     ]
-    assert strange.phase == connection.HOLDING
-    late = building.introduced()
+    assert strange.phase == connection.CONTROLLING
+    late = building.initialized()
     told = sent(
         late.from_client(request("attach", seq=2, subProcessId=9, dkdbgEditor=root.connection.editor)),
         connection.TO_CLIENT,
@@ -230,7 +230,7 @@ def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_al
         child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
         actions = root.from_client(request("disconnect", seq=9, **{argument: True}))
         assert [action.connection for action in actions] == [root.connection]
-        assert child.phase == connection.HOLDING
+        assert child.phase == connection.CONTROLLING
 
 
 def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set():
@@ -256,7 +256,7 @@ def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set(
     ]
     (passed,) = one.from_adapter(response("attach", attach["seq"]))
     assert (passed.kind, json.loads(passed.body)["seq"]) == (connection.TO_ADAPTER, 5)
-    assert one.phase == connection.HOLDING
+    assert one.phase == connection.CONTROLLING
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set(
     ],
 )
 def test_a_client_that_opens_no_child_sessions_is_told_what_to_do(client, key, told):
-    one = Building().introduced(**client)
+    one = Building().initialized(**client)
     one.from_client(request("attach", seq=2, **key))
     said = sent(one.from_adapter(response("attach", 2)), connection.TO_CLIENT)
     assert ["dkdbg attach --ports" in json.dumps(message) for message in said[1:]] == [True] * told
@@ -288,7 +288,7 @@ def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other():
 
 def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again():
     building = Building()
-    first, second, third = building.attached(), building.onlooker(), building.onlooker()
+    first, second, third = building.attached(), building.observer(), building.observer()
     asked = request("setBreakpoints", seq=4, source={"path": "/a.py"}, breakpoints=[{"line": 3}])
     (told,) = sent(second.from_client(asked), connection.TO_CLIENT)
     (unset,) = told["body"]["breakpoints"]
@@ -306,16 +306,19 @@ def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again():
     (changed,) = sent(second.from_adapter(verified), connection.TO_CLIENT)
     assert changed["body"] == {"reason": "changed", "breakpoint": {"id": unset["id"], "verified": True}}
     second.from_adapter(response("attach", attach["seq"]))
-    assert (building.seats.holder(connection.ROOT), third.phase) == (second.connection, connection.LOOKING)
+    assert (building.sessions.controller(connection.ROOT), third.phase) == (
+        second.connection,
+        connection.OBSERVING,
+    )
 
 
 def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_second_time():
     building = Building()
-    first, second = building.attached(), building.onlooker()
-    waiting = building.introduced("192.0.2.2")
+    first, second = building.attached(), building.observer()
+    waiting = building.initialized("192.0.2.2")
     editor = second.connection.editor
-    looks_on = request("attach", seq=2, dkdbgRole="look-on", subProcessId=7, dkdbgEditor=editor)
-    (wait,) = waiting.from_client(looks_on)
+    observes = request("attach", seq=2, dkdbgRole="look-on", subProcessId=7, dkdbgEditor=editor)
+    (wait,) = waiting.from_client(observes)
     assert (wait.kind, waiting.ready()) == (connection.WAIT, False)
     first.from_client(request("disconnect", seq=9))
     first.from_adapter(event("terminated"))
@@ -324,39 +327,39 @@ def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_sec
     number = json.loads(begun.body)["seq"]
     (asked,) = sent(second.from_adapter(response("initialize", number)), connection.TO_ADAPTER)
     second.from_adapter(response("attach", asked["seq"]))
-    assert second.phase == connection.HOLDING
+    assert second.phase == connection.CONTROLLING
 
     assert second.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7)) == []
     assert waiting.ready()
     assert [action.kind for action in waiting.resume()] == [connection.TO_ADAPTER]
-    assert building.seats.holder(7) is waiting.connection
+    assert building.sessions.controller(7) is waiting.connection
 
 
 def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too():
     building = Building()
     first = building.attached()
     first.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
-    second = building.introduced("192.0.2.2")
+    second = building.initialized("192.0.2.2")
     second.from_client(request("attach", seq=2, dkdbgRole="look-on"))
     told = sent(second.from_client(request("configurationDone", seq=3)), connection.TO_CLIENT)
     offers = [each["body"] for each in told if each.get("event") == "debugpyAttach"]
     assert [(each["subProcessId"], each["dkdbgRole"]) for each in offers] == [(7, "look-on")]
     building.attached(subProcessId=7, dkdbgEditor=1)
-    assert building.seats.to_look_at() == [7]
+    assert building.sessions.observable() == [7]
 
 
 def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session():
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)
-    taker = building.door("192.0.2.5")
-    watching, looking = building.onlooker(), building.onlooker(subProcessId=7, dkdbgEditor=2)
+    taker = building.broker("192.0.2.5")
+    watching, looking = building.observer(), building.observer(subProcessId=7, dkdbgEditor=2)
     assert watching.connection.editor == looking.connection.editor == 2
     taker.from_client(request("initialize"))
     taker.from_client(request("attach", seq=2, dkdbgRole="take-over"))
     root.adapter_gone()
     child.adapter_gone()
     taker.resume()
-    assert building.seats.holder(connection.ROOT) is taker.connection
+    assert building.sessions.controller(connection.ROOT) is taker.connection
     assert watching.again() == looking.again() == []
 
 
@@ -406,12 +409,12 @@ STEPS = st.tuples(
 @given(st.lists(st.tuples(STEPS, BODIES), max_size=40), st.booleans())
 def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps, begun):
     building = Building(TOKEN)
-    doors = [building.door(), building.door(), building.door()]
+    brokers = [building.broker(), building.broker(), building.broker()]
     trusted = set()
-    for one in doors if begun else []:
+    for one in brokers if begun else []:
         one.from_client(request("initialize"))
     for (number, what), body in steps:
-        one = doors[number]
+        one = brokers[number]
         if what == "client" and shows_token(body):
             trusted.add(one.connection)
         if what == "resume":
@@ -480,12 +483,12 @@ def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps():
 
 def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told():
     building = Building()
-    building.seats.program = 7
-    one = building.introduced(clientID="vscode")
+    building.sessions.program = 7
+    one = building.initialized(clientID="vscode")
     one.from_client(request("attach", seq=2, subProcessId=7))
     one.from_adapter(response("attach", 2))
     (wait,) = one.from_adapter(event("terminated"))
     assert (wait.kind, one.ready()) == (connection.WAIT, False)
-    building.seats.program = 8  # started anew
+    building.sessions.program = 8  # started anew
     assert one.ready()
     assert [each["event"] for each in sent(one.resume(), connection.TO_CLIENT)] == ["terminated"]
