@@ -9,9 +9,24 @@ from hypothesis import strategies as st
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.broker import broker, connection, sessions
+from dkdbg.agent.proxy.broker.agent import Agent
 from tests.unit.attach.test_router import JSON, PARAMETERS, event, request
 
 TOKEN = "sésame"
+
+
+class RecordedAgent(Agent):
+    """An agent that records where its processes are held."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.held: dict[int, str] = {}
+
+    def name_of(self, pid: int) -> str:
+        return f"name of {pid}"
+
+    def on_stop(self, pid: int, where: str) -> None:
+        self.held[pid] = where
 
 
 class Building:
@@ -19,14 +34,9 @@ class Building:
 
     def __init__(self, token: str = "") -> None:
         self.now = 0.0
-        self.held: dict[int, str] = {}
-        self.sessions = sessions.Sessions(
-            token,
-            name_of=lambda pid: f"name of {pid}",
-            on_stop=self.held.__setitem__,
-            clock=lambda: self.now,
-            wall=lambda: "12:34",
-        )
+        self.agent = RecordedAgent(token)
+        self.held = self.agent.held
+        self.sessions = sessions.Sessions(self.agent, clock=lambda: self.now, wall=lambda: "12:34")
 
     def broker(self, address: str = "192.0.2.1") -> broker.Broker:
         return broker.Broker(self.sessions, address)

@@ -16,6 +16,7 @@ import pytest
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.broker import connection, relay
+from dkdbg.agent.proxy.broker.agent import Agent
 from dkdbg.agent.proxy.listener import listener, peers
 from tests.agent.dap_probe import messages_of, wait_for
 
@@ -72,22 +73,26 @@ class Dying:
                     return
 
 
-def open_listener(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> listener.Listener:
-    def dial_backend():
+class Before(Agent):
+    """An agent before the adapter at a port: 0 while there is none, negative when none will come."""
+
+    def __init__(self, backend_port: Callable[[], int], log: Callable[[str], object]) -> None:
+        super().__init__()
+        self._port = backend_port
+        self.log = log  # type: ignore[assignment,method-assign]
+
+    def dial(self) -> socket.socket | None:
         try:
-            return dial(backend_port()) if backend_port() > 0 else None
+            return dial(self._port()) if self._port() > 0 else None
         except OSError:
             return None
 
-    service = relay.Service(
-        dial=dial_backend,
-        gone=lambda: backend_port() < 0,
-        token="",
-        admit=lambda sock: None,
-        name_of=str,
-        on_stop=lambda pid, where: None,
-        log=log,
-    )
+    def is_adapter_gone(self) -> bool:
+        return self._port() < 0
+
+
+def open_listener(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> listener.Listener:
+    service = relay.Service(Before(backend_port, log))
     one = listener.Listener(
         "127.0.0.1",
         0,

@@ -188,7 +188,7 @@ def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client
 )
 def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by_default, passed):
     one = Job(is_closed=False, **({"dkdbgContinue": said} if said else {}))
-    one.sessions.continues = by_default
+    one.agent.continues = by_default
     one.stop(0)
     one.stop(1)
     assert one.passed(one.ranks[0].from_client(request("continue", seq=9, threadId=1))) == passed

@@ -13,6 +13,7 @@ from dkdbg.agent.inprocess import bundle
 from dkdbg.agent.inprocess.clocks import timeouts
 from dkdbg.agent.proxy.adapter import backend
 from dkdbg.agent.proxy.broker import broadcast_query, relay
+from dkdbg.agent.proxy.broker.agent import Agent
 from dkdbg.agent.proxy.listener import listener, local_users, peers, tokens
 from dkdbg.agent.state import choice, naming, notes, processes, procfs, records, runtime_dir
 from dkdbg.agent.supervisor import (
@@ -37,7 +38,8 @@ from dkdbg.agent.supervisor import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    import socket
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
     from dkdbg.agent.inprocess import ranks
     from dkdbg.agent.supervisor.options import Options
@@ -127,26 +129,7 @@ class Session:
         self._token = token = tokens.read(os.environ)
         self._asking = threading.Lock()
         self._asks = False
-        self._service = relay.Service(
-            dial=lambda: self._backend.dial(),  # noqa: PLW0108
-            gone=lambda: self._backend.gone,
-            token=token,
-            admit=lambda sock: self._listener.let_in(sock),  # noqa: PLW0108
-            name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
-            on_stop=self._on_stop,
-            project=os.environ.get(settings.ENV_PROJECT, ""),
-            what_runs=naming.command(options.command),
-            look=self._look,
-            is_chosen=lambda pid: self._table.is_chosen(pid),  # noqa: PLW0108
-            choose=self._choose,
-            release=lambda pid: self._table.release(pid),  # noqa: PLW0108
-            restart=None
-            if options.restart == "never"
-            else lambda: self.restarts.request("asked by the editor"),
-            processes=lambda: self.store.snapshot()["processes"],
-            continues=os.environ.get(settings.ENV_CONTINUE, ""),
-            log=console.log,
-        )
+        self._service = relay.Service(_Behind(self, token))
         goes_by_user = not (token or allow.anyone)
         try:
             self._listener = listener.Listener(
@@ -651,3 +634,66 @@ class Session:
         program = naming.command(record.pop("argv"))
         processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
         return dict(record, program=program, processes=processes)
+
+
+class _Behind(Agent):
+    """A session as its broker sees it."""
+
+    def __init__(self, session: Session, token: str) -> None:
+        super().__init__(
+            token,
+            project=os.environ.get(settings.ENV_PROJECT, ""),
+            what_runs=naming.command(session.options.command),
+            continues=os.environ.get(settings.ENV_CONTINUE, ""),
+            may_restart=session.options.restart != "never",
+            looks=True,
+        )
+        self._session = session
+
+    def dial(self) -> Optional[socket.socket]:
+        """Return a connection to the adapter, None while it is not running."""
+        return self._session._backend.dial()
+
+    def is_adapter_gone(self) -> bool:
+        """Tell whether the adapter will not be started again."""
+        return self._session._backend.gone
+
+    def admit(self, client: socket.socket) -> None:
+        """Note that this client has shown the token."""
+        self._session._listener.let_in(client)
+
+    def log(self, text: str) -> None:
+        """Log one line for the user."""
+        console.log(text)
+
+    def name_of(self, pid: int) -> str:
+        """Return the name of a process."""
+        return self._session._table.name_of(pid)
+
+    def processes(self) -> Sequence[contract.Process]:
+        """Return the processes in the session's record."""
+        return self._session.store.snapshot()["processes"]
+
+    def on_stop(self, pid: int, where: str) -> None:
+        """Note where a process is stopped; an empty text means that it runs."""
+        self._session._on_stop(pid, where)
+
+    def look(self) -> Set[int]:
+        """Return the processes that an attach is about to end."""
+        return self._session._look()
+
+    def is_chosen(self, pid: int) -> bool:
+        """Tell whether a process is debugged."""
+        return self._session._table.is_chosen(pid)
+
+    def choose(self, wanted: Optional[ranks.RankSet]) -> None:
+        """Debug these ranks, None for those that the agent was started with."""
+        self._session._choose(wanted)
+
+    def release(self, pid: int) -> None:
+        """Resume a process that waits at its start for a session."""
+        self._session._table.release(pid)
+
+    def restart(self) -> None:
+        """Restart the program."""
+        self._session.restarts.request("asked by the editor")

@@ -189,11 +189,11 @@ class AdapterSide:
         answered = message.get("type") == "request"
         nothing = [connection.to_adapter(messages.answer(message))] if answered else []
         if isinstance(pid, int):
-            configuration["name"] = self._sessions.name_of(pid)
+            configuration["name"] = self._sessions.agent.name_of(pid)
             configuration[EDITOR] = connection.editor
             if pid in self._sessions.ending or self._has_it(pid):
                 return nothing
-            if not self._sessions.is_chosen(pid):  # it has joined for an editor that wanted other ranks
+            if not self._sessions.agent.is_chosen(pid):  # it has joined for an editor that wanted other ranks
                 self._free[pid] = configuration
                 return nothing
             self._free.pop(pid, None)
@@ -208,7 +208,7 @@ class AdapterSide:
         """Offer those that had joined and were not chosen, and are now: the adapter announces a process once."""
         connection, actions = self._connection, []
         for pid, configuration in list(self._free.items()):
-            if self._sessions.is_chosen(pid):
+            if self._sessions.agent.is_chosen(pid):
                 del self._free[pid]
                 self._sessions.offer(pid)
                 body = messages.announcement(

@@ -96,7 +96,7 @@ class Attaching(Phase):
     def from_adapter(self, body: bytes) -> List[Action]:
         """Pass on what the adapter says; the answer to `initialize` carries our number, and what we can do besides."""
         ours: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
-        if self._sessions.restart is not None:
+        if self._sessions.agent.may_restart:
             ours["supportsRestartRequest"] = True
         if ours and b"initialize" in body[:200]:
             body = _with_ours(body, ours)
@@ -134,9 +134,9 @@ class Attaching(Phase):
                 return [connection.refuse(request, text % name)]
         project = messages.as_dict(arguments.get("connect")).get(messages.PROJECT)
         if (
-            self._sessions.project
+            self._sessions.agent.project
             and isinstance(project, str)
-            and project not in ("", self._sessions.project)
+            and project not in ("", self._sessions.agent.project)
         ):
             return [connection.refuse(request, self._another(project))]
         role = arguments.get(ROLE, "")
@@ -204,7 +204,7 @@ class Attaching(Phase):
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
             return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
         if controller is None or (controller.leaving and waited == _FREE):
-            if connection.key == ROOT and self._sessions.look is not None and not self._has_looked:
+            if connection.key == ROOT and self._sessions.agent.looks and not self._has_looked:
                 self._waited = waited
                 return [Action(LOOK, connection)]
             return connection.turn(CONTROLLING).begin()
@@ -245,7 +245,7 @@ class Attaching(Phase):
             "this port belongs to another project: %s, which runs %s; this launch entry belongs to %s. Type `dkdbg up` in "
             "your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"
         )
-        return text % (_name(self._sessions.project), self._sessions.what_runs, _name(project))
+        return text % (_name(self._sessions.agent.project), self._sessions.agent.what_runs, _name(project))
 
     def _evict(self) -> List[Action]:
         """Take the process from its holder; with the root session go all others, and what looks on beside it."""

@@ -142,4 +142,4 @@ class Broker:
     def _report(self, where: str) -> None:
         key = self.connection.key
         if key != ROOT and self._sessions.controller(key) is self.connection:
-            self._sessions.on_stop(key, where)
+            self._sessions.agent.on_stop(key, where)

@@ -10,12 +10,37 @@ from dkdbg.agent.dap import messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, Optional
+    from typing import Callable, List, Optional, Protocol
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.inprocess.ranks import RankSet
     from dkdbg.agent.proxy.broker.replay import Settings
     from dkdbg.agent.proxy.broker.stops import Stops
+
+    class Link(Protocol):
+        """The sockets of a connection, which carry out its actions; see `Relay`."""
+
+        def to_client(self, body: bytes) -> None:
+            """Send a message to the client."""
+
+        def to_adapter(self, body: bytes) -> None:
+            """Send a message to the adapter."""
+
+        def drop_adapter(self) -> None:
+            """Close the connection to the adapter."""
+
+        def leave_adapter(self) -> None:
+            """Make the adapter end the session."""
+
+        def reconnect(self, seconds: float) -> None:
+            """Connect to the adapter again, later."""
+
+        def later(self, action: Action) -> None:
+            """Carry out `Action.later` after its time."""
+
+        def close(self, reason: str) -> None:
+            """Close both connections."""
+
 
 #: The key of the root session; every other process has its pid as key.
 ROOT = 0
@@ -221,7 +246,7 @@ class Connection:
         self.stops = stops
         self.phase: Phase = Phase(self)
         self.turn: Callable[[str], Phase]
-        self.link: Any = None
+        self.link: Link
         self.key = ROOT
         self.since = ""
         self.editor = 0

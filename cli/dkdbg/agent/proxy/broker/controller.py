@@ -51,7 +51,7 @@ class Controlling(Phase):
         connection.since = self._sessions.wall()
         self._sessions.take_control(connection)
         if connection.key == ROOT:
-            self._sessions.choose(connection.ranks)
+            self._sessions.agent.choose(connection.ranks)
         self._open_requests.from_client(connection.attach)
         return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._sessions)]
 
@@ -149,10 +149,10 @@ class Controlling(Phase):
 
     def _restart(self, request: Message) -> Action:
         """Have the program started again: its sessions end, and the root session is told of the new processes."""
-        if self._sessions.restart is None:
+        if not self._sessions.agent.may_restart:
             text = "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can"
             return self.connection.refuse(request, text)
-        self._sessions.restart()
+        self._sessions.agent.restart()
         return self.connection.to_client(messages.answer(request))
 
     def _choose(self, request: Message) -> List[Action]:
@@ -164,7 +164,7 @@ class Controlling(Phase):
             connection.ranks = ranks.parse(str(as_dict(request.get("arguments")).get("ranks", "")))
         except ranks.RankSetError as error:
             return [connection.refuse(request, "%s; %s" % (error, error.hint))]
-        self._sessions.choose(connection.ranks)
+        self._sessions.agent.choose(connection.ranks)
         return [connection.to_client(messages.answer(request)), *self._adapter.offer_chosen()]
 
     def _release(self, request: Message) -> List[Action]:
@@ -172,7 +172,7 @@ class Controlling(Phase):
         connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
         if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
             return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
-        self._sessions.release(pid)
+        self._sessions.agent.release(pid)
         return [connection.to_client(messages.answer(request))]
 
     def _source(self, request: Message) -> List[Action]:

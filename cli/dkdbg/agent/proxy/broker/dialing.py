@@ -11,29 +11,30 @@ if TYPE_CHECKING:
     import socket
     from typing import Callable, Optional
 
+    from dkdbg.agent.proxy.broker.agent import Agent
+
 
 def connect(
-    dial: Callable[[], Optional[socket.socket]],
+    agent: Agent,
     limit: float,
     notice: float,
     *,
-    gone: Callable[[], bool],
     over: Callable[[], bool],
     tell: Callable[[bytes], None],
 ) -> Optional[socket.socket]:
     """Return a connection, None when there is none within the limit or nobody wants it any more.
 
     Args:
-        dial: returns a connection to the adapter, None while there is none. gone: none will come any more.
+        agent: gives the connections to its adapter.
         limit: seconds. notice: seconds after which the client is told that it waits.
         over: the client has gone. tell: sends the client the body of a frame.
     """
     start = time.monotonic()
     told = False
     while time.monotonic() < start + limit and not over():
-        if gone():
+        if agent.is_adapter_gone():
             return None
-        connection = dial()
+        connection = agent.dial()
         if connection is not None:
             return connection
         if not told and time.monotonic() > start + notice:

@@ -30,7 +30,7 @@ def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Ac
     """
     if command not in ("continue", "pause") or connection.key == ROOT:
         return []
-    if connection.arguments.get(CONTINUE, sessions.continues) == CONTINUE_ONE:
+    if connection.arguments.get(CONTINUE, sessions.agent.continues) == CONTINUE_ONE:
         return []
     ranks = sessions.ranks()
     if connection.key not in [each["pid"] for each in ranks]:
@@ -71,7 +71,7 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
     if command == "disconnect":
         return handover.end_sessions(root.editor, sessions)
     ours = [one for one in _held(sessions, ranks) if one.editor == root.editor]
-    ours = [one for one in ours if one.arguments.get(CONTINUE, sessions.continues) != CONTINUE_ONE]
+    ours = [one for one in ours if one.arguments.get(CONTINUE, sessions.agent.continues) != CONTINUE_ONE]
     return _resumed(ours) if command == "continue" else [*sessions.barrier.open(), *_paused(ours)]
 
 

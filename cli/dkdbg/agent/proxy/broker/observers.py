@@ -124,7 +124,7 @@ class Observing(Phase):
         arguments = {k: v for k, v in connection.arguments.items() if k not in messages.NOT_INHERITED}
         theirs = self._controller.arguments.get("connect")
         arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
-        arguments.update({"name": self._sessions.name_of(pid), "subProcessId": pid})
+        arguments.update({"name": self._sessions.agent.name_of(pid), "subProcessId": pid})
         arguments.update({ROLE: OBSERVE, EDITOR: connection.editor})
         return [
             self._say(messages.announcement(connection.client_info, self._sessions.next_sequence, arguments))
@@ -158,7 +158,7 @@ class Observing(Phase):
         process = {"isLocalProcess": False, "startMethod": "attach"}
         name = "dkdbg agent"
         if connection.key != ROOT:
-            name = self._sessions.name_of(connection.key)
+            name = self._sessions.agent.name_of(connection.key)
             process["systemProcessId"] = connection.key
         actions = [self._say(messages.answer(request)), self._say(messages.answer(connection.attach))]
         if connection.key == ROOT:

@@ -58,7 +58,10 @@ def ask(request: Message, connection: Connection, sessions: Sessions) -> List[Ac
         return [connection.to_client(messages.answer(request, result=text, variablesReference=0))]
 
     found = BroadcastQuery(
-        Question(EVALUATE, match.group(2).strip(), ranks=wanted), sessions, sessions.processes(), finished
+        Question(EVALUATE, match.group(2).strip(), ranks=wanted),
+        sessions,
+        sessions.agent.processes(),
+        finished,
     )
     actions = found.begin()
     if found.is_done:

@@ -18,10 +18,10 @@ from dkdbg.agent.proxy.broker.sessions import Sessions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, List, Optional, Sequence, Set, Tuple
+    from typing import Callable, Iterable, List, Optional, Tuple
 
-    from dkdbg.agent import contract
-    from dkdbg.agent.inprocess import ranks
+    from dkdbg.agent.proxy.broker.agent import Agent
+    from dkdbg.agent.proxy.broker.connection import Link
 
 #: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
 BACKEND_LIMIT = 30.0
@@ -44,63 +44,15 @@ LEAVE_LIMIT = 5.0
 
 
 class Service:
-    """Serves the clients of one port that is before one adapter; what the front hands them on to.
-
-    Args:
-        dial: returns a connection to the adapter, None while there is none. gone: none will come any more.
-        token: what an attach has to show; empty for nothing.
-        admit: told of each client whose attach has shown it.
-        name_of: what a process is, by its pid.
-        on_stop: told where a process is held, empty when it runs.
-        project, what_runs, processes, is_chosen, choose, release: see Seats.
-        look: finds the processes that an attach is about to end, see connection.py; None where it ends none.
-        restart: asks for the program to be started again; None where no editor may.
-        continues: see Seats.
+    """Serves the clients of one port in front of one adapter; the listener hands them over.
 
     Attributes:
-        gatekeeper: lets the ranks of a running job stop together; see gate.py.
+        barrier_timer: makes the ranks of a running job stop together; see rank_barrier.py.
     """
 
-    def __init__(
-        self,
-        *,
-        dial: Callable[[], Optional[socket.socket]],
-        gone: Callable[[], bool],
-        token: str,
-        admit: Callable[[socket.socket], None],
-        name_of: Callable[[int], str],
-        on_stop: Callable[[int, str], None],
-        log: Callable[[str], None],
-        project: str = "",
-        what_runs: str = "",
-        look: Optional[Callable[[], Set[int]]] = None,
-        restart: Optional[Callable[[], None]] = None,
-        processes: Callable[[], Sequence[contract.Process]] = list,
-        is_chosen: Callable[[int], bool] = lambda _: True,
-        choose: Callable[[Optional[ranks.RankSet]], object] = lambda _: None,
-        release: Callable[[int], object] = lambda _: None,
-        continues: str = "",
-    ) -> None:
-        self._dial = dial
-        self._gone = gone
-        self._admit = admit
-        self._log = log
-        self._sessions = Sessions(
-            token,
-            name_of=name_of,
-            on_stop=on_stop,
-            project=project,
-            what_runs=what_runs,
-            look=look,
-            restart=restart,
-            processes=processes,
-            is_chosen=is_chosen,
-            choose=choose,
-            release=release,
-            continues=continues,
-            clock=time.monotonic,
-            wall=lambda: time.strftime("%H:%M"),
-        )
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._sessions = Sessions(agent, clock=time.monotonic, wall=lambda: time.strftime("%H:%M"))
         self._lock = threading.Condition()
         self.barrier_timer = barrier_timer.BarrierTimer(self._sessions, self._lock, _send)
         self._notes = Notes()
@@ -168,7 +120,7 @@ class Service:
         With PAUSE a row is done when the process is held, with CONTINUE when it runs.
         """
         with self._lock:
-            found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.processes())
+            found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.agent.processes())
             actions = found.begin()
         _send(actions)
         end = time.monotonic() + limit
@@ -188,17 +140,7 @@ class Service:
 
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         """Serve one client until its end. Raises OSError."""
-        relay = Relay(
-            client,
-            parser,
-            self._sessions,
-            lock=self._lock,
-            dial=self._dial,
-            gone=self._gone,
-            admit=self._admit,
-            log=self._log_refusal,
-        )
-        relay.serve(first)
+        Relay(client, parser, self._sessions, lock=self._lock, log=self._log_refusal).serve(first)
 
     def _log_refusal(self, text: str) -> None:
         """Log one refused attach; who is refused all the time does not fill the disk."""
@@ -209,17 +151,17 @@ class Service:
                 return
             self._next_log = now + REFUSAL_LOG_INTERVAL
             count = self._refused
-        self._log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
+        self._agent.log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
 
 
 class Notes:
     """Sends lines in a thread of its own: a client that does not read must not hold up who says something."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Tuple[bytes, List[Relay]]] = queue.Queue(MOST_NOTES)
+        self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MOST_NOTES)
         self._started = False
 
-    def put(self, note: Tuple[bytes, List[Relay]]) -> None:
+    def put(self, note: Tuple[bytes, List[Link]]) -> None:
         """Send it soon, or not at all when too many wait."""
         if not self._started:
             self._started = True
@@ -239,8 +181,8 @@ class Relay:
 
     Args:
         client: its socket. parser: holds what came after the first request.
-        seats: who has what. lock: guards the seats and every door, notified on each change.
-        dial, gone, admit: see Service.
+        sessions: those of the port. lock: guards the sessions and every broker, notified on each change.
+        log: takes one line for a refused attach.
     """
 
     def __init__(
@@ -250,21 +192,15 @@ class Relay:
         sessions: Sessions,
         *,
         lock: threading.Condition,
-        dial: Callable[[], Optional[socket.socket]],
-        gone: Callable[[], bool],
-        admit: Callable[[socket.socket], None],
         log: Callable[[str], None],
     ) -> None:
         self._sessions = sessions
+        self._agent = sessions.agent
         self._client = client
         self._parser = parser
         self._lock = lock
-        self._dial = dial
-        self._gone = gone
-        self._admit = admit
         self._log = log
         self._address = _address(client)
-        self._look = sessions.look
         self._door = Broker(sessions, self._address)
         self._door.connection.link = self
         self._backend: Optional[socket.socket] = None
@@ -310,7 +246,7 @@ class Relay:
                 actions = self._ask(lambda: self._door.from_client(body or b""))  # noqa: B023
                 if strange and self._door.connection.admitted:
                     strange = False
-                    self._admit(self._client)
+                    self._agent.admit(self._client)
                     self._parser.allow(frames.MAX_BODY)
                     self._client.settimeout(None)
                 self._act(actions)
@@ -410,7 +346,7 @@ class Relay:
 
     def _act(self, actions: Iterable[connection.Action]) -> None:
         for action in actions:
-            relay: Relay = action.connection.link
+            relay = action.connection.link
             if action.kind == connection.TO_CLIENT:
                 relay.to_client(action.body)
             elif action.kind == connection.TO_ADAPTER:
@@ -420,7 +356,7 @@ class Relay:
                     self._lock.wait_for(self._door.ready, action.seconds)
                 self._act(self._ask(self._door.resume))
             elif action.kind == connection.LOOK:
-                ending = self._look() if self._look is not None else set()
+                ending = self._agent.look()
                 self._act(self._ask(lambda: self._door.looked(ending)))  # noqa: B023
             elif action.kind == connection.DROP_ADAPTER:
                 relay.drop_adapter()
@@ -447,16 +383,15 @@ class Relay:
         """Send a message to the adapter, connecting to it first if need be."""
         if self._backend is None:
             self._backend = dialing.connect(
-                self._dial,
+                self._agent,
                 BACKEND_LIMIT,
                 BACKEND_NOTICE,
-                gone=self._gone,
                 over=lambda: self._over,
                 tell=self.to_client,
             )
             if self._backend is None:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
-                if self._gone():
+                if self._agent.is_adapter_gone():
                     reason = "debugpy's adapter died too often: debugging is off for the rest of this run"
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))
                 return

@@ -13,65 +13,28 @@ from dkdbg.agent.state import job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Sequence, Set
+    from typing import Callable, Dict, List, Optional, Set
 
     from dkdbg.agent import contract
-    from dkdbg.agent.inprocess import ranks
+    from dkdbg.agent.proxy.broker.agent import Agent
     from dkdbg.agent.proxy.broker.connection import Action, Connection
 
 
 class Sessions:
-    """Shared by the connections of one port. Not for several threads at a time: the relay has a lock for it.
+    """Shared by the connections of one port. Not thread-safe: the relay has a lock.
 
     Args:
-        token: see tokens.py.
-        name_of: what a process is, by its pid.
-        on_stop: told where a process is held, with an empty text when it runs.
-        project: whose attach is meant for this port; empty for anybody's. what_runs: here, for messages.
-        look: see `LOOK` in connection.py; None where there is nothing to look at.
-        is_chosen: whether a process is one of those that are debugged. choose: debug the ranks of this set, None for those
-            that the agent was started with.
-        release: lets a process go on that waits at its start for a session, by its pid.
-        restart: asks for the program to be started again; None where no editor may.
-        processes: what there is, as the session's record has it.
-        continues: what continuing one rank does to the others where the editor does not say it; see together.py.
-        clock: seconds, only forward. wall: the time of day as HH:MM.
+        agent: the agent behind the port.
+        clock: seconds, monotonic. wall: the time of day as HH:MM.
     """
 
-    def __init__(
-        self,
-        token: str = "",
-        *,
-        name_of: Callable[[int], str],
-        on_stop: Callable[[int, str], None],
-        clock: Callable[[], float],
-        wall: Callable[[], str],
-        project: str = "",
-        what_runs: str = "",
-        look: Optional[Callable[[], Set[int]]] = None,
-        is_chosen: Callable[[int], bool] = lambda _: True,
-        choose: Callable[[Optional[ranks.RankSet]], object] = lambda _: None,
-        release: Callable[[int], object] = lambda _: None,
-        restart: Optional[Callable[[], None]] = None,
-        processes: Callable[[], Sequence[contract.Process]] = list,
-        continues: str = "",
-    ) -> None:
-        self.check = tokens.Check(token)
-        self.name_of = name_of
-        self.on_stop = on_stop
-        self.project = project
-        self.what_runs = what_runs
-        self.look = look
-        self.restart = restart
-        self.processes = processes
-        self.continues = continues
-        self.is_chosen = is_chosen
-        self.choose = choose
-        self.release = release
+    def __init__(self, agent: Agent, *, clock: Callable[[], float], wall: Callable[[], str]) -> None:
+        self.agent = agent
+        self.check = tokens.Check(agent.token)
         #: Processes that are about to be ended, for the program to be started again.
         self.ending: Set[int] = set()
         self.clock = clock
-        self.barrier = RankBarrier(clock, name_of, self._tell_root)
+        self.barrier = RankBarrier(clock, agent.name_of, self._tell_root)
         self.wall = wall
         self._sequence = itertools.count(messages.OWN_SEQUENCE)
         self._editors = itertools.count(1)
@@ -81,7 +44,7 @@ class Sessions:
         self._offered: Set[int] = set()
         #: Editors whose root session was taken over. What they still open of their processes ends at once.
         self.evicted: Set[int] = set()
-        self.stderr_tail = StderrTail(name_of)
+        self.stderr_tail = StderrTail(agent.name_of)
         #: The pid of the program's first process, 0 before; how it has ended, empty while it runs.
         self.program = 0
         self.end = ""
@@ -120,12 +83,12 @@ class Sessions:
         if connection.key == ROOT:
             self._offered.clear()
         else:
-            self.on_stop(connection.key, "")
+            self.agent.on_stop(connection.key, "")
         return True
 
     def ranks(self) -> List[contract.Process]:
         """Return the processes that are the ranks of one job, see job.py; one alone may have others elsewhere."""
-        return job.ranks(self.processes(), least=1)
+        return job.ranks(self.agent.processes(), least=1)
 
     def offer(self, pid: int) -> None:
         """Note that the client of the root session was offered a process, which it is about to attach to."""

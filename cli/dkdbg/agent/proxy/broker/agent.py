@@ -1,0 +1,86 @@
+"""The agent that a broker serves, as seen from the broker. The supervisor's session implements it. No I/O."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Optional, Sequence, Set
+
+    from dkdbg.agent import contract
+    from dkdbg.agent.inprocess.ranks import RankSet
+
+
+class Agent:
+    """Access to the agent's adapter and program; this one has neither.
+
+    Attributes:
+        token: see tokens.py; empty to accept each attach.
+        project: id of the project whose attach is meant for this port; empty for any. what_runs: command, for messages.
+        continues: whether continuing one rank continues the others, unless the editor decides; see group_control.py.
+        may_restart: whether an editor may restart the program.
+        looks: whether `look` can tell anything; see `LOOK` in connection.py.
+    """
+
+    def __init__(
+        self,
+        token: str = "",
+        *,
+        project: str = "",
+        what_runs: str = "",
+        continues: str = "",
+        may_restart: bool = False,
+        looks: bool = False,
+    ) -> None:
+        self.token = token
+        self.project = project
+        self.what_runs = what_runs
+        self.continues = continues
+        self.may_restart = may_restart
+        self.looks = looks
+
+    # -- the adapter and the port -----------------------------------------------------------------------------------
+
+    def dial(self) -> Optional[socket.socket]:
+        """Return a connection to the adapter, None while it is not running."""
+        return None
+
+    def is_adapter_gone(self) -> bool:
+        """Tell whether the adapter will not be started again."""
+        return False
+
+    def admit(self, client: socket.socket) -> None:
+        """Note that this client has shown the token."""
+
+    def log(self, text: str) -> None:
+        """Log one line for the user."""
+
+    # -- the program ------------------------------------------------------------------------------------------------
+
+    def name_of(self, pid: int) -> str:
+        """Return the name of a process."""
+        return "process %d" % pid
+
+    def processes(self) -> Sequence[contract.Process]:
+        """Return the processes in the session's record."""
+        return ()
+
+    def on_stop(self, pid: int, where: str) -> None:
+        """Note where a process is stopped; an empty text means that it runs."""
+
+    def look(self) -> Set[int]:
+        """Return the processes that an attach is about to end; see `LOOK` in connection.py."""
+        return set()
+
+    def is_chosen(self, pid: int) -> bool:  # noqa: ARG002
+        """Tell whether a process is debugged."""
+        return True
+
+    def choose(self, wanted: Optional[RankSet]) -> None:
+        """Debug these ranks, None for those that the agent was started with."""
+
+    def release(self, pid: int) -> None:
+        """Resume a process that waits at its start for a session."""
+
+    def restart(self) -> None:
+        """Restart the program."""
