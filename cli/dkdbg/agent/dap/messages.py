@@ -1,4 +1,4 @@
-"""Requests, events and answers of the Debug Adapter Protocol: both doors build them here. No I/O."""
+"""Builds requests, events and answers of the Debug Adapter Protocol, for broker and attach proxy. No I/O."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-    #: A message or a part of one, as JSON has it: the protocol is open, so what is inside is looked at late.
+    #: A message or a part of one as JSON: the protocol is open, so fields are checked when used.
     Message = Dict[str, Any]
 
-#: Requests of our own to the adapter are numbered from here on; an editor counts from 1.
+#: First sequence number of the broker's own requests to the adapter; an editor counts from 1.
 OWN_SEQUENCE = 1 << 30
 
-#: The property of the attach request with which a second client says what it wants.
+#: Property of the attach request: the role that a second client wants.
 ROLE = "dkdbgRole"
 OBSERVE = "look-on"
 TAKE_OVER = "take-over"
-#: Of the attach request, within `connect`: which project is meant.
+#: Property of the attach request within `connect`: the project that is meant.
 PROJECT = "project"
-#: The property of the attach request that says what leaving one process's session leaves: all of them, if not this.
+#: Property of the attach request: leaving one process's session leaves only that process; by default all of them.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
-#: What continuing or pausing one rank does to the others of its job, one of contract.CONTINUES.
+#: Property of the attach request: continuing or pausing one rank affects only that rank; by default all of its job.
 CONTINUE = "dkdbgContinue"
-#: Of the attach request to the root session: which ranks are debugged, as inprocess/ranks.py reads it; and the request by
-#: which the client of that session asks for others.
+#: Property of the attach request to the root session: the ranks to debug, in the syntax of inprocess/ranks.py; and the
+#: request of that session's client for other ranks.
 RANKS = "dkdbgRanks"
 CHOOSE = "dkdbgChoose"
-#: The request of the root session's client to let a process (`subProcessId`) go on, which waits at its start: it will open
-#: no session for it now.
+#: Request of the root session's client to resume a process (`subProcessId`) that waits at its start, as the client will
+#: not open a session for it.
 RELEASE = "dkdbgRelease"
-#: Of the attach request to the root session, by a client that holds root sessions with several agents: whether the ranks
-#: of all of them are gathered by that client, true or not. The event and the request with which they speak of it, and
-#: those of a continue and a pause that are for the ranks of other agents too; see gate.py and together.py.
+#: Property of the attach request to the root session, of a client that has root sessions with several agents: true if
+#: the client leads the rank barrier of all of them. The event and request of that barrier, and of a continue or pause
+#: for the ranks of other agents too; see rank_barrier.py and group_control.py.
 LEADS_BARRIER = "dkdbgGather"
 BARRIER = "dkdbgGate"
 GROUP = "dkdbgTogether"
-#: The request by which `dkdbg attach` asks for the digest of a source file (`path`), and the agent's word that it answers.
+#: Request of `dkdbg attach` for the digest of a source file (`path`), and the agent's capability to answer it.
 SOURCE = "dkdbgSource"
-#: The property by which a child session shows whose it is. We add it to each announcement.
+#: Property by which a child session names its editor. Added to each announcement.
 EDITOR = "dkdbgEditor"
-#: Of the attach request, what the session of a process does not get: debugpy does not hand these on either, or they are ours.
+#: Properties of the attach request that child sessions do not inherit: debugpy does not pass them on, or they are ours.
 NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
     "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER,
@@ -50,45 +50,45 @@ NOT_INHERITED = frozenset((
 
 
 def as_dict(value: object) -> Message:
-    """Return a JSON object as it is, anything else as an empty one."""
+    """Return a JSON object unchanged, an empty one for other types."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> List[Any]:
-    """Return a JSON array as it is, anything else as an empty one."""
+    """Return a JSON array unchanged, an empty one for other types."""
     return value if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str:
-    """Return a text as it is, anything else as an empty one."""
+    """Return a string unchanged, an empty one for other types."""
     return value if isinstance(value, str) else ""
 
 
 def body_of(message: Dict[str, Any]) -> bytes:
-    """Return the body of a frame for a message."""
+    """Encode a message as the body of a frame."""
     return json.dumps(message, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def request(sequence: int, command: str, arguments: Dict[str, Any]) -> bytes:
-    """Return a request of ours."""
+    """Encode a request."""
     return body_of({"seq": sequence, "type": "request", "command": command, "arguments": arguments})
 
 
 def event(name: str, /, **body: object) -> bytes:
-    """Return an event of ours. Clients use no sequence number of an event; 0 is none of the adapter's."""
+    """Encode an event. Clients ignore an event's sequence number; the adapter never uses 0."""
     return body_of({"seq": 0, "type": "event", "event": name, "body": body})
 
 
 def say(text: str, category: str = "console") -> bytes:
-    """Return a line for the debug console."""
+    """Encode a line for the debug console."""
     return event("output", category=category, output="dkdbg: %s\n" % text)
 
 
 def greeting(version: str, host: str, port: int) -> List[bytes]:
-    """Return what debugpy's adapter says to a client that has connected and said nothing yet.
+    """Return the greeting of debugpy's adapter for a client that has just connected.
 
     Args:
-        version: debugpy's. host, port: where the client has connected to.
+        version: debugpy's. host, port: address that the client has connected to.
     """
     telemetry = [
         event("output", category="telemetry", output=name, data={"packageVersion": version})
@@ -98,29 +98,29 @@ def greeting(version: str, host: str, port: int) -> List[bytes]:
 
 
 def answer(request: Dict[str, Any], **body: object) -> bytes:
-    """Return the successful response to a request."""
+    """Encode the successful response to a request."""
     return body_of(dict(_response(request), success=True, body=body))
 
 
 def refuse(request: Dict[str, Any], text: str, *, show: bool = True) -> bytes:
-    """Return a response with an error; `show`: an editor shows it to the user."""
+    """Encode an error response; `show` makes the editor show it to the user."""
     error = {"id": 4711, "format": "dkdbg: {reason}", "variables": {"reason": text}, "showUser": show}
     text = "dkdbg: " + text
     return body_of(dict(_response(request), success=False, message=text, body={"error": error}))
 
 
 def unset(arguments: Dict[str, Any], message: str = "set in each Python process") -> List[Dict[str, Any]]:
-    """Return what a root session says of the breakpoints of a `set...` request, one for each.
+    """Return a root session's answer for each breakpoint of a `set...` request.
 
-    Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it. Where none has,
-    VS Code shows the message of its first session, the root.
+    Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it. Otherwise VS
+    Code shows the message of its first session, the root.
     """
     return [{"verified": False, "message": message} for _ in as_list(arguments.get("breakpoints"))]
 
 
 # -- child sessions -------------------------------------------------------------------------------------------
 
-#: Clients that open a session for each `debugpyAttach`, though they do not say that they know `startDebugging`.
+#: Clients that open a session for each `debugpyAttach`, though they do not announce support of `startDebugging`.
 _UNDERSTAND_EVENT = ("vscode", "visualstudio", "dkdbg")
 
 
@@ -128,24 +128,24 @@ _CONSOLES = ("vscode", "visualstudio")
 
 
 def starts_sessions(client: Dict[str, Any]) -> bool:
-    """Tell whether a client knows `startDebugging`; `client` are the arguments of its `initialize`."""
+    """Tell whether a client supports `startDebugging`; `client` are the arguments of its `initialize`."""
     return client.get("supportsStartDebuggingRequest") is True
 
 
 def opens_sessions(client: Dict[str, Any]) -> bool:
-    """Tell whether a client opens a session for each process that is announced."""
+    """Tell whether a client opens a session for each announced process."""
     return starts_sessions(client) or client.get("clientID") in _UNDERSTAND_EVENT
 
 
 def has_consoles(client: Dict[str, Any]) -> bool:
-    """Tell whether a client has a console for each session and shows one of them: what the root's says is not seen."""
+    """Tell whether a client has a console for each session and shows only one: the root's may be hidden."""
     return client.get("clientID") in _CONSOLES
 
 
 def announcement(client: Dict[str, Any], number: Callable[[], int], configuration: Dict[str, Any]) -> bytes:
-    """Return what asks a client to open a session for a process.
+    """Encode the request to open a session for a process.
 
-    debugpy's own event, for those that do not know the request, does no harm to those that do not know it either.
+    Clients without `startDebugging` get debugpy's own event, which is harmless if they do not support that either.
 
     Args:
         client: the arguments of its `initialize`. number: returns the sequence number of a request.

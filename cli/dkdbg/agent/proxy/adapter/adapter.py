@@ -1,28 +1,29 @@
-"""debugpy's adapter, hardened: the process behind the front. Run as a file by `backend.py`.
+"""debugpy's adapter, hardened: the process behind the listener. Run as a file by `backend.py`.
 
 It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the socket for
-processes, the path of privates.py), writes one line of JSON to stdout when it serves, or with what debugpy has not,
-and ends when stdin ends: an agent that was killed leaves no adapter behind.
+processes, the path of privates.py), writes one line of JSON to stdout when it serves, or with the private names that
+debugpy lacks, and ends when stdin ends: an agent that was killed leaves no adapter behind.
 
-It listens on no port: whoever connects to one, any user of the machine, could debug. Its clients and the phantom root
-are connections that the agent hands over through stdin, a Unix socket. The user's processes come to a Unix socket in
-the session's private folder, and the kernel says which process it is: of our user, and one that has announced itself.
+It listens on no port, because any user of the machine could connect and debug. The agent passes the connections of its
+clients and of the root session stub through stdin, a Unix socket. The user's processes connect to a Unix socket in the
+session's private folder. The kernel identifies them: same user, and a process that has announced itself.
 
-What else it does differently from `debugpy/adapter/__main__.py`:
+Other differences to `debugpy/adapter/__main__.py`:
 
-1. A client that is gone before it is set up does no harm. In debugpy up to 1.8.22 one bare TCP probe can make the port
-   deaf for ever (debugpy #974, #1308).
-2. A message that it cannot handle is refused: debugpy takes whatever a handler raises for fatal and calls os._exit.
+1. A client that closes before it is set up is harmless. In debugpy up to 1.8.22 one bare TCP probe can make the port
+   deaf forever (debugpy #974, #1308).
+2. A message that it cannot handle is refused: debugpy treats an exception of a handler as fatal and calls os._exit.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
-4. An editor that is gone while it is being answered does not end the adapter with all its sessions: debugpy takes
-   a broken pipe in a handler for fatal and calls os._exit. One that is gone when it is asked to open a session of a
-   process (startDebugging) is not waited for: its session stayed locked, and nobody could attach any more.
+4. An editor that closes during an answer does not end the adapter with all its sessions: debugpy treats a broken pipe
+   in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for: its
+   session stayed locked, and no client could attach any more.
 5. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
-   what is free at configurationDone and never looks again; such a process could not be debugged any more.
-6. A client that leaves before the phantom root has come does not end the adapter: debugpy takes it for the last one.
-7. A client that named no address is sent back to the front's port for child sessions, not to this process.
-8. While an editor does not read, nothing more is read of the process that it debugs, beyond a few messages: debugpy
-   would keep all that a program prints.
+   free processes only at configurationDone; such a process could not be debugged any more.
+6. A client that leaves before the root session stub has connected does not end the adapter: debugpy assumes that it
+   was the last one.
+7. A client that named no address gets the listener's port for child sessions, not one of this process.
+8. While an editor does not read, reading from its process stops after a few messages: debugpy would buffer all the
+   output of a program.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -47,12 +48,12 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Set, Tuple
 
 
-#: Messages of a process that wait for an editor that does not read.
+#: Messages of a process to buffer for an editor that does not read.
 WAITING = 32
 
 
 class AnnouncedListener:
-    """What debugpy takes for its listening socket; there is none. It names the front's port when it is asked for its own.
+    """Replacement for debugpy's listening socket: reports the listener's port as its own.
 
     The adapter puts this address into the attach request of a child session when the client gave none.
     """
@@ -61,7 +62,7 @@ class AnnouncedListener:
         self._port = port
 
     def getsockname(self) -> Tuple[str, int]:
-        """Return the loopback address and the front's port."""
+        """Return the loopback address and the listener's port."""
         return ("127.0.0.1", self._port)
 
     def close(self) -> None:
@@ -69,15 +70,15 @@ class AnnouncedListener:
 
 
 class Processes:
-    """The socket that the user's processes connect to. A stranger gets nothing, not even a word.
+    """Socket that the user's processes connect to. Unknown processes are disconnected without an answer.
 
     Args:
-        path: where it is made, in the folder in which each process announces itself with `PID.json`.
-        connect: takes a connection, returns when the process is known or turned away.
+        path: of the socket, in the folder in which each process announces itself with `PID.json`.
+        connect: sets a connection up; returns when the process is known or refused.
         log: debugpy's.
 
     Raises:
-        OSError: the socket cannot be made.
+        OSError: the socket cannot be created.
     """
 
     def __init__(self, path: str, connect: Callable[[socket.socket], object], log: Any) -> None:
@@ -85,19 +86,19 @@ class Processes:
         self._folder = os.path.dirname(path)
         self._connect = connect
         self._log = log
-        with contextlib.suppress(FileNotFoundError):  # of an adapter that has died
+        with contextlib.suppress(FileNotFoundError):  # left by an adapter that has died
             os.unlink(path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
         self._listener.listen(128)
 
     def serve(self) -> None:
-        """Take one after the other, for ever."""
+        """Accept connections forever."""
         while True:
             try:
                 sock, _ = self._listener.accept()
             except OSError:
-                time.sleep(0.05)  # out of file descriptors, or a process that was gone at once
+                time.sleep(0.05)  # out of file descriptors, or the process has closed at once
                 continue
             pid = self._known(sock)
             if pid is None:
@@ -110,24 +111,24 @@ class Processes:
         """Connect one process.
 
         Args:
-            pid: what the kernel says of it; 0 for the phantom root, and where the kernel says nothing.
+            pid: as reported by the kernel; 0 for the root session stub, and where the kernel does not tell.
         """
         self._present.pid = pid
         survive(self._connect, sock, self._log)
 
     def may_be(self, pid: int) -> bool:
-        """Tell whether the process that this thread connects may say that it has this pid."""
+        """Tell whether the process that this thread connects may claim this pid."""
         return getattr(self._present, "pid", 0) in (0, pid)
 
     def _known(self, sock: socket.socket) -> Optional[int]:
-        """Return the pid of a process of ours, 0 where the kernel does not tell, None for a stranger."""
+        """Return the pid of an announced process, 0 where the kernel does not tell, None for an unknown process."""
         option = getattr(socket, "SO_PEERCRED", None)
-        if option is None:  # macOS: the folder is ours alone
+        if option is None:  # macOS: the folder is private
             return 0
         pid, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, option, 12))
         if uid not in (0, os.getuid()) and os.getuid() != 0:
             return None
-        # A process of another user announces itself in a folder of its own (USERS_NAME in contract.py), or in ours
+        # A process of another user announces itself in a folder of its own (USERS_NAME in contract.py), or in this one
         # before it changes its user.
         others = os.path.join(os.path.dirname(self._folder), "u", str(uid), "p")
         known = any(os.path.exists(os.path.join(each, "%d.json" % pid)) for each in (self._folder, others))
@@ -135,7 +136,7 @@ class Processes:
 
 
 def check_claims(servers: Any, processes: Processes) -> None:
-    """Refuse a process that says it is another one than the kernel has told."""
+    """Refuse a process that claims another pid than the kernel has reported."""
 
     def get(self: Any) -> Any:
         return self.__dict__.get("pid")
@@ -149,7 +150,7 @@ def check_claims(servers: Any, processes: Processes) -> None:
 
 
 def survive(connect: Callable[[socket.socket], object], sock: socket.socket, log: Any) -> None:
-    """Set a connection up; one that fails is closed, and the next one can come."""
+    """Set a connection up; on failure close it and keep serving."""
     try:
         connect(sock)
     except Exception:
@@ -158,7 +159,7 @@ def survive(connect: Callable[[socket.socket], object], sock: socket.socket, log
 
 
 def outlive_reports(sessions: Any, log: Any) -> None:
-    """Let a client be gone when it is told of sockets; debugpy does that while it sets up another one."""
+    """Tolerate a closed client when sockets are reported; debugpy does that while it sets up another client."""
     report: Callable[[], None] = sessions.report_sockets
 
     def surviving_report() -> None:
@@ -171,7 +172,7 @@ def outlive_reports(sessions: Any, log: Any) -> None:
 
 
 def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
-    """Let a write to a client that is gone pass; the thread that reads from it sees its end in a moment.
+    """Ignore failed writes to a closed client; the thread that reads from it handles the end.
 
     Returns:
         The threads that are writing to a client, kept current.
@@ -187,7 +188,7 @@ def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
         try:
             return write(self, value, *args, **kwargs)
         except messaging.JsonIOError:
-            if value.get("type") == "request":  # who asks would wait for an answer, with the session locked
+            if value.get("type") == "request":  # the caller would wait for an answer, with the session locked
                 raise
             log.swallow_exception("a client is gone", level="info")
         finally:
@@ -198,7 +199,7 @@ def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
 
 
 def outlive_announcements(clients: Any, messaging: Any, log: Any) -> None:
-    """Let a client be gone when it is told of a process: the process stays, and the next client is told of it."""
+    """Tolerate a closed client when a process is announced: the next client is told of the process."""
     notify: Callable[[Any, Any], None] = clients.Client.notify_of_subprocess
 
     def surviving_notify(self: Any, connection: Any) -> None:
@@ -211,7 +212,7 @@ def outlive_announcements(clients: Any, messaging: Any, log: Any) -> None:
 
 
 def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
-    """Read no more of a process while what it has said before waits for its client to read.
+    """Stop reading from a process while its earlier messages wait for its client to read.
 
     Args:
         writing: the threads that are writing to a client.
@@ -227,7 +228,7 @@ def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
 
 
 def outlive_requests(messaging: Any, log: Any) -> None:
-    """Refuse a client's request in whose handler something went wrong; debugpy ends the whole adapter then."""
+    """Refuse a client's request whose handler fails; debugpy would end the whole adapter."""
     handle: Callable[[Any], None] = messaging.Request._handle
 
     def surviving_handle(self: Any) -> None:
@@ -245,12 +246,12 @@ def outlive_requests(messaging: Any, log: Any) -> None:
 
 
 def wait_for_root_stub(servers: Any) -> None:
-    """Serve until the phantom root has come and gone, whoever came and left before it."""
+    """Serve until the root session stub has connected and left, regardless of clients before it."""
     servers.dont_wait_for_first_connection = lambda: None
 
 
 def announce_again(servers: Any, sessions: Any) -> None:
-    """Offer a process to the present editor when the session of a former one lets go of it."""
+    """Offer a process to the current editor when the session of a former one releases it."""
     detach: Callable[[Any], None] = servers.Server.detach_from_session
     wait: Callable[..., Any] = servers.wait_for_connection
 
@@ -262,12 +263,12 @@ def announce_again(servers: Any, sessions: Any) -> None:
     def announce(connection: Any) -> None:
         parent = living(connection.ppid)
         if parent is not None and not parent.is_finalizing and connection in servers.connections():
-            parent.client.notify_of_subprocess(connection)  # does nothing when that editor knows it
+            parent.client.notify_of_subprocess(connection)  # no effect if that editor knows it
 
     def wait_for_connection(*args: Any, **kwargs: Any) -> Any:
         connection = wait(*args, **kwargs)
         end = time.monotonic() + 20
-        while time.monotonic() < end:  # else the answer would be "already being debugged"
+        while time.monotonic() < end:  # otherwise the answer would be "already being debugged"
             server = connection.server if connection is not None else None
             if server is None or not server.session.is_finalizing:
                 break
@@ -285,7 +286,7 @@ def announce_again(servers: Any, sessions: Any) -> None:
 
 
 def end_with_last_child(clients: Any, sessions: Any) -> None:
-    """End the phantom root's session when the editor leaves the last process.
+    """End the root session when the editor leaves the last process.
 
     VS Code's stop button ends the session in focus, a child's, and does not know that children belong to the root
     (debugpy sends no lifecycleManagedByParent): the root's session would stay behind, and the next F5 do nothing.
@@ -300,7 +301,7 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
             return disconnect(self, request)
         finally:
             if parent is not None and parent is not session:
-                # One without a server has not attached: a second editor that is about to look on.
+                # A session without a server has not attached: a second editor that is about to observe.
                 live = [each for each in list(sessions._sessions) if each.server and not each.is_finalizing]
                 if not [each for each in live if each not in (session, parent)]:
                     parent.finalize("the editor left the last process", False)
@@ -312,9 +313,9 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
 def serve_agent(
     agent: socket.socket, client: Callable[[Any], object], processes: Processes, log: Any
 ) -> None:
-    """Take the connections that the agent hands over, until it ends or wants this process to end.
+    """Accept the connections that the agent passes, until it ends or wants this process to end.
 
-    With each comes a byte: `c` for a client, `p` for the phantom root.
+    A byte comes with each: `c` for a client, `p` for the root session stub.
     """
     size, flags = struct.calcsize("i"), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     while True:
@@ -336,7 +337,7 @@ def serve_agent(
 
 
 def main() -> None:
-    """Serve until the phantom root and every other process have disconnected."""
+    """Serve until the root session stub and all processes have disconnected."""
     # The agent blocks signals for itself; threads of debugpy must not inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     options = json.loads(sys.stdin.readline())

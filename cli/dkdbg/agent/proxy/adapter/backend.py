@@ -1,4 +1,4 @@
-"""The adapter process and the phantom root together; a new pair is started should the adapter die."""
+"""Runs the adapter process with the root session stub, and starts a new pair if the adapter dies."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional
 
-#: Seconds until the adapter must have said where it listens. A cold start from a slow disk takes 2.
+#: Seconds until the adapter must report that it serves. A cold start from a slow disk takes 2.
 START_LIMIT = 30.0
-#: An adapter that dies this often in a row is not started again; one that has lived for so many seconds begins anew.
+#: Maximum restarts in a row; seconds of life after which the count starts again.
 MAX_RESTARTS = 5
 HEALTHY = 60.0
 
 
 class BackendError(Exception):
-    """The adapter did not start; the message says why in one line."""
+    """The adapter did not start; the message has the reason in one line."""
 
 
 class Backend:
-    """What the front forwards to.
+    """Adapter behind the listener.
 
     Args:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
-        announce: the front's port.
-        is_new, on_attach, on_detach: see Phantom.
+        announce: the listener's port.
+        is_new, on_attach, on_detach: see RootStub.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.
 
     Attributes:
-        token: what the adapter shows to a process that joins.
-        up: whether an adapter serves now. gone: there will be none any more.
+        token: the adapter shows it to a process that joins.
+        up: whether an adapter serves now. gone: no adapter will be started any more.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Backend:
         return self._root_stub is not None and self._root_stub.attached.is_set()
 
     def start(self) -> None:
-        """Start the adapter and connect the phantom.
+        """Start the adapter and connect the root session stub.
 
         Raises:
             BackendError: the adapter did not come up.
@@ -128,7 +128,7 @@ class Backend:
         self.up = True
 
     def dial(self) -> Optional[socket.socket]:
-        """Return a connection to the adapter for a client, None while there is none."""
+        """Return a connection to the adapter for a client, None while it does not serve."""
         adapter = self._adapter
         if not self.up or adapter is None:
             return None
@@ -149,7 +149,7 @@ class Backend:
             self._root_stub.end(exit_code)
 
     def stop(self) -> None:
-        """End the adapter; nothing is left behind."""
+        """End the adapter process."""
         self._stopping = True
         if self._root_stub is not None:
             self._root_stub.close()
@@ -186,7 +186,7 @@ class Backend:
             time.sleep(0.1 * self._restarts)
             try:
                 self.start()
-            except (BackendError, OSError) as error:  # it died again before anybody could connect
+            except (BackendError, OSError) as error:  # it died again before a client could connect
                 why = " (%s)" % error
                 continue
             self._log("debugpy's adapter died; a new one is ready, and an editor that was attached stays")
@@ -195,9 +195,9 @@ class Backend:
 
 
 class WarmUp:
-    """Writes the .pyc files of debugpy once, beside the program and at the lowest priority.
+    """Writes debugpy's .pyc files once, in parallel to the program and at the lowest priority.
 
-    The zip holds sources only, and images often set PYTHONDONTWRITEBYTECODE: each first stop would be 0.2 s later.
+    The zip contains only sources, and images often set PYTHONDONTWRITEBYTECODE: each first stop would be 0.2 s slower.
     """
 
     def __init__(self, debugpy_dir: str) -> None:
@@ -218,14 +218,14 @@ class WarmUp:
             )
 
     def stop(self) -> None:
-        """End it, done or not: the files are written one by one and each is whole."""
+        """End the process, even if unfinished: each file is written atomically."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
 
 def _hand_over(adapter: socket.socket, kind: bytes) -> socket.socket:
-    """Give the adapter one end of a new connection and return the other one; see `serve_agent` in adapter.py.
+    """Pass one end of a new connection to the adapter and return the other end; see `serve_agent` in adapter.py.
 
     Raises:
         OSError: the adapter has died.
@@ -242,10 +242,10 @@ def _hand_over(adapter: socket.socket, kind: bytes) -> socket.socket:
 
 
 def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options: dict[str, object]) -> None:
-    """Give the adapter its options and wait until it serves.
+    """Send the adapter its options and wait until it serves.
 
     Raises:
-        BackendError: it does not.
+        BackendError: it does not serve.
     """
     if process.stdout is None:
         raise BackendError("no pipe to debugpy's adapter")

@@ -1,7 +1,7 @@
-"""The phantom root: a debuggee without a debugger, so that an editor has something to attach to at any time.
+"""Root session stub: a debuggee without a debugger, so that an editor can attach at any time.
 
-It answers what debugpy's adapter asks of pydevd, in about a dozen messages. Real Python processes join as its
-children, so the editor's session outlives each of them; nothing is traced in the agent.
+It answers the dozen messages that debugpy's adapter sends to pydevd. Real Python processes join as its children, so the
+editor's session outlives each of them. The agent itself is not traced.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _NAME = "dkdbg agent"
-#: What a breakpoint's hover says of a file that the program does not have.
+#: Hover text of a breakpoint in a file that the program does not have.
 MISSING = "%s does not exist where the program runs: no mount or path mapping leads there"
 
 
 class RootStub:
-    """Connection to the adapter as one of the processes that it debugs.
+    """Connection to the adapter as one of its debuggees.
 
     Args:
         sock: the connection.
-        is_new: asked when an editor has sent configurationDone and has no answer yet: whether it is another one than
-            before, and not the same at a new adapter.
-        on_attach: called with that, after the answer.
-        on_detach: called with True when the editor asks to end the program, with False when it just leaves.
-        on_lost: called when the adapter closes the connection without being asked to.
+        is_new: called before configurationDone is answered; tells whether the editor is new, and not the former one
+            at a new adapter.
+        on_attach: called with that result, after the answer.
+        on_detach: called with True if the editor asks to end the program, with False if it only leaves.
+        on_lost: called when the adapter closes the connection unexpectedly.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class RootStub:
         threading.Thread(target=self._serve, name="dkdbg phantom", daemon=True).start()
 
     def say(self, text: str, category: str = "console") -> None:
-        """Print a line into the editor's debug console; without an editor nothing happens.
+        """Print a line in the editor's debug console; without an editor, do nothing.
 
         Args:
-            category: `important` makes an editor show it beside the console too, which may be another session's.
+            category: `important` makes an editor show it outside the console too, which may be another session's.
         """
         if self.attached.is_set():
             self._event("output", category=category, output=text + "\n")
@@ -117,7 +117,7 @@ class RootStub:
             self._mappings = paths.pairs(arguments.get("pathMappings"))
         elif command == "setBreakpoints":
             answer["body"] = {"breakpoints": self._unset(arguments)}
-        # With the answer the door takes the editor for attached, whoever it is.
+        # The broker counts the editor as attached after this answer, so ask before.
         is_new = command == "configurationDone" and self._is_new()
         self._send(answer)
         if command == "configurationDone":
@@ -134,7 +134,7 @@ class RootStub:
                 self._on_detach(bool(arguments.get("terminateDebuggee")))
 
     def _unset(self, arguments: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Return the answer to `setBreakpoints`, with a message where the file does not exist on this side."""
+        """Return the answer to `setBreakpoints`, with a message if the file does not exist here."""
         path = messages.as_dict(arguments.get("source")).get("path")
         if isinstance(path, str) and path:
             found = paths.mapped(path, self._mappings)
@@ -154,7 +154,7 @@ class RootStub:
 
 
 def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the body that pydevd would answer; an empty one for what needs none."""
+    """Return the body of pydevd's answer, empty by default."""
     if command == "pydevdAuthorize":
         return {"clientAccessToken": None}
     if command == "pydevdSystemInfo":

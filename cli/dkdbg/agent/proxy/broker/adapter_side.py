@@ -1,4 +1,4 @@
-"""What the adapter says to a client: answers, events with their copies for onlookers, new processes by name. No I/O."""
+"""Messages of the adapter to a client: answers, events with copies for observers, new processes. No I/O."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.open_requests import OpenRequests
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Larger answers of the adapter are passed on unread.
+#: Bytes; larger answers of the adapter are passed on unparsed.
 _LARGE = 32 << 10
 _ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
 _ADVICE = (
     "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
     "does not open those, `dkdbg attach --ports` on your machine gives each process a port"
 )
-#: Seconds for which the session of the program's first process outlives it, until its exit code is known.
+#: Seconds that the session of the program's first process outlives it, until its exit code is known.
 END_LIMIT = 10.0
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
 
 class AdapterSide:
-    """The adapter's messages to one client.
+    """Handles the adapter's messages to one client.
 
     Args:
-        connection: the client's. seats: who else is told. pending: what waits for an answer.
+        sessions: those of the port. open_requests: unanswered requests of the connection.
     """
 
     def __init__(self, connection: Connection, sessions: Sessions, open_requests: OpenRequests) -> None:
@@ -48,7 +48,7 @@ class AdapterSide:
         self._free: Dict[int, Message] = {}
 
     def take(self, body: bytes) -> List[Action]:
-        """Take one message: pass it on, with what goes to others because of it."""
+        """Pass one message on, with the messages to other clients that it causes."""
         passed = [self._connection.to_client(body)]
         if len(body) > _LARGE:
             found = _ANSWER.match(body[:200])
@@ -92,14 +92,14 @@ class AdapterSide:
         return passed
 
     def _advice(self) -> List[Action]:
-        """Tell a client that attached to the root session alone, and may never see a process stop, what to do."""
+        """Advise a client that opens no child sessions: it would never see a process stop."""
         connection = self._connection
         if connection.key != ROOT or messages.opens_sessions(connection.client_info):
             return []
         return [connection.to_client(messages.say(_ADVICE, "important"))]
 
     def _happened(self, message: Message, body: bytes) -> List[Action]:
-        """Pass an event on, and copy it for those who look on."""
+        """Pass an event on, with copies for the observers."""
         connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
         if name == "debugpyAttach":
             return self._announce(message, content)
@@ -108,7 +108,7 @@ class AdapterSide:
         return self._tell(name, content, body)
 
     def stopped(self, body: bytes) -> List[Action]:
-        """Pass on a stop that was held back."""
+        """Pass on a withheld stop."""
         message = frames.decode(body)
         return self._tell(message.get("event"), as_dict(message.get("body")), body)
 
@@ -123,7 +123,7 @@ class AdapterSide:
         if name == "exited":
             self._exited = True
         if name == "terminated":
-            # Of this session alone: its client has asked for it, or the adapter has ended it and the agent lives on.
+            # Only this session ends: its client has asked for it, or the adapter has ended it and the agent lives on.
             alone = connection.leaving or (connection.key == ROOT and not self._exited)
             connection.leaving = True
             ends = [] if alone else [action for one in beside for action in one.phase.end()]
@@ -139,9 +139,9 @@ class AdapterSide:
         return passed
 
     def _prints_for(self, root: Connection, content: Message) -> bool:
-        """Tell whether what the program has printed belongs into the root session's console too.
+        """Tell whether output of the program belongs into the root session's console too.
 
-        An editor that shows one console of several shows the root's until a process stops.
+        An editor that shows one of several consoles shows the root's until a process stops.
         """
         connection = self._connection
         is_program = connection.key == self._sessions.program and content.get("category") in (
@@ -154,34 +154,34 @@ class AdapterSide:
     # -- the end of the program -------------------------------------------------------------------------------------
 
     def knows_the_end(self) -> bool:
-        """Tell whether what the end of this session waits for has come, or never will: the program was started anew."""
+        """Tell whether the program's end is known, or never will be: it was restarted."""
         return bool(self._sessions.end) or self._connection.key != self._sessions.program
 
     def let_end(self) -> List[Action]:
-        """End the session, with a word on how the program has ended: its console is the one that the editor shows."""
+        """End the session with a line on how the program has ended: the editor shows this console."""
         connection, passed, self._held = self._connection, self._held, []
         if self._sessions.end:
             passed = [connection.to_client(messages.say(self._sessions.end)), *passed]
         return passed
 
     def _tells_the_end(self) -> bool:
-        """Tell whether this is the session of the program's first process, in a client that may show nothing else."""
+        """Tell whether this is the session of the program's first process, in a client that may show no other."""
         connection = self._connection
         is_first = connection.phase.name == CONTROLLING and connection.key == self._sessions.program
         return is_first and messages.has_consoles(connection.client_info)
 
     def _advise(self, text: str) -> List[Action]:
-        """Say what helps, once for each process."""
+        """Print advice, once for each process."""
         if not text or self._advised:
             return []
         self._advised = True
         return [self._connection.to_client(messages.say(text, "important"))]
 
     def _announce(self, message: Message, configuration: Message) -> List[Action]:
-        """Offer a process to the client that holds the root session and to those who look on.
+        """Offer a process to the client of the root session and to its observers.
 
         Args:
-            message: `debugpyAttach` or `startDebugging`. configuration: the attach request within.
+            message: `debugpyAttach` or `startDebugging`. configuration: the attach request in it.
         """
         connection, pid = self._connection, configuration.get("subProcessId")
         configuration.pop(ROLE, None)
@@ -193,7 +193,7 @@ class AdapterSide:
             configuration[EDITOR] = connection.editor
             if pid in self._sessions.ending or self._has_it(pid):
                 return nothing
-            if not self._sessions.agent.is_chosen(pid):  # it has joined for an editor that wanted other ranks
+            if not self._sessions.agent.is_chosen(pid):  # it joined for an editor that wanted other ranks
                 self._free[pid] = configuration
                 return nothing
             self._free.pop(pid, None)
@@ -205,7 +205,7 @@ class AdapterSide:
         return [connection.to_client(messages.body_of(message)), *actions]
 
     def offer_chosen(self) -> List[Action]:
-        """Offer those that had joined and were not chosen, and are now: the adapter announces a process once."""
+        """Offer joined processes that were not chosen before, and are now: the adapter announces each only once."""
         connection, actions = self._connection, []
         for pid, configuration in list(self._free.items()):
             if self._sessions.agent.is_chosen(pid):
@@ -218,10 +218,10 @@ class AdapterSide:
         return actions
 
     def _has_it(self, pid: int) -> bool:
-        """Tell whether the client has a session of the process from when it looked on.
+        """Tell whether the client already has a session of the process, as an observer.
 
-        With that it gets the process, or has got it: the adapter does not know so, and would have it open another
-        one. One that still waits for somebody to look on at gets the process now.
+        That session becomes or became the controller. The adapter does not know about it, and would make the client
+        open another one. An observer that still waits for a controller becomes the controller now.
         """
         editor, controller = self._connection.editor, self._sessions.controller(pid)
         if (

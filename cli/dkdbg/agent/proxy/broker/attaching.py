@@ -1,7 +1,7 @@
-"""From the first request to an attach that was let in: hold the process, look on, take it over, or wait. No I/O.
+"""Phase before the attach: become the controller, observe, take over, or wait. No I/O.
 
-Before an attach with the right token nothing but `initialize` and `disconnect` reaches the adapter, and of those only
-what has the right shape: debugpy ends at some others.
+Before an attach with the right token, only well-formed `initialize` and `disconnect` requests reach the adapter:
+debugpy ends at some others.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
-#: the process; for somebody to look on at.
+#: Seconds that an attach waits: for the end of a former client; for the adapter to release the process; for a
+#: controller to observe.
 GRACE = 0.3
 FREE_LIMIT = 20.0
 HELD_LIMIT = 20.0
 
-#: Of a stranger's `initialize`: so many properties, with texts of so many characters, reach the adapter.
+#: Maximum properties of an unauthenticated `initialize`, and characters of each, that reach the adapter.
 PROPERTIES = 64
 LONGEST = 256
-#: What debugpy would do with them concerns other processes and ports than the agent's.
+#: Properties with which debugpy would use other processes and ports than the agent's.
 _NOT_HERE = ("processId", "listen")
 
 #: What an attach waits for.
@@ -50,10 +50,10 @@ _LATE = "late"
 
 
 class Attaching(Phase):
-    """A client that has not attached yet.
+    """Phase of a client that has not attached yet.
 
     Args:
-        seats: who has what. adapter: what its adapter says.
+        sessions: those of the port. adapter: handles its adapter's messages.
     """
 
     name = ATTACHING
@@ -72,7 +72,7 @@ class Attaching(Phase):
         self._has_proven = False
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
-        """Let `initialize`, `attach` and `disconnect` in, and nothing else."""
+        """Accept only `initialize`, `attach` and `disconnect`."""
         connection, command = self.connection, request["command"]
         if not connection.initialize:
             if command != "initialize":
@@ -94,7 +94,7 @@ class Attaching(Phase):
         return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on what the adapter says; the answer to `initialize` carries our number, and what we can do besides."""
+        """Pass on a message of the adapter; add our nonce and capabilities to its answer to `initialize`."""
         ours: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
         if self._sessions.agent.may_restart:
             ours["supportsRestartRequest"] = True
@@ -103,7 +103,7 @@ class Attaching(Phase):
         return self._adapter.take(body)
 
     def _prove(self, request: Message) -> List[Action]:
-        """Check the proof that a client knows the token, once on each connection, and answer with ours."""
+        """Check a client's proof that it knows the token, once for each connection, and answer with ours."""
         connection, check, exchange = self.connection, self._sessions.check, self._exchange
         self._exchange = None
         if exchange is None:
@@ -117,7 +117,7 @@ class Attaching(Phase):
         return [connection.to_client(messages.answer(request, **{proof.PROOF: check.answer(exchange)}))]
 
     def _attach(self, request: Message, body: bytes) -> List[Action]:
-        """Check an attach request and, when it may come in, settle what it gets."""
+        """Check an attach request and, if it is admitted, decide its role."""
         connection = self.connection
         arguments = messages.as_dict(request.get("arguments"))
         shown = arguments.get(tokens.PROPERTY)
@@ -158,7 +158,7 @@ class Attaching(Phase):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """Tell whether what a WAIT was for has come."""
+        """Tell whether the event that a WAIT is for has occurred."""
         controller = self._sessions.controller(self.connection.key)
         if self._waits_for == _LATE:
             return False
@@ -174,7 +174,7 @@ class Attaching(Phase):
         )
 
     def resume(self) -> List[Action]:
-        """Go on after a WAIT."""
+        """Continue after a WAIT."""
         waited, self._waits_for = self._waits_for, ""
         self._sessions.remove_waiting(self.connection)
         if waited == _LATE:
@@ -182,25 +182,25 @@ class Attaching(Phase):
         return self._settle(waited) if waited else []
 
     def looked(self) -> List[Action]:
-        """Go on after a LOOK: meanwhile somebody else may have come."""
+        """Continue after a LOOK: another client may have attached meanwhile."""
         self._has_looked = True
         return self._settle(self._waited)
 
     def offer(self) -> List[Action]:
-        """The process is offered to the editor of this client, which waits to look on at it: let it have it."""
+        """Give this waiting observer the process that is offered to its editor."""
         self._role = ""
         return []
 
     def _settle(self, waited: str = "") -> List[Action]:
-        """Decide, as far as that can be done now.
+        """Decide the role, or wait if that is not possible yet.
 
         Args:
-            waited: what for, until now.
+            waited: the event that was waited for.
         """
         connection, role = self.connection, self._role
         controller = self._sessions.controller(connection.key)
         if connection.key != ROOT and connection.editor in self._sessions.evicted:
-            return self._nobody()  # its editor opens what it was told of before it lost the session
+            return self._nobody()  # its editor opens processes that were announced before it lost the session
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
             return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
         if controller is None or (controller.leaving and waited == _FREE):
@@ -223,7 +223,7 @@ class Attaching(Phase):
         return [Action(WAIT, self.connection, seconds=seconds)]
 
     def _turn_away(self, request: Message, reason: str, seconds: float) -> List[Action]:
-        """Refuse a client that does not know the token, now or in so many seconds."""
+        """Refuse a client that does not know the token, now or after a delay."""
         self.connection.attach, self._reason = request, reason
         return self._wait(_LATE, seconds) if seconds else self._refused()
 
@@ -240,7 +240,7 @@ class Attaching(Phase):
         return [connection.refuse(connection.attach, 'nobody holds this session: attach without "%s"' % ROLE)]
 
     def _another(self, project: str) -> str:
-        """Return what is said to a client that is meant for another project."""
+        """Return the refusal of a client that is meant for another project."""
         text = (
             "this port belongs to another project: %s, which runs %s; this launch entry belongs to %s. Type `dkdbg up` in "
             "your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"
@@ -248,7 +248,7 @@ class Attaching(Phase):
         return text % (_name(self._sessions.agent.project), self._sessions.agent.what_runs, _name(project))
 
     def _evict(self) -> List[Action]:
-        """Take the process from its holder; with the root session go all others, and what looks on beside it."""
+        """Take the process from its controller; with a root session, end all its other sessions and observations."""
         sessions, key = self._sessions, self.connection.key
         found = sessions.controllers()
         self._evicted = [one for other, one in found.items() if key in (ROOT, other) and not one.leaving]
@@ -264,25 +264,25 @@ class Attaching(Phase):
 
 
 def _name(project: str) -> str:
-    """Return the part of a project's id that a person knows: its folder's name."""
+    """Return the part of a project's id that a user knows: its folder's name."""
     return project.rpartition("-")[0][:60] or project[:60]
 
 
 def _request(request: Message, arguments: Message) -> Message:
-    """Return a stranger's request with nothing of his but its name and number, and these arguments."""
+    """Return an unauthenticated request reduced to its command, its number and these arguments."""
     command, sequence = request["command"], request["seq"]
     return {"seq": sequence, "type": "request", "command": command, "arguments": arguments}
 
 
 def _introduction(request: Message) -> Message:
-    """Return the arguments of an `initialize` that have the shape that the protocol says: texts and truth values."""
+    """Return the arguments of an `initialize` that have a type of the protocol: strings and booleans."""
     given = messages.as_dict(request.get("arguments"))
     good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= LONGEST}
     return {k: v[:LONGEST] if isinstance(v, str) else v for k, v in list(good.items())[:PROPERTIES]}
 
 
 def _with_ours(body: bytes, ours: Message) -> bytes:
-    """Return the answer to `initialize` with what is ours in it, any other message as it is."""
+    """Return the answer to `initialize` with our properties added, any other message unchanged."""
     try:
         message = frames.decode(body)
     except frames.FrameError:

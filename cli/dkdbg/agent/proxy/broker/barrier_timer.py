@@ -1,4 +1,4 @@
-"""The gate's time: looks at it while it holds stops back, in a thread of its own."""
+"""Checks the rank barrier periodically while it withholds stops, on its own thread."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 INTERVAL = 0.05
 
 
 class BarrierTimer:
-    """Gathers the ranks of a running job; see gate.py.
+    """Makes the ranks of a running job stop together; see rank_barrier.py.
 
     Args:
-        seats: who has what, with the gate. lock: guards them.
-        act: does actions, without the lock.
+        sessions: those of the port, with the barrier. lock: guards them.
+        act: carries out actions, without the lock.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class BarrierTimer:
         self._thread = False
 
     def begin(self, ranks: List[contract.Process]) -> None:
-        """Hold back the stops of these ranks until all of them have gathered, with those of other agents."""
+        """Withhold the stops of these ranks until all of them are stopped, with those of other agents."""
         pids, actions = [each["pid"] for each in ranks], []
         with self._lock:
             root, barrier = self._sessions.controller(ROOT), self._sessions.barrier
             if root is None or not messages.opens_sessions(root.client_info):
-                return  # ranks are attached to one by one, or never
+                return  # such a client attaches to ranks one by one, or never
             if root.arguments.get(messages.LEADS_BARRIER) is True:
                 actions = barrier.close_for_job(pids, job.share(ranks))
             else:
@@ -55,7 +55,7 @@ class BarrierTimer:
             threading.Thread(target=self._watch, name="dkdbg gate", daemon=True).start()
 
     def without(self, pid: int) -> None:
-        """Wait for a rank no more."""
+        """Stop waiting for a rank."""
         with self._lock:
             self._sessions.barrier.left(pid)
 

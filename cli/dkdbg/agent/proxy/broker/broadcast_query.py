@@ -1,8 +1,8 @@
-"""One question to many processes, through the clients that hold them: all answers at once, or why there is none. No I/O.
+"""One question to many processes, through their controllers: all answers, or why there is no answer. No I/O.
 
-For `dkdbg ranks` and for `@all EXPRESSION` in an editor's Debug Console. It takes no session from anybody: each
-question is a request of our own on the connection of the process's holder, as when somebody looks on. Values are those
-of the thread that is held, evaluated in it: a rank that runs cannot be asked, and says so.
+For `dkdbg ranks` and for `@all EXPRESSION` in an editor's Debug Console. It ends no session: each question is a request
+of the broker on the connection of the process's controller, as for an observer. Expressions are evaluated in the
+stopped thread: a running rank cannot be asked.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-    #: What is known of one process, as JSON has it; see Gathering.rows.
+    #: One process as a JSON object; see BroadcastQuery.rows.
     Row = Dict[str, Any]
 
 EVALUATE, STACK, PAUSE, CONTINUE = "eval", "stack", "pause", "continue"
 VERBS = (EVALUATE, STACK, PAUSE, CONTINUE)
-#: Those that leave everything as it is.
+#: Verbs that change nothing.
 READS = (EVALUATE, STACK)
-#: The context of an evaluation in which tensors are described for a comparison: array_views.COMPARED.
+#: Evaluation context that makes array_views describe tensors for a comparison (array_views.COMPARED).
 _COMPARED = "dkdbg-compare"
-#: Characters of one answer, frames of one stack, and processes that are asked.
+#: Maximum characters of an answer, frames of a stack, and queried processes.
 LONGEST = 20000
 DEEPEST = 100
 MOST = 1024
@@ -44,18 +44,18 @@ VALUE, ERROR, RUNNING, SILENT, FREE, DONE = "value", "error", "running", "no ans
 
 
 class Question:
-    """What is asked.
+    """A question to ranks.
 
     Args:
         verb: one of VERBS. expression: for EVALUATE. frame: how many callers above the top of the stack.
-        ranks: whom.
+        ranks: ranks to query.
     """
 
     def __init__(self, verb: str, expression: str = "", frame: int = 0, ranks: RankSet = EVERYONE) -> None:
         self.verb, self.expression, self.frame, self.ranks = verb, expression, frame, ranks
 
     def but(self, verb: str) -> Question:
-        """Return another question to the same ranks."""
+        """Return a question with another verb to the same ranks."""
         return Question(verb, ranks=self.ranks)
 
 
@@ -63,12 +63,12 @@ class BroadcastQuery:
     """One question and its answers.
 
     Args:
-        seats: who holds what. processes: what there is, as the session's record has it.
-        finished: what to do when the last answer is there, or the limit has passed; once.
+        sessions: those of the port. processes: from the session's record.
+        finished: called once, after the last answer or the timeout; returns actions.
 
     Attributes:
-        rows: one for each process that is asked: `pid`, `rank` (or null), `name`, `state` (one of the words above),
-            `where` (`file:line`, empty while it runs), `text` (the value, or why there is none), `type`, for tensors
+        rows: one for each queried process: `pid`, `rank` (or null), `name`, `state` (one of the states above),
+            `where` (`file:line`, empty while it runs), `text` (the value, or why it is missing), `type`, for tensors
             `tensor` (see array_views.described), `frames` for STACK (name, path, line).
     """
 
@@ -93,11 +93,11 @@ class BroadcastQuery:
 
     @property
     def is_done(self) -> bool:
-        """Whether no answer is to come any more."""
+        """Whether all answers have arrived."""
         return not self._waiting
 
     def begin(self) -> List[Action]:
-        """Ask them all."""
+        """Send the question to all ranks."""
         actions: List[Action] = []
         asked: List[Tuple[Row, Connection]] = []
         for row in self.rows:
@@ -120,17 +120,17 @@ class BroadcastQuery:
         return actions + self._finish()
 
     def give_up(self, why: str) -> List[Action]:
-        """Wait no longer."""
+        """Stop waiting for answers."""
         for row in list(self._waiting.values()):
             self._answer(row, SILENT, why)
         return self._finish()
 
     def are_held(self) -> bool:
-        """Whether all that were asked to stop, and can, have done so."""
+        """Tell whether all processes that were asked to pause, and can, have stopped."""
         return not self._running()
 
     def note_held(self) -> None:
-        """Say of those that were asked to stop and have not that they still run, inside a call."""
+        """Mark processes that have not stopped yet as running, inside a call."""
         for row in self._running():
             row["state"], row["text"] = (
                 RUNNING,
@@ -226,13 +226,13 @@ class BroadcastQuery:
 
 
 def chosen(processes: Sequence[contract.Process], ranks: RankSet) -> List[contract.Process]:
-    """Return the processes of a set of ranks, by rank; of a program without ranks all that it has."""
+    """Return the processes of a set of ranks, by rank; all processes of a program without ranks."""
     found = [each for each in (job.own(processes) or processes) if ranks.contains(each["rank"])]
     return sorted(found, key=lambda each: (each["rank"] is None, each["rank"] or 0, each["started"]))[:MOST]
 
 
 def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
-    """Return what array_views has said of a tensor; a program may say anything."""
+    """Parse array_views' description of a tensor; a program may print anything."""
     import json
 
     if kind == "str" or not text.startswith('{"text": ') or len(text) > LONGEST:
@@ -263,7 +263,7 @@ def _place(frame: Dict[str, Any]) -> str:
 
 
 def _reason(answer: Message) -> str:
-    """Return the last line of why a request has failed: a traceback's says it."""
+    """Return the last line of a failed request's message: in a traceback, that is the error."""
     text = answer.get("message")
     lines = text.strip().splitlines() if isinstance(text, str) else []
     return lines[-1][:400] if lines else "it did not answer"

@@ -1,7 +1,7 @@
-"""The door: what passes between one client and debugpy's adapter, as a state machine without sockets and time.
+"""Decides what passes between one client and debugpy's adapter: a state machine without sockets and clocks.
 
-Before an attach with the right token nothing but `initialize` and `disconnect` reaches the adapter. One client holds
-a process; a second one looks on or takes over. Each phase is a class of its own; here is which one comes when.
+Before an attach with the right token, only `initialize` and `disconnect` reach the adapter. One client controls a
+process. A second one observes or takes over. Each phase is a class in a module of its own; `Broker` has the table.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """One client's connection.
+    """Broker between one client and the adapter.
 
-    Bodies of frames come in, actions for the sockets come out; nothing is ever raised.
+    Takes bodies of frames and returns actions for the sockets. Never raises.
 
     Args:
-        address: where the client is, for messages to other people.
+        address: the client's address, for messages to other users.
 
     Attributes:
-        connection: its data and its phase.
+        connection: the connection's data and phase.
     """
 
     def __init__(self, sessions: Sessions, address: str) -> None:
@@ -57,13 +57,13 @@ class Broker:
 
     @property
     def phase(self) -> str:
-        """The name of the phase, see connection.py."""
+        """Name of the phase, see connection.py."""
         return self.connection.phase.name
 
     # -- the client's side ------------------------------------------------------------------------------------------
 
     def from_client(self, body: bytes) -> List[Action]:
-        """Take one message of the client."""
+        """Handle one message of the client."""
         connection = self.connection
         if self.phase == CLOSED:
             return []
@@ -72,7 +72,7 @@ class Broker:
         except frames.FrameError as error:
             return connection.close(str(error))
         kind = message.get("type")
-        if kind == "event":  # the protocol has none of a client
+        if kind == "event":  # the protocol has no events of a client
             return []
         if kind == "response":
             return connection.phase.answer(message, body)
@@ -89,23 +89,23 @@ class Broker:
         return connection.phase.from_client(message, body)
 
     def client_gone(self) -> List[Action]:
-        """The client has closed its side; what is left to come from the adapter still passes."""
+        """Handle the end of the client's side; the adapter's remaining messages still pass."""
         self.connection.leaving = True
         return self.connection.phase.client_gone()
 
     def ready(self) -> bool:
-        """Tell whether what a WAIT was for has come."""
+        """Tell whether the event that a WAIT is for has occurred."""
         return self.connection.phase.ready()
 
     def resume(self) -> List[Action]:
-        """Go on after a WAIT."""
+        """Continue after a WAIT."""
         return self.connection.phase.resume()
 
     def looked(self, ending: Set[int]) -> List[Action]:
-        """Go on after a LOOK.
+        """Continue after a LOOK.
 
         Args:
-            ending: pids of the processes that are about to be ended: nobody is told of them.
+            ending: pids of the processes that are about to be ended; they are not announced.
         """
         self._sessions.ending = ending
         return self.connection.phase.looked()
@@ -113,23 +113,23 @@ class Broker:
     # -- the adapter's side -----------------------------------------------------------------------------------------
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Take one message of the adapter."""
+        """Handle one message of the adapter."""
         return self.connection.phase.from_adapter(body)
 
     def adapter_gone(self) -> List[Action]:
-        """The adapter has closed its side: the process is free, or the adapter is no more."""
+        """Handle the end of the adapter's side: it has released the process, or has died."""
         return self.connection.phase.adapter_gone()
 
     def again(self) -> List[Action]:
-        """Do what a RECONNECT was for."""
+        """Continue after a RECONNECT."""
         return self.connection.phase.again()
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """There was no adapter to pass `initialize` to."""
+        """Handle the lack of an adapter for `initialize`."""
         return self.connection.phase.no_adapter(reason)
 
     def ended(self) -> List[Action]:
-        """Both connections are closed."""
+        """Clean up after both connections are closed."""
         self._turn(CLOSED)
         self._sessions.remove_observer(self.connection)
         self._sessions.remove_waiting(self.connection)

@@ -1,7 +1,7 @@
-"""The answers of many processes side by side, as text: what differs is marked, numbers get their spread. Pure.
+"""Compares the answers of many processes as text: marks differences and shows the spread of numbers. Pure.
 
-The agent shows it in an editor's Debug Console, `dkdbg ranks` in a terminal. All of it comes from the program: what is no
-text is escaped.
+The agent prints it in an editor's Debug Console, `dkdbg ranks` in a terminal. The program controls all input, so
+unprintable characters are escaped.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     Row = Dict[str, Any]
 
-#: Rows that are shown one by one; of more, equal ones stand together.
+#: Maximum rows that are shown one by one; with more, equal rows are grouped.
 SINGLE = 16
 #: Characters of a value in a row.
 WIDTH = 200
-#: Numeric fields of a tensor; integers of this size and more are left out.
+#: Numeric fields of a tensor; larger integers are left out.
 _FIGURES = ("norm", "mean", "low", "high", "nan", "inf", "count", "read")
 _LARGEST = 1e300
 _NUMBER = re.compile(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\)?", re.IGNORECASE)
@@ -32,7 +32,7 @@ def figures(said: Dict[str, Any]) -> Dict[str, float]:
 
 
 def key_of(row: Row) -> Tuple[str, ...]:
-    """Return what is equal for equal values: of a tensor its shape, type and digest."""
+    """Return a key that is equal for equal values: for a tensor its shape, type and digest."""
     if row["state"] != "value":
         return (row["state"], row["text"])
     tensor = row.get("tensor")
@@ -44,7 +44,7 @@ def key_of(row: Row) -> Tuple[str, ...]:
 
 
 def number_of(row: Row) -> Optional[float]:
-    """Return the value as a number, None where it is none; a tensor of one element is one."""
+    """Return the value as a number, None if it is not one; a tensor of one element is a number."""
     if row["state"] != "value" or row["type"] in ("str", "bool"):
         return None
     tensor = row.get("tensor")
@@ -59,7 +59,7 @@ def number_of(row: Row) -> Optional[float]:
 
 
 def majority(rows: Sequence[Row]) -> Optional[Tuple[str, ...]]:
-    """Return the key of the value that more than half of those with one have; None where there is none."""
+    """Return the key that more than half of the rows with a value share; None without a majority."""
     counts: Dict[Tuple[str, ...], int] = {}
     for row in rows:
         if row["state"] == "value":
@@ -71,7 +71,7 @@ def majority(rows: Sequence[Row]) -> Optional[Tuple[str, ...]]:
 
 
 def summary(rows: Sequence[Row]) -> Dict[str, Any]:
-    """Return what is said of all: `answers`, `same`, `differ` (labels), for numbers `min`, `max`, `spread`, `mean`."""
+    """Return the summary of all rows: `answers`, `same`, `differ` (labels), for numbers `min`, `max`, `spread`, `mean`."""
     values = [row for row in rows if row["state"] == "value"]
     most = majority(values)
     found: Dict[str, Any] = {
@@ -92,7 +92,7 @@ def summary(rows: Sequence[Row]) -> Dict[str, Any]:
 
 
 def table(rows: Sequence[Row], *, frames: bool = False) -> str:
-    """Return the text: a row a process, what differs marked, then the summary.
+    """Return the table as text: one row for each process, differences marked, then the summary.
 
     Args:
         frames: show whole stacks.
@@ -120,13 +120,13 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
 
 
 def label(row: Row) -> str:
-    """Return who it is: the rank, where there is one, else the name; and the place where several were asked."""
+    """Return a row's label: its rank, else its name, and the target if several were queried."""
     name = "rank %d" % row["rank"] if isinstance(row.get("rank"), int) else str(row["name"])
     return "%s on %s" % (name, row["on"]) if row.get("on") else name
 
 
 def clean(text: object) -> str:
-    """Return a text as one line of bounded length, with what is no text escaped."""
+    """Return a text as one line of bounded length, with unprintable characters escaped."""
     line = " ".join(str(text)[: WIDTH * 8].split())
     line = "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line

@@ -1,7 +1,7 @@
-"""One client's connection as the phases and the other connections see it: its data, and what a phase answers. No I/O.
+"""One client's connection: its data, its phase, and the actions that a phase returns. No I/O.
 
-A connection goes through phases; each is a class in a file of its own (introducing, holding, looking_on, rejoining,
-ending), and door.py has the table of them. A phase acts on another connection through `Phase` only.
+A connection goes through phases. Each is a class in a module of its own (attaching, controller, observers, reattach,
+ending), and broker.py has the table of them. A phase acts on another connection only through `Phase`.
 """
 
 from __future__ import annotations
@@ -42,52 +42,52 @@ if TYPE_CHECKING:
             """Close both connections."""
 
 
-#: The key of the root session; every other process has its pid as key.
+#: Key of the root session; every other session has its process's pid as key.
 ROOT = 0
 
-#: The phases, in the order in which a client goes through them.
+#: Phases, in the order in which a client goes through them. No attach was passed on yet.
 ATTACHING = "attaching"
 #: The client's attach was passed on.
 CONTROLLING = "controlling"
-#: It sees a copy of what another client sees.
+#: It gets a copy of the events of the controller.
 OBSERVING = "observing"
-#: Its session is being set up at the adapter in its place.
+#: The broker sets its session up at the adapter on its behalf.
 REATTACHING = "reattaching"
-#: It was told that its session has ended, and has not left yet.
+#: It was sent `terminated`, and has not disconnected yet.
 EVICTED = "evicted"
 CLOSED = "closed"
 
 TO_CLIENT = "to client"
 TO_ADAPTER = "to adapter"
-#: The connection to the adapter is not needed any more, the client stays.
+#: Close the connection to the adapter; the client stays.
 DROP_ADAPTER = "drop adapter"
-#: Nothing more is sent to the adapter; `Door.adapter_gone` comes when it has ended the session.
+#: Send nothing more to the adapter; `Broker.adapter_gone` is called when it has ended the session.
 LEAVE_ADAPTER = "leave adapter"
 CLOSE = "close"
-#: Read no more from this client until `Door.ready`, `seconds` at most, then call `Door.resume`.
+#: Stop reading from this client until `Broker.ready`, for at most `seconds`, then call `Broker.resume`.
 WAIT = "wait"
-#: Look at what runs before this client gets the root session, which may take a second, then call `Door.looked`.
+#: Check for edited files before this client gets the root session, which may take a second, then call `Broker.looked`.
 LOOK = "look"
-#: Connect to the adapter anew after `seconds` and do what `Door.again` says.
+#: Connect to the adapter again after `seconds` and carry out what `Broker.again` returns.
 RECONNECT = "reconnect"
-#: Do what `Action.later` says after `seconds`; nobody waits meanwhile.
+#: Carry out what `Action.later` returns, after `seconds`, without blocking.
 LATER = "later"
-#: Do what `Action.later` says at once, without the lock: it reads a file.
+#: Carry out what `Action.later` returns, now and without the lock: it reads a file.
 READ = "read"
 
-#: debugpy's adapter pauses all of them, whichever is named.
+#: debugpy's adapter pauses all threads, whichever is named.
 _ANY_THREAD = 1
 
 
 class Action:
-    """Something for the sockets to do.
+    """One step for the sockets to carry out.
 
     Attributes:
-        connection: whose.
+        connection: the one to act on.
         body: a frame's body, for TO_CLIENT and TO_ADAPTER.
-        reason: of a CLOSE, one line.
-        seconds: of a WAIT, a RECONNECT and a LATER.
-        later: of a LATER, what to ask then; of a READ, what reads.
+        reason: one line, for CLOSE.
+        seconds: for WAIT, RECONNECT and LATER.
+        later: returns the next actions, for LATER and READ.
     """
 
     __slots__ = ("body", "connection", "kind", "later", "reason", "seconds")
@@ -114,12 +114,12 @@ class Action:
 
 
 class Phase:
-    """What a connection answers in one of its phases: to its client, to the adapter, and to other connections.
+    """Behavior of a connection in one phase: towards its client, the adapter, and other connections.
 
     Attributes:
         name: one of the names above.
-        lends: the adapter can be asked in the name of somebody who looks on.
-        looks_on: its client has configured a session in which it looks on, and the process has not ended.
+        lends: whether observers may ask the adapter through this connection.
+        observes: whether its client has configured an observer's session and the process has not ended.
     """
 
     name = ""
@@ -130,65 +130,65 @@ class Phase:
         self.connection = connection
 
     def begin(self) -> List[Action]:
-        """Do what the phase begins with."""
+        """Enter the phase."""
         return []
 
     # -- the client's side ------------------------------------------------------------------------------------------
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Take a request, decoded and as it came."""
+        """Handle a request, decoded and as received."""
         return [self.connection.refuse(request, "this session has ended", show=False)]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Take a response of the client to a request of the adapter; one that was not asked for goes nowhere."""
+        """Handle the client's response to a request of the adapter; drop unsolicited ones."""
         return []
 
     def client_gone(self) -> List[Action]:
-        """The client has closed its side; what is left to come from the adapter still passes."""
+        """Handle the end of the client's side; the adapter's remaining messages still pass."""
         return []
 
     def ready(self) -> bool:
-        """Tell whether what a WAIT was for has come."""
+        """Tell whether the event that a WAIT is for has occurred."""
         return True
 
     def resume(self) -> List[Action]:
-        """Go on after a WAIT."""
+        """Continue after a WAIT."""
         return []
 
     def looked(self) -> List[Action]:
-        """Go on after a LOOK."""
+        """Continue after a LOOK."""
         return []
 
     # -- the adapter's side -----------------------------------------------------------------------------------------
 
     def from_adapter(self, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Take one message of the adapter."""
+        """Handle one message of the adapter."""
         return []
 
     def adapter_gone(self) -> List[Action]:
-        """The adapter has closed its side."""
+        """Handle the end of the adapter's side."""
         return []
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """There was no adapter to connect to."""
+        """Handle the lack of an adapter to connect to."""
         return [*self.connection.refuse_initialize(reason), *self.connection.close(reason)]
 
     def again(self) -> List[Action]:
-        """Do what a RECONNECT was for, unless things are different by now."""
+        """Continue after a RECONNECT, unless the state has changed since."""
         return []
 
-    # -- what other connections ask ---------------------------------------------------------------------------------
+    # -- called by other connections ----------------------------------------------------------------------------------
 
     def stopped(self, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Tell the client of a stop that was held back."""
+        """Report a withheld stop to the client."""
         return []
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:  # noqa: ARG002
-        """Let go of the process, and tell the client why."""
+        """Release the process, and tell the client why."""
         return []
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:  # noqa: ARG002
-        """Ask the adapter in the name of somebody who looks on."""
+        """Pass an observer's request to the adapter."""
         return []
 
     def ask(
@@ -197,47 +197,47 @@ class Phase:
         arguments: Message,  # noqa: ARG002
         then: Callable[[Message], List[Action]],
     ) -> List[Action]:
-        """Ask the adapter for something of our own; `then` takes the response, a failed one where none will come."""
+        """Send the adapter a request of the broker; `then` gets the response, or a failure if none will come."""
         return then({"success": False, "message": "its session is ending"})
 
     def announce(self, pid: int) -> List[Action]:  # noqa: ARG002
-        """Offer the client to look at one more process."""
+        """Offer the client one more process to observe."""
         return []
 
     def offer(self) -> List[Action]:
-        """The adapter offers the process to the editor whose client waits to look on at it."""
+        """Give the waiting observer the process that the adapter offers to its editor."""
         return []
 
     def follow(self, controller: Connection) -> List[Action]:  # noqa: ARG002
-        """Another client holds the process that this one looks at."""
+        """Observe the session of another controller of the same process."""
         return []
 
     def end(self) -> List[Action]:
-        """The process that this client looks at has ended, or will be announced anew."""
+        """End the observation: the process has ended, or will be announced again."""
         return []
 
 
 class Connection:
-    """The data of one client's connection.
+    """Data of one client's connection.
 
     Args:
-        address: where the client is, for messages to other people.
-        settings: what the client has set. stops: where the process is held.
+        address: the client's address, for messages to other users.
+        settings: breakpoints and filters that the client has set. stops: where the process is stopped.
 
     Attributes:
-        phase: what the connection does now.
-        turn: puts it into the phase of this name and returns that.
-        key: the pid that is attached to, ROOT for the root session.
-        since: time of day since which its client holds the process; empty before.
-        editor: number of the editor that this session belongs to; 0 where it is not known.
-        inherited: its client looked on and has got the process from another one.
+        phase: the current phase.
+        turn: enters the phase of this name and returns it.
+        key: pid of the attached process, ROOT for the root session.
+        since: time of day at which its client became the controller; empty before.
+        editor: number of the editor that this session belongs to; 0 if unknown.
+        inherited: its client was an observer before it became the controller.
         admitted: its attach has shown the right token.
-        leaving: the client goes or has gone, the adapter is still busy with that.
-        ranks: which it wants to debug, None for those that the agent was started with.
-        restarting: it has said that it comes back.
+        leaving: the client is disconnecting or has done so, and the adapter has not finished.
+        ranks: which ranks it wants to debug, None for those that the agent was started with.
+        restarting: its `disconnect` has announced a restart.
         configured: the adapter has answered the attach.
-        initialize, attach: these requests of the client, empty before they came. attach_body: as it came.
-        link: the sockets' side, for those who do the actions.
+        initialize, attach: these requests of the client, empty before. attach_body: the attach as received.
+        link: the sockets that carry out the actions.
     """
 
     def __init__(self, address: str, settings: Settings, stops: Stops) -> None:
@@ -262,12 +262,12 @@ class Connection:
 
     @property
     def client_info(self) -> Message:
-        """The arguments of the client's `initialize`."""
+        """Arguments of the client's `initialize`."""
         return messages.as_dict(self.initialize.get("arguments"))
 
     @property
     def arguments(self) -> Message:
-        """The arguments of the client's `attach`."""
+        """Arguments of the client's `attach`."""
         return messages.as_dict(self.attach.get("arguments"))
 
     def to_client(self, body: bytes) -> Action:
@@ -279,23 +279,23 @@ class Connection:
         return Action(TO_ADAPTER, self, body)
 
     def refuse(self, request: Message, text: str, *, show: bool = True) -> Action:
-        """Return the action that answers a request of the client with an error."""
+        """Return the action that refuses a request of the client."""
         return self.to_client(messages.refuse(request, text, show=show))
 
     def refuse_initialize(self, text: str) -> List[Action]:
-        """Return what answers the client's `initialize` with an error, if it has sent one."""
+        """Return the actions that refuse the client's `initialize`, if it has sent one."""
         return [self.refuse(self.initialize, text)] if self.initialize else []
 
     def go_on(self, thread: int) -> List[Action]:
-        """Return what lets the process go on in which this thread was stopped, as if the client had asked for it."""
+        """Return the actions that continue the process of this stopped thread, as if the client had asked."""
         return self.phase.ask("continue", {"threadId": thread}, lambda _: [])
 
     def pause(self) -> List[Action]:
-        """Return what pauses the process."""
+        """Return the actions that pause the process."""
         return self.phase.ask("pause", {"threadId": _ANY_THREAD}, lambda _: [])
 
     def reconnect(self, seconds: float) -> Action:
-        """Return the action that connects to the adapter once more, after so long."""
+        """Return the action that connects to the adapter again after this time."""
         return Action(RECONNECT, self, seconds=seconds)
 
     def close(self, reason: str) -> List[Action]:

@@ -1,4 +1,4 @@
-"""The client holds its process: its requests go to the adapter, and others may ask through it. No I/O."""
+"""Phase of a controller: its requests go to the adapter, and observers may ask through it. No I/O."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Controlling(Phase):
-    """A client whose attach was passed on.
+    """Phase of a client whose attach was passed on.
 
     Args:
-        seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
+        sessions: those of the port. adapter: handles its adapter's messages. open_requests: unanswered requests.
     """
 
     name = CONTROLLING
@@ -46,7 +46,7 @@ class Controlling(Phase):
         self._open_requests = open_requests
 
     def begin(self) -> List[Action]:
-        """Pass the attach on: the client gets the process."""
+        """Pass the attach on: the client becomes the controller."""
         connection = self.connection
         connection.since = self._sessions.wall()
         self._sessions.take_control(connection)
@@ -56,7 +56,7 @@ class Controlling(Phase):
         return [connection.to_adapter(connection.attach_body), *handover.follow(connection, self._sessions)]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
-        """Pass a request on as it came."""
+        """Pass a request on unchanged."""
         connection, command = self.connection, request["command"]
         if command in ("launch", "attach"):
             return [connection.refuse(request, "this connection is already attached")]
@@ -74,47 +74,47 @@ class Controlling(Phase):
             return [Action(READ, connection, later=lambda: self._source(request))]
         ends: List[Action] = []
         if command == "disconnect":
-            ends = group_control.left(connection, self._sessions, request)  # while the root session is there
+            ends = group_control.left(connection, self._sessions, request)  # while the root session exists
             ends += handover.left(connection, self._sessions, request)
             connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True
         elif command == "stackTrace":
             connection.stops.asked(request)
         elif command == "pause":
-            ends = self._sessions.barrier.open()  # who wants to see them now
+            ends = self._sessions.barrier.open()  # the user wants to see the stops now
         ends += group_control.with_it(connection, self._sessions, command)
         connection.settings.note(request)
         self._open_requests.from_client(request)
         return [connection.to_adapter(body), *ends]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
-        """Pass on what this adapter has asked for."""
+        """Pass on a response that this adapter has requested."""
         return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on what the adapter says."""
+        """Pass on a message of the adapter."""
         return self._adapter.take(body)
 
     def ready(self) -> bool:
-        """Tell whether the end of the session can be told."""
+        """Tell whether the end of the session can be reported."""
         return self._adapter.knows_the_end()
 
     def resume(self) -> List[Action]:
-        """Tell it."""
+        """Report the end of the session."""
         return self._adapter.let_end()
 
     def adapter_gone(self) -> List[Action]:
-        """The process is free, or the adapter is no more."""
+        """Handle the end of the adapter's side: it has released the process, or has died."""
         if self.connection.configured and not self.connection.leaving:
             return self._lost()
         return handover.released(self.connection, self._sessions)
 
     def stopped(self, body: bytes) -> List[Action]:
-        """Tell the client, and those who look on, of a stop that was held back."""
+        """Report a withheld stop to the client and its observers."""
         return self._adapter.stopped(body)
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
-        """Take the process from the client, and tell it why; it is free when the adapter has let go of it."""
+        """Take the process from the client, and tell it why; it is free when the adapter has released it."""
         connection = self.connection
         told = [messages.say(text, category), messages.event("terminated")]
         connection.turn(EVICTED)
@@ -124,21 +124,21 @@ class Controlling(Phase):
 
     @property
     def lends(self) -> bool:  # type: ignore[override]
-        """Whether the adapter can be asked in the name of somebody who looks on."""
+        """Whether observers may ask the adapter through this connection."""
         return self.connection.configured and not self.connection.leaving
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
-        """Ask the adapter in the name of somebody who looks on."""
+        """Pass an observer's request to the adapter."""
         sequence = self._open_requests.lent(borrower, request)
         return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
 
     def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
-        """Ask the adapter for something of our own."""
+        """Send the adapter a request of the broker."""
         sequence = self._open_requests.ours(then)
         return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
 
     def _of_all_agents(self, request: Message) -> List[Action]:
-        """Do what a client asks for that has root sessions with other agents too."""
+        """Handle a request of a client that has root sessions with other agents too."""
         connection, wanted = self.connection, as_dict(request.get("arguments"))
         if connection.key != ROOT:
             return [connection.refuse(request, "this is asked of the root session")]
@@ -148,7 +148,7 @@ class Controlling(Phase):
         return [answered, *group_control.from_elsewhere(connection, self._sessions, wanted)]
 
     def _restart(self, request: Message) -> Action:
-        """Have the program started again: its sessions end, and the root session is told of the new processes."""
+        """Restart the program: its sessions end, and the root session is told of the new processes."""
         if not self._sessions.agent.may_restart:
             text = "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can"
             return self.connection.refuse(request, text)
@@ -156,7 +156,7 @@ class Controlling(Phase):
         return self.connection.to_client(messages.answer(request))
 
     def _choose(self, request: Message) -> List[Action]:
-        """Debug other ranks from now on. Those that have joined stay until their sessions are left."""
+        """Debug other ranks from now on. Ranks that have joined stay until their sessions are left."""
         connection = self.connection
         if connection.key != ROOT:
             return [connection.refuse(request, "only the root session takes this")]
@@ -168,7 +168,7 @@ class Controlling(Phase):
         return [connection.to_client(messages.answer(request)), *self._adapter.offer_chosen()]
 
     def _release(self, request: Message) -> List[Action]:
-        """Let a process go on that waits for a session, which the client will not open."""
+        """Resume a process that waits for a session, which the client will not open."""
         connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
         if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
             return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
@@ -176,15 +176,15 @@ class Controlling(Phase):
         return [connection.to_client(messages.answer(request))]
 
     def _source(self, request: Message) -> List[Action]:
-        """Return digest and line count of a source file here; a client that asks can run anything in this process."""
+        """Return digest and line count of a local source file. Not a leak: this client can run any code here."""
         found = sources.look(str(as_dict(request.get("arguments")).get("path", "")))
         return [self.connection.to_client(messages.answer(request, **found))]
 
     def _lost(self) -> List[Action]:
-        """The adapter has closed the connection of a client that was attached, and has not said why: it died.
+        """Handle the death of the adapter: it has closed an attached client's connection without a reason.
 
-        The root session stays, it is set up at the new adapter in the client's place; child sessions end and are
-        announced anew.
+        The broker sets the root session up at the new adapter on the client's behalf. Child sessions end and are
+        announced again.
         """
         connection, what = self.connection, "debugpy's adapter died"
         unanswered = self._open_requests.give_up(what)

@@ -1,4 +1,4 @@
-"""Connecting to debugpy's adapter, which may be just starting."""
+"""Connects to debugpy's adapter, which may be just starting."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def connect(
     over: Callable[[], bool],
     tell: Callable[[bytes], None],
 ) -> Optional[socket.socket]:
-    """Return a connection, None when there is none within the limit or nobody wants it any more.
+    """Return a connection, None after the limit or when it is not needed any more.
 
     Args:
         agent: gives the connections to its adapter.
-        limit: seconds. notice: seconds after which the client is told that it waits.
-        over: the client has gone. tell: sends the client the body of a frame.
+        limit: seconds. notice: seconds after which the client is told to wait.
+        over: tells whether the client has left. tell: sends the client the body of a frame.
     """
     start = time.monotonic()
     told = False

@@ -1,4 +1,4 @@
-"""A session that was ended: its client has been told and has not left, or the connection is closed. No I/O."""
+"""Phases of an ended session: its client was told and has not left, or the connection is closed. No I/O."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Evicted(Phase):
-    """A client that was told that its session has ended.
+    """Phase of a client that was told that its session has ended.
 
     Args:
-        seats: who has what. adapter: what its adapter still says.
+        sessions: those of the port. adapter: handles its adapter's remaining messages.
     """
 
     name = EVICTED
@@ -31,7 +31,7 @@ class Evicted(Phase):
         self._adapter = adapter
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
-        """Let it leave."""
+        """Let the client disconnect, and refuse everything else."""
         connection = self.connection
         if request["command"] != "disconnect":
             return super().from_client(request, body)
@@ -40,23 +40,23 @@ class Evicted(Phase):
         return [answer, *connection.close("it has left"), *ends]
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on what is for others; its client was told already."""
+        """Pass on messages for other clients only; this one was told already."""
         return [action for action in self._adapter.take(body) if action.connection is not self.connection]
 
     def adapter_gone(self) -> List[Action]:
-        """The process is free."""
+        """Release the process."""
         return handover.released(self.connection, self._sessions)
 
     def again(self) -> List[Action]:
-        """It was taken over before there was a connection that could end."""
+        """Release the process: it was taken over before there was a connection to the adapter."""
         return handover.released(self.connection, self._sessions)
 
 
 class Closed(Phase):
-    """A connection that is closed: nothing that still arrives is of interest.
+    """Phase of a closed connection: drops all further messages.
 
     Args:
-        seats: who has what.
+        sessions: those of the port.
     """
 
     name = CLOSED
@@ -66,9 +66,9 @@ class Closed(Phase):
         self._sessions = sessions
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Take a request and do nothing."""
+        """Drop a request."""
         return []
 
     def adapter_gone(self) -> List[Action]:
-        """The process is free."""
+        """Release the process."""
         return handover.released(self.connection, self._sessions)

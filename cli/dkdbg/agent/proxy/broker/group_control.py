@@ -1,7 +1,7 @@
-"""The ranks of one job go on together, are paused together and left together: one key for all of them. No I/O.
+"""Continues, pauses and detaches all ranks of one job together. No I/O.
 
-A rank that goes on alone waits in its next collective for those that are held. Those of other agents hear of it from
-the client of the root session, which has one with each agent (`dkdbgTogether`).
+A rank that continues alone waits in its next collective for the stopped ones. Other agents' ranks are told through the
+client of the root session, which has one with each agent (`dkdbgTogether`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Action]:
-    """The client continues or pauses one rank: do the same to the others that its editor holds.
+    """Continue or pause the other ranks that the editor controls, after its command for one rank.
 
-    A client that wants ranks one by one says so in its configuration; else what the agent was started with counts.
+    The client's configuration can ask for single ranks; otherwise the agent's default applies.
     """
     if command not in ("continue", "pause") or connection.key == ROOT:
         return []
@@ -45,17 +45,17 @@ def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Ac
 
 
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
-    """The client leaves one process, and all of its editor with it (see succession.py): so it does at other agents."""
+    """Make the editor leave the other agents too, if leaving one process leaves all (see handover.py)."""
     if connection.key == ROOT or not handover.leaves_all(connection, request):
         return []
     return _elsewhere(connection, sessions, "disconnect", sessions.ranks())
 
 
 def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
-    """A rank of another agent was continued, paused or left by the same editor: do the same to those of its job.
+    """Continue, pause or leave the local ranks of a job, as the same editor did with a rank of another agent.
 
     Args:
-        root: the client of the root session. wanted: what the other agent has said; see `_elsewhere`.
+        root: the client of the root session. wanted: the other agent's event; see `_elsewhere`.
     """
     command, world, numbers = wanted.get("command"), wanted.get("world"), wanted.get("ranks")
     if (
@@ -104,5 +104,5 @@ def _resumed(connections: List[Connection]) -> List[Action]:
 
 
 def _paused(connections: List[Connection]) -> List[Action]:
-    # Also those that were let go a moment ago and have not said yet that they run.
+    # Includes processes that were just continued and have not reported it yet.
     return [action for one in connections if not one.stops.held for action in one.pause()]

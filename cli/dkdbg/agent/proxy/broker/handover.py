@@ -1,7 +1,7 @@
-"""Who gets a process next: the policy for when the client that holds it, or its editor's root session, goes. No I/O.
+"""Policy for a leaving controller, or a leaving root session. No I/O.
 
-The client leaves and the process lives on: who looks on longest gets it. An editor leaves its root session, or that
-of one process: all its other sessions end.
+If a controller leaves and the process lives on, the longest observer becomes the controller. If an editor leaves its
+root session, or that of one process, all its other sessions end.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Seconds that a client which has left may take to come back before somebody who looks on gets its session; the
-#: same for one that has said it restarts: on a busy machine its new attach took over three seconds.
+#: Seconds that a client may take to come back before an observer gets its session; the same for a client that has
+#: announced a restart: on a busy machine its new attach took over three seconds.
 GRACE = 0.3
 RESTART_GRACE = 10.0
 
 
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
-    """The client disconnects of its own accord: all other sessions of the same editor end with this one.
+    """End all other sessions of an editor that disconnects one.
 
-    An editor's stop button ends one session: the root session, or that of the process in focus. A process that
-    another session still held would stay held, with one more press of the button for each. Who wants to leave
-    processes one by one says so in the configuration; the root session takes all others along in any case.
+    An editor's stop button ends one session: the root session, or that of the process in focus. A process with
+    another session would stay stopped until the button is pressed for each. The configuration can ask to leave
+    processes one by one; the root session always takes all others along.
 
     Args:
-        request: its `disconnect`. With `restart` it comes back; with `terminateDebuggee` the program ends, and no
-            process that is held is to run on before that.
+        request: its `disconnect`. With `restart` it comes back. With `terminateDebuggee` the program ends, and no
+            stopped process must run on before that.
     """
     if not leaves_all(connection, request):
         return []
@@ -41,7 +41,7 @@ def left(connection: Connection, sessions: Sessions, request: Message) -> List[A
 
 
 def leaves_all(connection: Connection, request: Message) -> bool:
-    """Tell whether a `disconnect` of one session is meant for all of its editor."""
+    """Tell whether a `disconnect` of one session is meant for all sessions of its editor."""
     arguments = as_dict(request.get("arguments"))
     stays = arguments.get("restart") is True or arguments.get("terminateDebuggee") is True
     if connection.leaving or stays:
@@ -52,7 +52,7 @@ def leaves_all(connection: Connection, request: Message) -> bool:
 
 
 def end_sessions(editor: int, sessions: Sessions, but: Optional[Connection] = None) -> List[Action]:
-    """End all sessions of an editor here, but one that it ends itself; the processes run on."""
+    """End all sessions of an editor here except `but`, which it ends itself; the processes run on."""
     sessions.evicted.add(editor)
     text = "the debugger was stopped: what it was attached to keeps running"
     ends: List[Action] = []
@@ -67,13 +67,13 @@ def end_sessions(editor: int, sessions: Sessions, but: Optional[Connection] = No
 
 
 def released(connection: Connection, sessions: Sessions) -> List[Action]:
-    """The adapter has let go of the process that this client held."""
+    """Offer a process to its observers after the adapter has released it."""
     if not sessions.release_control(connection):
         return []
     connection.leaving = True
     actions = []
     for one in candidates(sessions, connection.key):
-        if connection.stops.reasons:  # the adapter lets a process run that its client leaves
+        if connection.stops.reasons:  # the adapter continues a process when its client leaves
             thread = next(iter(connection.stops.reasons))
             body = messages.event("continued", threadId=thread, allThreadsContinued=True)
             actions.append(one.to_client(body))
@@ -82,24 +82,24 @@ def released(connection: Connection, sessions: Sessions) -> List[Action]:
 
 
 def follow(connection: Connection, sessions: Sessions) -> List[Action]:
-    """Have all others that look on at a process look at its new holder."""
+    """Make the observers of a process follow its new controller."""
     found = [one for one in sessions.observers(connection.key) if one is not connection]
     return [action for one in found for action in one.phase.follow(connection)]
 
 
 def free(sessions: Sessions) -> List[Action]:
-    """A root session was passed on: pass on the processes that nobody holds and somebody looks on at."""
+    """Hand over the processes that have observers and no controller, after a root session was handed over."""
     keys = [key for key in sessions.observed() if key != ROOT and sessions.controller(key) is None]
     return [one.reconnect(0.0) for key in keys for one in candidates(sessions, key)]
 
 
 def heir(connection: Connection, former: Connection, sessions: Sessions) -> Optional[Connection]:
-    """Return who gets a process: who looks on longest, of the editor with the root session.
+    """Return the next controller of a process: the longest observer of the editor with the root session.
 
-    None while that is not settled: the root session is the first to be passed on.
+    None while that is not settled: the root session is handed over first.
 
     Args:
-        connection: one that looks on at it. former: at whose session it looks.
+        connection: an observer of the process. former: the controller that it has observed.
     """
     waiting = candidates(sessions, connection.key)
     first = waiting[0] if waiting else None
@@ -111,10 +111,10 @@ def heir(connection: Connection, former: Connection, sessions: Sessions) -> Opti
     of_root = [one for one in waiting if one.editor == root.editor]
     if of_root:
         return of_root[0] if root.phase.name == CONTROLLING else None
-    # The root's editor has left this process alone; another one is about to be told of the process by the adapter.
+    # The root's editor has left only this process; the adapter is about to announce it to another editor.
     return first if former.editor == root.editor else None
 
 
 def candidates(sessions: Sessions, key: int) -> List[Connection]:
-    """Return those who look on at a process and could get it, the longest first."""
+    """Return the observers that could become the controller of a process, the longest first."""
     return [one for one in sessions.observers(key) if one.phase.observes]

@@ -1,8 +1,8 @@
-"""What frameworks say when a debugged program walks into a known trap, and the switch that helps. No I/O."""
+"""Known framework errors under a debugger, and advice for each. No I/O."""
 
 from __future__ import annotations
 
-#: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console.
+#: Part of the printed error (torch/cuda/__init__.py, `_lazy_init`) -> advice, printed in the same console.
 KNOWN_ERRORS = {
     "Cannot re-initialize CUDA in forked subprocess": (
         "CUDA was used in this process's parent before it was forked: by the program, or by an expression in the "
@@ -17,7 +17,7 @@ KNOWN_ERRORS = {
 
 
 def advice(printed: object) -> str:
-    """Return what to say to a piece of a program's stderr, empty for nothing."""
+    """Return the advice for a piece of a program's stderr, empty for none."""
     if not isinstance(printed, str):
         return ""
     return next((text for mark, text in KNOWN_ERRORS.items() if mark in printed), "")

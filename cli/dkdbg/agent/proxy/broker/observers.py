@@ -1,8 +1,8 @@
-"""Looking on: a second client sees what the first one sees, and changes nothing. No I/O.
+"""Phase of an observer: a second client sees what the controller sees, and changes nothing. No I/O.
 
-It gets a copy of the events, and its questions are asked through the connection of the client that holds the
-process. Its own connection to the adapter is not used until that client leaves: then who looks on longest gets the
-process, with the breakpoints that it has set meanwhile (succession.py).
+It gets a copy of the events, and its read requests go through the controller's connection. Its own connection to the
+adapter is unused until the controller leaves. Then the longest observer becomes the controller, with the breakpoints
+that it has set meanwhile (handover.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: What may be asked: it reads.
+#: Requests that only read.
 _READS = (
     "threads",
     "stackTrace",
@@ -31,7 +31,7 @@ _READS = (
     "exceptionInfo",
     "loadedSources",
 )
-#: What each editor sends while it attaches. It is answered without an effect: an error would be shown each time.
+#: Requests that each editor sends while it attaches. Answered without effect: an error would be shown each time.
 _SETS = (
     "setBreakpoints",
     "setFunctionBreakpoints",
@@ -41,7 +41,7 @@ _SETS = (
     "setDebuggerProperty",
     "debugpySystemInfo",
 )
-#: Asked on every move of the mouse or at every key: refused without a word.
+#: Sent on every mouse move or key press: refused silently.
 _QUIET = (
     "evaluate",
     "completions",
@@ -53,13 +53,13 @@ _QUIET = (
 
 
 class Observing(Phase):
-    """A client that looks on at what another one does.
+    """Phase of a client that observes another client's session.
 
     Args:
-        seats: who has what.
+        sessions: those of the port.
 
     Attributes:
-        over: the process has ended, or will be announced anew.
+        over: the process has ended, or will be announced again.
     """
 
     name = OBSERVING
@@ -68,7 +68,7 @@ class Observing(Phase):
         super().__init__(connection)
         self._sessions = sessions
         controller = sessions.controller(connection.key)
-        assert controller is not None  # noqa: S101 - nobody is let in to look on at nobody
+        assert controller is not None  # noqa: S101 - an observer is admitted only while there is a controller
         self._controller = controller
         self._who = _who(controller)
         self.over = False
@@ -79,7 +79,7 @@ class Observing(Phase):
         return self.connection.configured and not self.over
 
     def begin(self) -> List[Action]:
-        """Let the client configure its session; the attach is answered after its configurationDone."""
+        """Let the client configure its session; its configurationDone completes the attach."""
         connection = self.connection
         self._sessions.add_observer(connection)
         return [Action(DROP_ADAPTER, connection), connection.to_client(messages.event("initialized"))]
@@ -107,7 +107,7 @@ class Observing(Phase):
         return [connection.refuse(request, text, show=command not in _QUIET)]
 
     def again(self) -> List[Action]:
-        """Get the process, if it is free and it is this client's turn."""
+        """Become the controller, if the process is free and it is this client's turn."""
         connection, sessions = self.connection, self._sessions
         if sessions.controller(connection.key) is not None:
             return []
@@ -119,7 +119,7 @@ class Observing(Phase):
         return connection.turn(REATTACHING).again()
 
     def announce(self, pid: int) -> List[Action]:
-        """Offer the client to look at one more process."""
+        """Offer the client one more process to observe."""
         connection = self.connection
         arguments = {k: v for k, v in connection.arguments.items() if k not in messages.NOT_INHERITED}
         theirs = self._controller.arguments.get("connect")
@@ -131,7 +131,7 @@ class Observing(Phase):
         ]
 
     def follow(self, controller: Connection) -> List[Action]:
-        """Another client holds the process now."""
+        """Observe the session of another controller of the same process."""
         if controller is self._controller:
             return []
         self._controller, self._who = controller, _who(controller)
@@ -140,14 +140,14 @@ class Observing(Phase):
         return [self._say(messages.say("you look on: %s" % self._who, "important"))]
 
     def end(self) -> List[Action]:
-        """The process has ended, or will be announced anew."""
+        """End the observation: the process has ended, or will be announced again."""
         if self.over:
             return []
         self.over = True
         return [self._say(messages.event("terminated"))]
 
     def adapter_gone(self) -> List[Action]:
-        """The connection that was dropped has ended."""
+        """Handle the end of the dropped connection."""
         return handover.released(self.connection, self._sessions)
 
     def _configured(self, request: Message) -> List[Action]:

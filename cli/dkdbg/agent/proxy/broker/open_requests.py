@@ -1,4 +1,4 @@
-"""What waits for an answer on one client's connection: the client's, the adapter's, and requests of our own. No I/O."""
+"""Unanswered requests on one client's connection: the client's, the adapter's and the broker's. No I/O."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class OpenRequests:
-    """The open requests of one connection.
+    """Unanswered requests of one connection.
 
     Args:
-        connection: whose. number: returns a sequence number for a request of our own.
+        number: returns a sequence number for a request of the broker.
     """
 
     def __init__(self, connection: Connection, number: Callable[[], int]) -> None:
@@ -26,7 +26,7 @@ class OpenRequests:
         self._client: Dict[int, str] = {}
         self._adapter: Set[int] = set()
         self._ours: Dict[int, Optional[Callable[[Message], List[Action]]]] = {}
-        #: Of them, those of somebody who looks on.
+        #: The broker's requests on behalf of observers.
         self._lent: Dict[int, Tuple[Connection, Message]] = {}
 
     def from_client(self, request: Message) -> None:
@@ -40,17 +40,17 @@ class OpenRequests:
             self._adapter.add(sequence)
 
     def ours(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
-        """Note a request of our own to the adapter and return its number.
+        """Note a request of the broker to the adapter and return its number.
 
         Args:
-            then: takes the response; without it nobody does.
+            then: gets the response; None to drop it.
         """
         sequence = self._number()
         self._ours[sequence] = then
         return sequence
 
     def lent(self, borrower: Connection, request: Message) -> int:
-        """The same for one that somebody has asked of us, who looks on."""
+        """Note a request on behalf of an observer and return its number."""
 
         def hand_on(response: Message) -> List[Action]:
             if borrower.phase.name != OBSERVING:
@@ -62,15 +62,15 @@ class OpenRequests:
         return sequence
 
     def is_ours(self, sequence: int) -> bool:
-        """Tell whether a number is one of ours."""
+        """Tell whether a number is that of a request of the broker."""
         return sequence in self._ours
 
     def answered_client(self, sequence: int) -> None:
-        """The adapter has answered a request of the client."""
+        """Note that the adapter has answered a request of the client."""
         self._client.pop(sequence, None)
 
     def answered_adapter(self, response: Message) -> bool:
-        """The client has answered; tell whether this adapter has asked."""
+        """Note an answer of the client; tell whether this adapter has asked for it."""
         sequence = response.get("request_seq")
         if not isinstance(sequence, int) or sequence not in self._adapter:
             return False
@@ -78,13 +78,13 @@ class OpenRequests:
         return True
 
     def answered_us(self, sequence: int, response: Message) -> List[Action]:
-        """The adapter has answered a request of ours: hand it on to whom it is for."""
+        """Pass the answer to a request of the broker to its receiver."""
         then = self._ours.pop(sequence)
         self._lent.pop(sequence, None)
         return [] if then is None else then(response)
 
     def give_up(self, reason: str) -> List[Action]:
-        """No answer will come any more: say so to all who wait."""
+        """Fail all open requests: no answer will arrive any more."""
         waiting: List[Tuple[Connection, Message]] = [
             (self._connection, {"seq": number, "command": command})
             for number, command in self._client.items()

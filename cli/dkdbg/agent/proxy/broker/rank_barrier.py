@@ -1,18 +1,18 @@
-"""The gate: an attach to a running job of several ranks stops all of them at the same iteration. No I/O.
+"""Rank barrier: an attach to a running job stops all its ranks at the same iteration. No I/O.
 
-The ranks are armed one after another: each imports debugpy and gets its breakpoints. The first armed one stops, the
-others pass that line before their breakpoints are there, and hang in the next collective. So after an attach the stops
-at breakpoints are held here, and no editor hears of them, until every rank is armed. Then, when all are held, all are
-told. When only some are, and nothing moves, those pass the line once: a rank that waits for them in a collective comes
-to the line with them the next time. With a collective in each iteration no rank can be further than the next one, so
-that all are held in the same iteration, whatever the times are; letting pass is for progress only.
+The ranks are armed one after another: each imports debugpy and gets its breakpoints. Without the barrier, the first
+armed rank stops, the others pass that line before their breakpoints are set, and hang in the next collective. So after
+an attach the stops at breakpoints are withheld from the editor until every rank is armed. When all ranks are stopped,
+all stops are reported. When only some are stopped and nothing moves, those pass the line once: a rank that waits for
+them in a collective then reaches the line together with them. With a collective in each iteration no rank can be more
+than one ahead, so that all ranks stop in the same iteration, regardless of timing. Passing only ensures progress.
 
-Some breakpoints are not for all ranks (`if rank == 0:`): after a limit those that are there stop, and it is said who
-did not come. A condition of the breakpoint's own is such a word of the user's, and is not held up.
+Some breakpoints are not for all ranks (`if rank == 0:`). After a timeout the stops are reported anyway, with the names
+of the missing ranks. A conditional breakpoint selects ranks explicitly, so its stop is not withheld.
 
-The ranks of one job may be those of several agents. Then the client of the root session, which has one with each of
-them, decides for all: it is told of each change (`dkdbgGate`), and asks for what is to be done by the same name. What
-it has not heard of yet does not count: a request to let pass names the change that it knows.
+The ranks of one job may have several agents. Then the client of the root session, which has one with each of them,
+decides for all: it gets an event for each change (`dkdbgGate`), and sends its decision as a request of that name. A
+request to pass carries the number of the last change that the client knows, and older ones are ignored.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Action, Connection
 
-#: Seconds for which one who decides for all may say nothing before we decide: longer than it ever waits itself.
+#: Seconds without a decision of the client before the agent decides: longer than the client's own timeouts.
 LED_LIMIT = rank_timeouts.ARM_LIMIT + rank_timeouts.LONGEST_GATHER
 
 
 class RankBarrier:
-    """Open, until `gather`; open again when all have gathered.
+    """Open until `close`; opens again when all ranks are stopped.
 
     Args:
-        clock: seconds, only forward.
-        name_of: what a process is, by its pid.
-        tell: returns what tells the client of the root session of an event.
+        clock: seconds, monotonic.
+        name_of: returns the name of a process.
+        tell: returns the actions that send an event to the client of the root session.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class RankBarrier:
 
     @property
     def is_closed(self) -> bool:
-        """Whether stops are held back."""
+        """Whether stops are withheld."""
         return bool(self._unarmed or self._armed)
 
     def close(self, keys: Iterable[int]) -> None:
-        """Hold back the stops of these running ranks until all of them are armed and held."""
+        """Withhold the stops of these running ranks until all of them are armed and stopped."""
         wanted, self._led = set(keys), False
         if len(wanted) < 2:
             return
@@ -80,10 +80,10 @@ class RankBarrier:
         self._timeouts = rank_timeouts.RankTimeouts(self._clock)
 
     def close_for_job(self, keys: Iterable[int], share: Share) -> List[Action]:
-        """Do so until the client of the root session says that all ranks of all agents are.
+        """Withhold them until the client of the root session decides for the ranks of all agents.
 
         Args:
-            share: what these are of their job.
+            share: these ranks' share of their job.
         """
         self._unarmed |= set(keys) - self._armed
         self._over, self._led, self._share, self._told = False, True, share, {}
@@ -91,7 +91,7 @@ class RankBarrier:
         return self._report()
 
     def configured(self, key: int) -> List[Action]:
-        """A rank is armed: it has its breakpoints and is traced."""
+        """Note that a rank is armed: it has its breakpoints and is traced."""
         if key not in self._unarmed:
             return []
         self._unarmed.discard(key)
@@ -100,29 +100,29 @@ class RankBarrier:
         return self.settle()
 
     def left(self, key: int) -> None:
-        """A rank has ended, cannot be debugged, or its client has left it: nobody waits for it any more."""
+        """Stop waiting for a rank that has ended, cannot be debugged, or was detached."""
         for ranks in (self._unarmed, self._armed, self._passing):
             ranks.discard(key)
         self._forget_stop(key)
 
     def holds_back(self, connection: Connection, name: object, content: Message, body: bytes) -> bool:
-        """Tell whether the client is not to hear of an event of the adapter, now or ever.
+        """Tell whether an event of the adapter is withheld from the client, for now or for good.
 
         Args:
-            name, content: the event's. body: the message.
+            name, content: of the event. body: the message.
         """
         key = connection.key
         if key not in self._unarmed and key not in self._armed:
             return False
         if name == "continued":
-            return key in self._passing  # it was not told of the stop either
+            return key in self._passing  # the client was not told of the stop either
         if name in ("exited", "terminated"):
             self.left(key)
         thread = content.get("threadId")
         if name != "stopped" or not isinstance(thread, int):
             return False
         if content.get("reason") != "breakpoint" or _has_conditions(connection):
-            self._over = True  # it does not come to the others, and nobody passes a line for it
+            self._over = True  # it does not wait for other ranks, and no rank passes a line for it
             return False
         self._passing.discard(key)
         self._held[key], self._stops[key], self._threads[key] = connection, body, thread
@@ -130,7 +130,7 @@ class RankBarrier:
         return True
 
     def settle(self) -> List[Action]:
-        """Look at what has come, and at the time; return what to do."""
+        """Return the actions for the current state and time."""
         if not self.is_closed:
             return self._report()
         if self._over:
@@ -145,7 +145,7 @@ class RankBarrier:
         return self.open() if verdict == rank_timeouts.OPEN else []
 
     def led(self, wanted: Message) -> List[Action]:
-        """Do what the client of the root session asks for, which knows of the ranks of other agents."""
+        """Carry out a decision of the client of the root session, which knows the ranks of other agents."""
         if not self._led:
             return []
         self._heard = self._clock()
@@ -157,7 +157,7 @@ class RankBarrier:
         return [*(self._say(why) if isinstance(why, str) and why else []), *self.open()]
 
     def open(self) -> List[Action]:
-        """Tell of each stop that is held back, and hold back no more."""
+        """Report all withheld stops, and withhold no more."""
         found = [(self._held[key], self._stops[key]) for key in sorted(self._held)]
         self._over = self._over or self.is_closed
         self._unarmed, self._armed = set(), set()
@@ -166,7 +166,7 @@ class RankBarrier:
         return [*told, *self._report()]
 
     def _report(self) -> List[Action]:
-        """Tell the client of the root session how far it is, if that is new."""
+        """Report the state to the client of the root session, if it has changed."""
         if not self._led:
             return []
         said: Message = {
@@ -181,7 +181,7 @@ class RankBarrier:
         if said == self._told:
             return []
         self._told, self._heard = said, self._clock()
-        self._number += 1  # several threads send, and an older word may come after a newer one
+        self._number += 1  # several threads send, so an older event may arrive after a newer one
         return self._tell(messages.event(messages.BARRIER, number=self._number, **said))
 
     def _let_pass(self) -> List[Action]:
@@ -196,7 +196,7 @@ class RankBarrier:
         return [*self._say(said), *self.open()]
 
     def _missing(self) -> List[str]:
-        """Return the names of those that are waited for."""
+        """Return the names of the ranks that are waited for."""
         return sorted(self._name_of(key) for key in self._unarmed or self._armed - set(self._held))
 
     def _say(self, text: str) -> List[Action]:
@@ -209,7 +209,7 @@ class RankBarrier:
 
 
 def _has_conditions(connection: Connection) -> bool:
-    """Tell whether each breakpoint that a client has set has a condition: it chooses ranks and times by itself."""
+    """Tell whether all breakpoints of a client are conditional, and thus select ranks explicitly."""
     points = [
         as_dict(point)
         for command, arguments, _ in connection.settings.all()

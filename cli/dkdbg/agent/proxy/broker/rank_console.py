@@ -1,6 +1,6 @@
-"""`@all EXPRESSION` or `@0,3 EXPRESSION` in an editor's Debug Console: the answers of all these ranks in one table. No I/O.
+"""`@all EXPRESSION` or `@0,3 EXPRESSION` in an editor's Debug Console: the answers of these ranks as a table. No I/O.
 
-Whoever may type there may evaluate in each of them anyway: it is the client that holds a session of this port.
+This grants no new access: a client with a session of this port can evaluate in each rank anyway.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Seconds for which a rank may evaluate; the others' answers wait for it.
+#: Seconds that a rank may evaluate; the answers of the others wait for it.
 LIMIT = 10.0
-#: Python has no expression that begins so.
+#: No Python expression begins like this.
 _FORM = re.compile(r"\s*@\s*([A-Za-z0-9][A-Za-z0-9,:\-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _CONTEXTS = ("repl", None)
 
@@ -39,13 +39,13 @@ def is_asked(request: Message) -> bool:
         or not text.lstrip().startswith("@")
     ):
         return False
-    return "\n" not in text.strip() and _FORM.match(text) is not None  # else a function with a decorator
+    return "\n" not in text.strip() and _FORM.match(text) is not None  # otherwise a function with a decorator
 
 
 def ask(request: Message, connection: Connection, sessions: Sessions) -> List[Action]:
-    """Ask them, and answer the request with a table when all have answered, after LIMIT seconds at most."""
+    """Query the ranks, and answer the request with a table when all have answered, after at most LIMIT seconds."""
     match = _FORM.match(as_dict(request.get("arguments"))["expression"])
-    assert match is not None  # noqa: S101 - is_asked has looked
+    assert match is not None  # noqa: S101 - checked by is_asked
     try:
         wanted = ranks.parse(match.group(1))
     except ranks.RankSetError as error:

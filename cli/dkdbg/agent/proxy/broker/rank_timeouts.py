@@ -1,6 +1,6 @@
-"""For how long ranks are waited for that are to stop together, and what is done then. No I/O, no ranks, only numbers.
+"""Timeouts of a rank barrier, and what happens after each. No I/O, no ranks, only numbers.
 
-An agent decides so about its own ranks (gate.py), the host's door about those of several agents.
+An agent applies them to its own ranks (rank_barrier.py), the attach proxy to those of several agents.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Sequence
 
-#: What is done: nothing yet; each that is held passes the line once; all stops are told; the same, without the others.
+#: Verdicts: wait; let each stopped rank pass the line once; report all stops; report them without the missing ranks.
 WAIT, PASS, OPEN, GIVE_UP = "wait", "pass", "open", "give up"
 
-#: Seconds without another rank armed after which the others are not waited for.
+#: Seconds without another armed rank until the barrier gives up.
 ARM_LIMIT = 30.0
-#: Seconds from the last rank armed to the first stop: who comes later has passed nothing without breakpoints. On a
-#: machine where arming takes long everything does: twice the time that it took, where that is more.
+#: Seconds from the last armed rank to the first stop: a later stop has passed no line without breakpoints. On a slow
+#: machine twice the time that arming took, if that is more.
 FIRST_LIMIT = 5.0
-#: Seconds in which nothing moves before those at the gate pass, each time; the last for all further times. On a
-#: slow machine a quarter of the time that arming took.
+#: Seconds without progress before the stopped ranks pass, each time; the last value for all further times. On a slow
+#: machine a quarter of the time that arming took.
 LONGEST_QUIET = 3.0
 QUIET = (0.25, 0.25, 0.5, 1.0)
-#: Seconds from the first stop of armed ranks until those that are there stop without the others, or four times that.
+#: Seconds from the first stop until the barrier gives up, or four times the time that arming took, up to the maximum.
 GATHER_LIMIT = 10.0
 LONGEST_GATHER = 30.0
-#: Ranks that are named.
+#: Maximum ranks named in a message.
 NAMED = 8
 
 
 class RankTimeouts:
-    """One gathering, from now on.
+    """Clock of one closed barrier.
 
     Args:
-        clock: seconds, only forward.
-        since: when the ranks were asked to arm; None for now.
+        clock: seconds, monotonic.
+        since: when the ranks were asked to arm; negative for now.
 
     Attributes:
-        times: how often those that are held were let pass.
+        times: how often the stopped ranks were let pass.
     """
 
     def __init__(self, clock: Callable[[], float], since: float = -1.0) -> None:
@@ -48,24 +48,24 @@ class RankTimeouts:
         self.times = 0
 
     def armed(self) -> None:
-        """One more rank is armed."""
+        """Note one more armed rank."""
         self._moved = self._clock()
         self._arming = self._moved - self._asked
 
     def moved(self) -> None:
-        """One more rank is held."""
+        """Note one more stopped rank."""
         self._moved = self._clock()
 
     @property
     def limit(self) -> float:
-        """Seconds from the first stop on."""
+        """Seconds from the first stop until the barrier gives up."""
         return max(GATHER_LIMIT, min(LONGEST_GATHER, 4 * self._arming))
 
     def verdict(self, unarmed: int, armed: int, held: int) -> str:
-        """Return what to do.
+        """Return one of the verdicts above.
 
         Args:
-            unarmed: how many have no breakpoints yet. armed: how many others there are. held: how many of those are held.
+            unarmed: ranks without breakpoints. armed: ranks with breakpoints. held: armed ranks that are stopped.
         """
         now = self._clock()
         quiet = now - self._moved
@@ -87,10 +87,10 @@ class RankTimeouts:
 
 
 def without_others(missing: Sequence[str], unarmed: int, limit: float) -> str:
-    """Return what is said when those that are there stop without the others.
+    """Return the message for stops that are reported without the missing ranks.
 
     Args:
-        missing: their names. unarmed: how many of them have no breakpoints. limit: see Patience.
+        missing: their names. unarmed: how many of them have no breakpoints. limit: see RankTimeouts.
     """
     more = "" if len(missing) <= NAMED else " and %d more" % (len(missing) - NAMED)
     what = "not attached to yet" if unarmed else "not at a breakpoint within %.0f s" % limit

@@ -1,4 +1,4 @@
-"""A session that is set up at the adapter in its client's place: the adapter is new, or the client is. No I/O."""
+"""Phase in which the broker sets a session up on behalf of its client: the adapter or the client is new. No I/O."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.open_requests import OpenRequests
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
-#: Connections to an adapter that break before the session is set up, and seconds between two.
+#: Attempts to set the session up at an adapter that drops the connection, and seconds between two.
 ATTEMPTS = 5
 PAUSE = 0.2
-#: Messages that are kept meanwhile.
+#: Maximum requests that are queued meanwhile.
 _QUEUE = 1000
 
 
 class Reattaching(Phase):
-    """A client that holds its process, and is not attached yet.
+    """Phase of a controller whose attach the broker repeats.
 
     Args:
-        seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
+        sessions: those of the port. adapter: handles its adapter's messages. open_requests: unanswered requests.
     """
 
     name = REATTACHING
@@ -54,7 +54,7 @@ class Reattaching(Phase):
         self._queue: List[Message] = []
 
     def again(self) -> List[Action]:
-        """Begin to set the session up."""
+        """Start to set the session up."""
         if self._replay is not None:
             return []
         connection = self.connection
@@ -65,7 +65,7 @@ class Reattaching(Phase):
         return [connection.to_adapter(self._replay.begin())]
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
-        """Keep a request until the session is set up."""
+        """Queue a request until the session is set up."""
         connection = self.connection
         if request["command"] == "disconnect":
             ends = handover.left(connection, self._sessions, request)
@@ -77,27 +77,27 @@ class Reattaching(Phase):
         return [connection.refuse(request, "this session has ended", show=False)]
 
     def answer(self, message: Message, body: bytes) -> List[Action]:
-        """Pass on what this adapter has asked for."""
+        """Pass on a response that this adapter has requested."""
         return [self.connection.to_adapter(body)] if self._open_requests.answered_adapter(message) else []
 
     def client_gone(self) -> List[Action]:
-        """The client has closed its side."""
+        """Close the connection of a client that has left."""
         return self.connection.close("the client has left")
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Set the session up with what the adapter answers; pass on the rest."""
+        """Set the session up with the adapter's answers; pass on all other messages."""
         taken = self._take(self._replay, body) if self._replay is not None else None
         return self._adapter.take(body) if taken is None else taken
 
     def adapter_gone(self) -> List[Action]:
-        """The connection to the adapter broke before the session was set up."""
+        """Try again after the adapter has dropped the connection, a limited number of times."""
         self._attempts, self._replay = self._attempts + 1, None
         if self._attempts >= ATTEMPTS:
             return self.no_adapter("debugpy's adapter closed the connection")
         return [self.connection.reconnect(PAUSE)]
 
     def no_adapter(self, reason: str) -> List[Action]:
-        """The session cannot be set up: end it."""
+        """End the session, which cannot be set up."""
         connection = self.connection
         connection.turn(EVICTED)
         queued = [connection.refuse(one, reason, show=False) for one in self._queue]
@@ -114,7 +114,7 @@ class Reattaching(Phase):
         return [*map(connection.to_client, told), Action(LEAVE_ADAPTER, connection)]
 
     def _take(self, replay: Replay, body: bytes) -> Optional[List[Action]]:
-        """Take a message of the adapter; None when it is not for the replay."""
+        """Handle a message of the adapter; None if it is not for the replay."""
         try:
             taken = replay.take(frames.decode(body))
         except frames.FrameError:
@@ -127,12 +127,12 @@ class Reattaching(Phase):
         return [*actions, *self._joined()] if replay.done else actions
 
     def _joined(self) -> List[Action]:
-        """The session is set up: the client goes on as if nothing had been."""
+        """Let the client continue with the session that is set up now."""
         connection = self.connection
         holding = connection.turn(CONTROLLING)
         connection.configured = True
         actions = handover.follow(connection, self._sessions)
-        if not connection.since:  # until now it has looked on
+        if not connection.since:  # it was an observer until now
             connection.since = self._sessions.wall()
             if connection.key == ROOT:
                 text = "the other editor has left: this session is yours now, with the breakpoints that you have set"

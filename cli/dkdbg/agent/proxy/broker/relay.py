@@ -1,4 +1,4 @@
-"""The sockets of one client's connection: frames in both directions, and what the door says is done with them."""
+"""Sockets of one client's connection: passes frames both ways and carries out the broker's actions."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.agent import Agent
     from dkdbg.agent.proxy.broker.connection import Link
 
-#: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
+#: Seconds that a client waits for an adapter that is (re)starting, and until it is told to wait.
 BACKEND_LIMIT = 30.0
 BACKEND_NOTICE = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_LIMIT = 60.0
-#: Seconds that one who looks on may be slow: nobody who holds a session waits for longer.
+#: Seconds that an observer may block a send: no controller waits longer.
 OBSERVER_TIMEOUT_S = 1.0
 #: Seconds that a client has to close after the last answer.
 GOODBYE = 1.0
 #: At most one line in the log for refused attaches in so many seconds, after the first ten.
 REFUSAL_LOG_INTERVAL = 10.0
 REFUSAL_LOG_BURST = 10
-#: Seconds that the last words of a process which has ended may take.
+#: Seconds to wait for the stderr of a process that has ended.
 WORDS_LIMIT = 10.0
-#: Lines that wait for clients.
+#: Maximum queued lines for clients.
 MOST_NOTES = 100
-#: Seconds that a client has to close when the adapter has ended its session: some never do.
+#: Seconds that a client has to close after the adapter has ended its session: some never do.
 LEAVE_LIMIT = 5.0
 
 
@@ -60,22 +60,22 @@ class Service:
         self._next_log = 0.0
 
     def program_started(self, pid: int) -> None:
-        """Note the program's first process; what a former run said is of no interest any more."""
+        """Record the program's first PID and discard the previous run's output."""
         with self._lock:
             self._sessions.program, self._sessions.end = pid, ""
             self._sessions.stderr_tail.forget()
-            self._lock.notify_all()  # the session of the former program waits for its end, which is not told any more
+            self._lock.notify_all()  # the former program's session waits for an end that is not reported any more
 
     def program_ended(self, end: str) -> None:
-        """Note how it has ended, in words."""
+        """Record how the program has ended, as text."""
         with self._lock:
             self._sessions.end = end
             self._lock.notify_all()
 
     def stderr_tail(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
-        """Return what tells best why the program `pid` failed; see LastWords.
+        """Return the stderr that best explains why the program `pid` failed; see StderrTail.
 
-        What processes that have ended said is waited for, WORDS_LIMIT seconds at most.
+        Waits for the output of processes that have ended, for at most WORDS_LIMIT seconds.
         """
         end = time.monotonic() + WORDS_LIMIT
         with self._lock:
@@ -84,17 +84,17 @@ class Service:
             return self._sessions.stderr_tail.of_a_failure(pid)
 
     def wait_told(self, seconds: float, is_alive: Callable[[int], bool]) -> None:
-        """Return when the adapter has ended the root session and those of processes that are gone, so long at most."""
+        """Wait until the adapter has ended the root session and those of ended processes, for at most this time."""
         end = time.monotonic() + seconds
         with self._lock:
             while time.monotonic() < end:
                 root = self._sessions.controller(ROOT)
                 if (root is None or root.leaving) and not self._is_spoken_for(is_alive):
                     return
-                self._lock.wait(0.02)  # nobody tells of a process that has ended
+                self._lock.wait(0.02)  # no event reports that a process has ended
 
     def say(self, text: str) -> None:
-        """Say a line to the editors that have a console for each process, in each of them but the root's."""
+        """Print a line in the consoles of all processes, but not the root's, in editors that have one for each."""
         with self._lock:
             links = [
                 one.link
@@ -108,16 +108,16 @@ class Service:
             self._notes.put((messages.say(text), links))
 
     def _is_spoken_for(self, is_alive: Callable[[int], bool]) -> bool:
-        """Tell whether something may still come of a process that has ended."""
+        """Tell whether a session of an ended process may still receive messages."""
         return any(
             key != ROOT and not one.leaving and not is_alive(key)
             for key, one in self._sessions.controllers().items()
         )
 
     def gather(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
-        """Ask the processes that clients hold, and return what each has answered within so many seconds.
+        """Query the attached processes, and return each answer that arrives within the limit, in seconds.
 
-        With PAUSE a row is done when the process is held, with CONTINUE when it runs.
+        With PAUSE a row is done when the process is stopped, with CONTINUE when it runs.
         """
         with self._lock:
             found = broadcast_query.BroadcastQuery(question, self._sessions, self._sessions.agent.processes())
@@ -134,7 +134,7 @@ class Service:
         return found.rows
 
     def is_reattaching(self) -> bool:
-        """Whether the root session is being set up in its client's place."""
+        """Tell whether the broker is setting the root session up on behalf of its client."""
         root = self._sessions.controller(ROOT)
         return root is not None and root.phase.name == REATTACHING
 
@@ -143,7 +143,7 @@ class Service:
         Relay(client, parser, self._sessions, lock=self._lock, log=self._log_refusal).serve(first)
 
     def _log_refusal(self, text: str) -> None:
-        """Log one refused attach; who is refused all the time does not fill the disk."""
+        """Log a refused attach, rate-limited to save disk space."""
         with self._lock:
             self._refused += 1
             now = time.monotonic()
@@ -155,14 +155,14 @@ class Service:
 
 
 class Notes:
-    """Sends lines in a thread of its own: a client that does not read must not hold up who says something."""
+    """Sends lines on its own thread: a client that does not read must not block the sender."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MOST_NOTES)
         self._started = False
 
     def put(self, note: Tuple[bytes, List[Link]]) -> None:
-        """Send it soon, or not at all when too many wait."""
+        """Queue a line; drop it if the queue is full."""
         if not self._started:
             self._started = True
             threading.Thread(target=self._send, name="dkdbg notes", daemon=True).start()
@@ -228,7 +228,7 @@ class Relay:
             self._has_left = True
             self._lock.notify_all()
         answers = None
-        while answers is not self._answers:  # a thread may have been followed by another one
+        while answers is not self._answers:  # another thread may have replaced it
             answers = self._answers
             if answers is not None:
                 answers.join()
@@ -279,24 +279,24 @@ class Relay:
         except frames.FrameError:
             self._break()
         self._listens = False
-        if not self._over:  # else it is we who have closed it, and `ended` comes
+        if not self._over:  # otherwise we have closed it, and `ended` follows
             self._act(self._ask(self._door.adapter_gone))
         self._say_goodbye()
 
     def _receive(self, backend: socket.socket) -> bytes:
-        """Return what the adapter sends next. It keeps an ended session until the client leaves; some never do."""
+        """Receive from the adapter. It keeps an ended session until the client leaves, and some never do."""
         if not self._door.connection.leaving:
             return backend.recv(65536)
         backend.settimeout(LEAVE_LIMIT)
         try:
             return backend.recv(65536)
         except socket.timeout:
-            _shut(backend, socket.SHUT_WR)  # in the client's place
+            _shut(backend, socket.SHUT_WR)  # on the client's behalf
         return backend.recv(65536)
 
     def _say_goodbye(self) -> None:
-        """End the connection to the client, unless its session goes on without this connection to the adapter."""
-        # It was told to leave, and its disconnect wants an answer first; who closes is about to send that.
+        """Close the connection to the client, unless its session continues without the adapter."""
+        # The client was sent `terminated`; its disconnect is still to be answered by the thread that closes.
         if self._door.phase in (EVICTED, CLOSED):
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
@@ -307,14 +307,14 @@ class Relay:
             _shut(self._client, socket.SHUT_RDWR)
 
     def reconnect(self, seconds: float) -> None:
-        """Connect to the adapter once more, later, if the door still wants it then."""
+        """Connect to the adapter again, later, if the broker still wants it then."""
         arguments = (seconds, self._answers)
         name = "dkdbg again"
         self._answers = threading.Thread(target=self._reconnect, args=arguments, name=name, daemon=True)
         self._answers.start()
 
     def later(self, action: connection.Action) -> None:
-        """Do what an action says after its time; nobody waits for it."""
+        """Carry out `Action.later` after its time, without blocking."""
         if action.later is None:
             return
         timer = threading.Timer(action.seconds, lambda: self._act(self._ask(action.later or list)))
@@ -332,7 +332,7 @@ class Relay:
         if self._backend is not None:
             self._backend.close()
             self._backend = None
-        # One who looked on was not to keep others waiting; now nobody depends on it.
+        # An observer must not block others; now no other client depends on it.
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         self._act(actions)
         if self._backend is None:
@@ -372,7 +372,7 @@ class Relay:
                 relay.close(action.reason)
 
     def to_client(self, body: bytes) -> None:
-        """Send a message to the client; one that cannot take it is cut off."""
+        """Send a message to the client; disconnect it on failure."""
         try:
             with self._client_lock:
                 self._client.sendall(frames.wrap(body))
@@ -380,7 +380,7 @@ class Relay:
             self._break()
 
     def to_adapter(self, body: bytes) -> None:
-        """Send a message to the adapter, connecting to it first if need be."""
+        """Send a message to the adapter, connecting to it first if necessary."""
         if self._backend is None:
             self._backend = dialing.connect(
                 self._agent,
@@ -404,11 +404,11 @@ class Relay:
             with self._backend_lock:
                 self._backend.sendall(frames.wrap(body))
         except OSError:
-            with contextlib.suppress(OSError):  # whoever reads from it finds out what that means
+            with contextlib.suppress(OSError):  # the reading thread handles the end
                 self._backend.shutdown(socket.SHUT_RDWR)
 
     def leave_adapter(self) -> None:
-        """Have the adapter end the session: it does so when we send no more, and then closes its side."""
+        """Make the adapter end the session: it does so at the end of our stream, and then closes its side."""
         backend = self._backend if self._listens else None
         if backend is None:
             self._act(self._ask(self._door.adapter_gone))
@@ -416,19 +416,19 @@ class Relay:
             _shut(backend, socket.SHUT_WR)
 
     def drop_adapter(self) -> None:
-        """Go on without the adapter. From now on the client must not keep others waiting."""
+        """Continue without the adapter. From now on the client must not block others."""
         _shut(self._backend, socket.SHUT_RDWR)
         limit = struct.pack("ll", int(OBSERVER_TIMEOUT_S), 0)
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def close(self, reason: str) -> None:
-        """End both connections; what was sent to the client still arrives."""
+        """Close both connections; messages already sent to the client still arrive."""
         if reason.startswith("refused"):
             self._log("%s: %s" % (self._address, reason))
         self._closed = True
         self._end()
         _shut(self._client, socket.SHUT_WR)
-        # The process of one that leaves is free when the adapter has closed its side, not before.
+        # The process of a leaving client is free only when the adapter has closed its side.
         _shut(self._backend, socket.SHUT_WR if self._door.connection.leaving else socket.SHUT_RDWR)
 
     def _end(self) -> None:
@@ -443,13 +443,13 @@ class Relay:
 
 
 def _address(client: socket.socket) -> str:
-    if client.family == socket.AF_UNIX:  # the agent's own, see supervisor/own_client.py
+    if client.family == socket.AF_UNIX:  # the agent's own client, see supervisor/own_client.py
         return "this agent"
     return str(client.getpeername()[0])
 
 
 def _send(actions: Iterable[connection.Action]) -> None:
-    """Send what is for adapters and clients, outside of a relay's own thread."""
+    """Send messages to adapters and clients outside of a relay's own thread."""
     for action in actions:
         if action.kind == connection.TO_ADAPTER:
             action.connection.link.to_adapter(action.body)

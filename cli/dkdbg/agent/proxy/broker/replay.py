@@ -1,7 +1,7 @@
-"""Setting a client's session up at an adapter in the client's place, from what it has sent before. No I/O.
+"""Sets a client's session up at an adapter by replaying the client's former requests. No I/O.
 
-It is needed where a client stays and what it was connected to does not: a new adapter has taken the place of one
-that died, or the editor that held a process has left and one that looked on gets it.
+Needed where a client stays and its peer changes: a new adapter replaces one that died, or an observer becomes the
+controller of a process after another editor has left.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
-#: What stays set until it is sent again; for setBreakpoints that is so for each source.
+#: Requests whose effect lasts until they are sent again; setBreakpoints for each source.
 SETS = (
     "setBreakpoints",
     "setFunctionBreakpoints",
     "setExceptionBreakpoints",
     "setDebuggerProperty",
 )
-#: Files with breakpoints that are remembered.
+#: Maximum remembered files with breakpoints.
 _FILES = 4096
-#: What the client has been told before, or never wants to know.
+#: Events that the client already got, or never needs.
 _SWALLOWED = ("initialized", "process", "debugpyWaitingForServer", "debugpySockets")
 
 
 class Settings:
-    """What a client has set in one session."""
+    """Breakpoints and filters that a client has set in one session."""
 
     def __init__(self) -> None:
         self._latest: Dict[Tuple[str, str], Message] = {}
-        #: Identifiers that the client was given for the breakpoints of a request, by its key.
+        #: Identifiers that the client got for the breakpoints of a request, by its key.
         self._given: Dict[Tuple[str, str], List[int]] = {}
 
     def note(self, request: Message, given: Optional[List[int]] = None) -> None:
-        """Remember a request, if it is one that sets something.
+        """Remember a request that sets something.
 
         Args:
-            given: identifiers of its breakpoints, where it was answered by us.
+            given: identifiers of its breakpoints, if the broker has answered it.
         """
         command, arguments = request["command"], as_dict(request.get("arguments"))
         if command not in SETS:
@@ -58,16 +58,16 @@ class Settings:
 
 
 class Replay:
-    """One set-up: `begin` gives the first message for the adapter, `take` is given all that comes from it.
+    """One replay: `begin` returns the first message for the adapter, `take` gets all its messages.
 
     Args:
         number: returns a sequence number for a request.
         initialize, attach: the arguments of the client's requests.
-        settings: what it has set.
+        settings: its breakpoints and filters.
 
     Attributes:
         done: the adapter has answered the attach.
-        failure: why it cannot be done.
+        failure: why the session cannot be set up.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Replay:
         return self._request("initialize", self._initialize)
 
     def take(self, message: Message) -> Optional[Tuple[List[bytes], List[bytes]]]:
-        """Return what goes to the adapter and what to the client; None when the message is not for the replay."""
+        """Return the messages for the adapter and for the client; None if the message is not for the replay."""
         if message.get("type") == "event":
             if message.get("event") not in _SWALLOWED:
                 return None
@@ -116,7 +116,7 @@ class Replay:
 
 
 def _verified(body: Message, given: List[int]) -> List[bytes]:
-    """Return the events that tell a client what became of breakpoints which it was told are not set."""
+    """Return the events that update breakpoints which the client got as unverified."""
     points = body.get("breakpoints")
     if not isinstance(points, list):
         return []

@@ -1,4 +1,4 @@
-"""Who sits where: which client holds which process, who looks on, who waits to, of the connections of one port. No I/O."""
+"""Sessions of one port: the controller, the observers and the waiting observers of each process. No I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sessions:
     def __init__(self, agent: Agent, *, clock: Callable[[], float], wall: Callable[[], str]) -> None:
         self.agent = agent
         self.check = tokens.Check(agent.token)
-        #: Processes that are about to be ended, for the program to be started again.
+        #: Processes that are about to be ended because the program is restarted.
         self.ending: Set[int] = set()
         self.clock = clock
         self.barrier = RankBarrier(clock, agent.name_of, self._tell_root)
@@ -42,10 +42,10 @@ class Sessions:
         self._observers: Dict[int, List[Connection]] = {}
         self._waiting: Dict[int, List[Connection]] = {}
         self._offered: Set[int] = set()
-        #: Editors whose root session was taken over. What they still open of their processes ends at once.
+        #: Editors whose root session was taken over. Sessions that they still open for its processes end at once.
         self.evicted: Set[int] = set()
         self.stderr_tail = StderrTail(agent.name_of)
-        #: The pid of the program's first process, 0 before; how it has ended, empty while it runs.
+        #: Pid of the program's first process, 0 before; how it has ended, empty while it runs.
         self.program = 0
         self.end = ""
 
@@ -54,28 +54,28 @@ class Sessions:
         return [] if root is None or root.leaving else [root.to_client(event)]
 
     def next_sequence(self) -> int:
-        """Return a number for a request of our own to an adapter or a client."""
+        """Return a sequence number for a request of the broker."""
         return next(self._sequence)
 
     def next_editor(self) -> int:
-        """Return a number for an editor, by which its child sessions are known."""
+        """Return a number for an editor, which its child sessions carry."""
         return next(self._editors)
 
     def controller(self, key: int) -> Optional[Connection]:
-        """Return whose attach to this process was passed on and has not ended."""
+        """Return the connection whose attach to this process was passed on and has not ended."""
         return self._controllers.get(key)
 
     def controllers(self) -> Dict[int, Connection]:
-        """Return all of them, by key."""
+        """Return all controllers, by key."""
         return dict(self._controllers)
 
     def take_control(self, connection: Connection) -> None:
-        """Note that this client holds its process; a former one is only finishing."""
+        """Make this client the controller of its process; a former one is only finishing."""
         self._controllers[connection.key] = connection
         self._offered.discard(connection.key)
 
     def release_control(self, connection: Connection) -> bool:
-        """Note that it does no longer; False when another one has it already."""
+        """End its control; False if another client already has it."""
         if self._controllers.get(connection.key) is not connection:
             return False
         del self._controllers[connection.key]
@@ -87,44 +87,44 @@ class Sessions:
         return True
 
     def ranks(self) -> List[contract.Process]:
-        """Return the processes that are the ranks of one job, see job.py; one alone may have others elsewhere."""
+        """Return the processes that are ranks of one job, see job.py; other agents may have more of them."""
         return job.ranks(self.agent.processes(), least=1)
 
     def offer(self, pid: int) -> None:
-        """Note that the client of the root session was offered a process, which it is about to attach to."""
+        """Note that the root session's client was offered a process and is about to attach to it."""
         self._offered.add(pid)
 
     def observable(self) -> List[int]:
-        """Return the processes that have a holder, or are about to get one."""
+        """Return the processes that have a controller, or are about to get one."""
         held = [key for key, one in self._controllers.items() if key != ROOT and not one.leaving]
         return held + sorted(self._offered)
 
     def observers(self, key: int) -> List[Connection]:
-        """Return those who look on, the longest first."""
+        """Return the observers of a process, the longest first."""
         return list(self._observers.get(key, ()))
 
     def observed(self) -> List[int]:
-        """Return the keys of the processes that somebody looks on at."""
+        """Return the keys of the processes that have observers."""
         return list(self._observers)
 
     def add_observer(self, connection: Connection) -> None:
-        """Add one."""
+        """Add an observer."""
         _add(self._observers, connection)
 
     def remove_observer(self, connection: Connection) -> None:
-        """Remove one, if it is there."""
+        """Remove an observer, if present."""
         _remove(self._observers, connection)
 
     def waiting(self, key: int) -> List[Connection]:
-        """Return those whose attach waits until there is somebody to look on at."""
+        """Return the observers that wait for a controller."""
         return list(self._waiting.get(key, ()))
 
     def add_waiting(self, connection: Connection) -> None:
-        """Add one."""
+        """Add a waiting observer."""
         _add(self._waiting, connection)
 
     def remove_waiting(self, connection: Connection) -> None:
-        """Remove one, if it is there."""
+        """Remove a waiting observer, if present."""
         _remove(self._waiting, connection)
 
 

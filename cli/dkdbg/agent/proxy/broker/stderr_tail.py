@@ -1,4 +1,4 @@
-"""What processes said last on stderr: why a program failed, for the editor's session that outlives it. No I/O."""
+"""Tails of the processes' stderr: show why a program failed, in the editor's session that outlives it. No I/O."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Tuple
 
-#: Characters kept of a process, and processes.
+#: Maximum characters of a process, and processes.
 LENGTH = 4000
 PROCESSES = 64
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 class StderrTail:
-    """The end of each process's stderr, as far as an editor was attached.
+    """Tail of each process's stderr, as far as an editor was attached.
 
     Args:
-        name_of: what a process is, by its pid.
+        name_of: returns the name of a process.
     """
 
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self._name_of = name_of
         self._texts: Dict[int, str] = {}
-        #: From when a process was there: nobody knows the name of one that has ended.
+        #: Looked up while a process lives: the name of an ended one is unknown.
         self._names: Dict[int, str] = {}
 
     def note(self, pid: int, text: object) -> None:
-        """Take what a process has written."""
+        """Append output of a process."""
         if not isinstance(text, str):
             return
         if pid not in self._names:
@@ -38,17 +38,17 @@ class StderrTail:
             del self._texts[oldest], self._names[oldest]
 
     def forget(self) -> None:
-        """Forget all: the program starts anew."""
+        """Discard everything: the program restarts."""
         self._texts.clear()
         self._names.clear()
 
     def of_a_failure(self, pid: int) -> Tuple[str, str]:
-        """Return the words that tell best why the program failed, after the name of the process that said them.
+        """Return the name and the output of the process that best explains a failure.
 
-        The name is empty where it is the program's first process, both where nobody said anything.
+        The name is empty for the program's first process, both are empty without any output.
 
         Args:
-            pid: the program's. A launcher says less than the first of its processes that ended with a traceback.
+            pid: the program's. A launcher explains less than the first of its processes that ended with a traceback.
         """
         failed = [each for each, text in self._texts.items() if _TRACEBACK in text and each != pid]
         others = [each for each, text in self._texts.items() if text.strip() and each != pid]

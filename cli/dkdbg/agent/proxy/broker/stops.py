@@ -1,4 +1,4 @@
-"""Where a debugger holds a process, learnt from what passes between an editor and the adapter. No I/O."""
+"""Stopped threads of a process, derived from the messages between an editor and the adapter. No I/O."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
-#: Unanswered stackTrace requests that are remembered.
+#: Maximum remembered stackTrace requests.
 _REMEMBERED = 64
 
 
 class Stops:
-    """The held threads of one process.
+    """Stopped threads of one process.
 
-    The place comes from the answer to the editor's own stackTrace: nothing is asked that it did not ask.
+    The position comes from the answer to the editor's own stackTrace: nothing else is requested.
 
     Args:
-        report: told the place and the reason, empty when the process runs.
+        report: gets the position and the reason, empty when the process runs.
 
     Attributes:
-        reasons: why each held thread was stopped, by its id.
+        reasons: why each thread was stopped, by its id.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -36,11 +36,11 @@ class Stops:
 
     @property
     def held(self) -> List[int]:
-        """The held threads that nobody has asked to go on."""
+        """Stopped threads that were not asked to continue."""
         return [thread for thread in self.reasons if thread not in self._going]
 
     def let_go(self) -> None:
-        """Note that the process is asked to go on; the adapter says some time later that it does."""
+        """Note that the process was asked to continue; the adapter confirms that later."""
         self._going = set(self.reasons)
 
     def asked(self, request: Message) -> None:
@@ -52,7 +52,7 @@ class Stops:
             self._asked[request["seq"]] = thread
 
     def answered(self, sequence: int, response: Message) -> None:
-        """Learn the place from the answer, if it is one to a stackTrace."""
+        """Read the position from the answer to a stackTrace."""
         thread = self._asked.pop(sequence, None)
         if thread is None or thread not in self.reasons:
             return
@@ -63,7 +63,7 @@ class Stops:
             self._report("%s:%d (%s)" % (os.path.basename(path), line, self.reasons[thread]))
 
     def happened(self, name: object, content: Message) -> None:
-        """Take an event of the adapter."""
+        """Handle an event of the adapter."""
         thread = content.get("threadId")
         if name == "stopped" and isinstance(thread, int):
             self._going.discard(thread)

@@ -1,8 +1,8 @@
-"""Whether the process at the other end of a local connection is shown to be in another container.
+"""Detects whether the process at the other end of a local connection is in another container.
 
-A uid is no identity where containers share a network namespace (the host's, a pod's, `--network container:X`): each of
+A uid is not an identity where containers share a network namespace (the host's, a pod's, `--network container:X`): each of
 them has a uid 0 and a uid 1000. The kernel also tells in which cgroup a socket was created (Linux 5.9), and an engine
-puts each container into a cgroup of its own. Two things are proofs, and everybody else is let in:
+puts each container into a cgroup of its own. Two facts are proofs, and all other peers are accepted:
 
 - The cgroup holds only processes of a PID namespace inside ours that share our user namespace: root made that
   container. Flatpak, toolbox and rootless containers are a user's own and have a user namespace.
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     import socket
     from typing import Dict, Iterator, List, Mapping, Optional
 
-#: What the engines put into each container. Only root could put it on a host.
+#: Files that the engines create in each container. Only root could create them on a host.
 _MARKS = ("/.dockerenv", "/run/.containerenv")
-#: A setting of the kernel that only the machine's own network namespace shows (register_net_sysctl(&init_net, ...) in
+#: A kernel setting that only the machine's own network namespace shows (register_net_sysctl(&init_net, ...) in
 #: net/core/sysctl_net_core.c, Linux 2.6.37 to now): a container that sees it has the host's network.
 _OF_THE_HOST = "/proc/sys/net/core/dev_weight"
 _POD = "/var/run/secrets/kubernetes.io"
-#: Seconds in which a process of the engine leaves a container's cgroup: each `docker exec` and health check brings one.
+#: Seconds until a process of the engine leaves a container's cgroup: each `docker exec` and health check starts one.
 _ENGINE_LIMIT = 1.0
 _INTERVAL = 0.05
-#: What somebody who is refused can do where no token is asked for.
+#: Hint for a refused client where no token is required.
 COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in it"
 
 
 def refusal(sock: socket.socket) -> str:
-    """Return why a connection from another container is refused, in one line; empty where nothing shows that it is.
+    """Return why a connection from another container is refused, in one line; empty without a proof.
 
     Args:
         sock: our end.
@@ -65,13 +65,13 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
     if environment.get("KUBERNETES_SERVICE_HOST") or os.path.exists(_POD):
         return False
     with contextlib.suppress(OSError), open("/etc/hosts", "rb") as hosts:
-        if hosts.read(64).startswith(b"# Kubernetes-managed"):  # a shell by ssh has no such variable
+        if hosts.read(64).startswith(b"# Kubernetes-managed"):  # a shell over ssh lacks that variable
             return False
     return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_OF_THE_HOST)
 
 
 def _is_reached_from_inside_only() -> bool:
-    """Tell whether the engine reaches our ports by the container's address, so that loopback is for who is in it."""
+    """Tell whether the engine reaches our ports by the container's address, so that loopback is only for its processes."""
     return is_on_engines_network(os.environ) and local_users.knows_all_users()
 
 
@@ -94,14 +94,14 @@ def _is_contained(pid: int) -> Optional[bool]:
 
 
 def _is_engines(pid: int) -> bool:
-    """Tell whether a process may be one of root's engine, which leaves the cgroup in a moment, or has ended."""
+    """Tell whether a process may belong to root's engine, which leaves the cgroup soon, or has ended."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return os.stat("/proc/%d" % pid).st_uid == 0
     return True
 
 
 def _depth(pid: str) -> int:
-    """Return how many PID namespaces a process is in, from that of /proc on."""
+    """Return the number of PID namespaces of a process, counted from that of /proc."""
     with open("/proc/%s/status" % pid, "rb") as status:
         return next((len(line.split()) for line in status if line.startswith(b"NSpid:")), 0)
 
@@ -118,7 +118,7 @@ def _members(folder: str) -> List[int]:
 
 
 def _folders(*cgroups: Optional[int]) -> Dict[Optional[int], str]:
-    """Return where the cgroups with these identities are, as far as they are seen from here."""
+    """Return the folders of the cgroups with these ids, as far as they are visible here."""
     found: Dict[Optional[int], str] = {}
     left = list(_mounted())
     while left and len(found) < len(cgroups):
@@ -133,7 +133,7 @@ def _folders(*cgroups: Optional[int]) -> Dict[Optional[int], str]:
 
 
 def _mounted() -> Iterator[str]:
-    """Yield where cgroups of version 2 are mounted."""
+    """Yield the mount points of cgroup v2."""
     with open("/proc/self/mountinfo") as table:
         for line in table:
             mount, _, system = line.partition(" - ")

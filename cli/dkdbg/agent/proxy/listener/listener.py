@@ -1,7 +1,7 @@
-"""The one port that an editor attaches to: it keeps everything but real DAP clients away from what is behind it.
+"""Listens on the port that an editor attaches to, and passes only real DAP clients on.
 
-A connection is handed on only after a whole, valid first `initialize` request has arrived. Bare TCP probes, other
-protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here, and no web page (web.py).
+A connection is passed on only after a complete, valid `initialize` request. Bare TCP probes, other protocols and
+half-open clients end here. `GET /healthz` and `GET /status` are answered here, but not to web pages (web.py).
 """
 
 from __future__ import annotations
@@ -20,48 +20,47 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Set, Tuple
 
-    #: Serves a client until both sides have ended: its socket, the body of its first request, and the parser that
-    #: holds what came after it.
+    #: Serves a client until both sides have ended. Takes its socket, the body of its first request, and the parser
+    #: with the data after it.
     Serve = Callable[[socket.socket, bytes, frames.FrameParser], None]
 
-#: Seconds for the first whole request; an editor sends it within milliseconds.
+#: Seconds for the first complete request; an editor sends it within milliseconds.
 FIRST_FRAME_LIMIT = 10.0
-#: Seconds that a client may be silent before it is greeted: it waits for what debugpy's adapter says right away.
+#: Seconds of silence before a client is greeted: it may wait for the greeting of debugpy's adapter.
 GREETING_AFTER = 1.0
 #: An `initialize` request has about 600 bytes.
 FIRST_FRAME_SIZE = 64 << 10
-#: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
+#: Bytes of one message before a successful attach: limits the memory for an unauthenticated connection.
 STRANGERS_BODY = 256 << 10
-#: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
+#: Maximum connections: an editor uses one for each process; 64 ranks with their data loaders need many.
 MAX_CONNECTIONS = 512
-#: Of them, those that have not been let in; one more takes the place of the oldest silent one.
+#: Maximum pending connections among them; another one replaces the oldest silent one.
 MAX_PENDING = 64
 #: Seconds that a refused client has to read why.
 GOODBYE = 1.0
-#: At most one line in the log for refused peers in so many seconds.
+#: Seconds between two log lines for refused peers.
 REFUSAL_LOG_INTERVAL = 10.0
-#: Of the status without the token. The host's door needs the identity of the agent and whether the adapter is up.
+#: Fields of the status without the token. The attach proxy needs the agent's identity and whether the adapter is up.
 _OPEN = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 
 
 class Listener:
-    """Listens on one port, one thread a connection and direction.
+    """Listens on one port, with one thread for each connection and direction.
 
     Args:
-        host: address to bind; an empty one means all, IPv6 included.
-        port: 0 for any free one; the `port` attribute has the real one.
-        serve: takes over each client that has introduced itself; an OSError ends it. The front closes the socket.
-        ready: an attach will work now; what /healthz answers.
-        status: what /status answers, and `state` and `client` of it what /healthz adds.
-        allow: who may connect besides loopback and the gateway.
-        token: what `Authorization: Bearer` of a request for the whole status has to show; empty for nothing.
+        host: address to bind; an empty one means all, including IPv6.
+        port: 0 for a free one; the `port` attribute has the actual port.
+        serve: takes over each client that has sent `initialize`; an OSError ends it. The listener closes the socket.
+        ready: tells whether an attach would work now; answers /healthz.
+        status: answers /status; /healthz adds its `state` and `client`.
+        allow: peers that may connect besides loopback and the gateway.
+        token: required in `Authorization: Bearer` for the whole status; empty for none.
         users: uids of this machine that may attach and see the whole status; None for all of them.
-        let_in_later: `serve` calls `let_in` for each client that it lets in; else a client is let in when it is handed on.
+        let_in_later: `serve` calls `let_in` for each client that it admits; otherwise it is admitted when passed on.
         log: takes one line for the user.
-        greeting: the version of debugpy that a client is told which waits for that before it introduces itself, as one of
-            debugpy's adapter may; empty for nothing.
+        greeting: version of debugpy for a client that expects a greeting before it sends `initialize`; empty for none.
         outsiders: hint for a client that is refused as a process of another container; empty to accept those.
-        admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
+        admit: returns the reason to refuse a connection that `allow` accepts, in one line; empty to accept it.
 
     Raises:
         OSError: the port cannot be listened on.
@@ -115,7 +114,7 @@ class Listener:
             return len(self._open)
 
     def drain(self, seconds: float) -> None:
-        """Wait until every client has left, so long at most."""
+        """Wait until every client has left, for at most this time."""
         end = time.monotonic() + seconds
         while self.connections and time.monotonic() < end:
             time.sleep(0.01)
@@ -129,7 +128,7 @@ class Listener:
             _close(sock)
 
     def let_in(self, sock: socket.socket) -> None:
-        """Note that this client was let in: nobody takes its place any more."""
+        """Note that this client was admitted: no other connection replaces it any more."""
         with self._lock:
             self._pending.leave(sock)
 
@@ -151,7 +150,7 @@ class Listener:
                 _close(sock)
 
     def _take(self, sock: socket.socket, address: str) -> bool:
-        """Find a place for a connection; False when all are taken by clients that were let in."""
+        """Make room for a connection; False if admitted clients take all of it."""
         with self._lock:
             if len(self._open) - len(self._pending) >= MAX_CONNECTIONS - MAX_PENDING:
                 return False
@@ -182,7 +181,7 @@ class Listener:
             _close(sock)
 
     def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
-        """Read the first request; return it with the parser that holds what came after it, or None."""
+        """Read the first request; return it with the parser of the following data, or None."""
         reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
         way = "; DKDBG_ALLOW=%s lets it in" % sock.getpeername()[0]
         if not reason and self._admit is not None:
@@ -226,7 +225,7 @@ class Listener:
         return body, parser
 
     def _first(self, sock: socket.socket, deadline: float) -> bytes:
-        """Receive the first bytes; who waits for debugpy's greeting, and will be let in, gets one."""
+        """Receive the first bytes; greet a client that waits for debugpy's greeting and is not refused."""
         with contextlib.suppress(socket.timeout):
             return _receive(sock, time.monotonic() + GREETING_AFTER)
         if self._greeting and not self._refusal_of_user(sock):
@@ -261,7 +260,7 @@ class Listener:
         sock.sendall(request.answer(code, content, more))
 
     def _may_see_all(self, sock: socket.socket, request: web.Request) -> bool:
-        if request.token is None or not self._check:  # no guess
+        if request.token is None or not self._check:  # not a guess
             return not self._check and not self._refusal_of_user(sock)
         return self._knows(sock, request.token)
 
@@ -269,14 +268,14 @@ class Listener:
         return self._knows(sock, self._check.proven(exchange, proof.shown(head)))
 
     def _knows(self, sock: socket.socket, shown: str) -> bool:
-        """Tell whether this is the token; after many wrong ones, late."""
+        """Tell whether this is the token; after many wrong ones, with a delay."""
         with self._lock:
             reason, seconds = self._check.refusal(shown, str(sock.getpeername()[0]), time.monotonic())
         time.sleep(seconds)
         return not reason
 
     def _refusal_of_user(self, sock: socket.socket) -> str:
-        """Return why a connection is another user's of this machine; empty when it is not, or none is asked for."""
+        """Return why a connection of another user of this machine is refused; empty if it is accepted."""
         return "" if self._users is None else local_users.refusal(sock, self._users)
 
     def _refuse(self, sock: socket.socket, reason: str, way: str) -> None:
@@ -292,7 +291,7 @@ class Listener:
 
 
 def _read_head(sock: socket.socket, first: bytes, deadline: float) -> bytes:
-    """Read the head of a request over HTTP; `first` is what has arrived of it."""
+    """Read the head of an HTTP request; `first` has arrived already."""
     data = first
     while not web.is_whole(data):
         more = _receive(sock, deadline)
@@ -303,7 +302,7 @@ def _read_head(sock: socket.socket, first: bytes, deadline: float) -> bytes:
 
 
 def _brief(status: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what everybody may know: nothing that the program was started with or says."""
+    """Return the public part of the status: no arguments and no output of the program."""
     found = {name: status[name] for name in _OPEN if name in status}
     processes = status.get("processes")
     if isinstance(processes, list):
@@ -337,13 +336,13 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
 
 
 def _end_after_reading(sock: socket.socket) -> None:
-    """Say no more, and let what was said arrive."""
+    """Close after the peer has read the last message."""
     sock.shutdown(socket.SHUT_WR)
     sockets.drain(sock, GOODBYE)
 
 
 def _end(sock: Optional[socket.socket]) -> None:
-    """Have the thread that serves a connection end it."""
+    """Make the thread that serves a connection end it."""
     if sock is not None:
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,8 @@
-"""Whose connection on this machine it is: loopback is open to all its users, and the kernel knows who has connected.
+"""Finds the user of a local connection: loopback is open to all users of a machine.
 
-Asked of the kernel as `ss` asks it (sock_diag(7), linux/inet_diag.h): one question and answer for one connection,
-however many there are. Where that is not answered, /proc/net/tcp is read, which lists them all. A connection from
-outside this network namespace, Docker's proxy or a port forward, has no other end in it, and nothing is said of it.
+Queries the kernel as `ss` does (sock_diag(7), linux/inet_diag.h): one question and answer for each connection. Where
+that is unsupported, reads /proc/net/tcp, which lists all connections. A connection from outside this network
+namespace, such as Docker's proxy or a port forward, has no other end in it, and no user.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, List, Mapping, Optional, Set, Tuple
 
-    #: uid and inode of a socket; the inode is 0 when no process has it: closed already, or not accepted yet.
+    #: uid and inode of a socket; the inode is 0 when no process has it: already closed, or not accepted yet.
     Owner = Tuple[int, int]
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
@@ -30,15 +30,15 @@ _ESTABLISHED, _LISTENS = 1, "0A"
 _CGROUP_ID = 21
 _LIMIT = 2.0
 _GONE = "it is nobody's any more"
-#: What the kernel says of a user that this user namespace does not know.
+#: uid that the kernel reports for a user unknown in this user namespace.
 _NOBODY = 65534
 
 
 def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
-    """Return the uids that may attach without a token: root, our own, and who decides anyway what the program does.
+    """Return the uids that may attach without a token: root, our own, and users who control the program anyway.
 
-    That is who has called sudo, and the owner of the folder in which it runs: the user of a dev container, where the
-    agent may be root's.
+    Those are the caller of sudo, and the owner of the working directory: the user of a dev container, where the agent
+    may run as root.
     """
     uids = {0, os.getuid()}
     with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
 
 
 def refusal(sock: socket.socket, allowed: Set[int]) -> str:
-    """Return why a connection of another user of this machine is refused, in one line; empty for all others.
+    """Return why a connection of another user of this machine is refused, in one line; empty if it is accepted.
 
     Args:
         sock: our end. allowed: see `of_this_agent`.
@@ -62,10 +62,10 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
         found = other_end(sock)
         if found is None and not _is_local(sock):
             return ""
-        # Who has closed has left no owner behind, or nothing: what he has sent is nobody's.
+        # A closed socket has no owner, or is gone: the sender of its data is unknown.
         if found is None or not found[1]:
             return "" if _state(sock) == _ESTABLISHED else _GONE
-    except (OSError, ValueError, struct.error):  # nobody answers here: macOS
+    except (OSError, ValueError, struct.error):  # unsupported, as on macOS
         return ""
     uid = found[0]
     if uid in allowed or (uid == _NOBODY and not knows_all_users()):
@@ -74,15 +74,15 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
 
 
 def are_told() -> bool:
-    """Tell whether this system tells whose connections there are."""
+    """Tell whether this system reports the owners of connections."""
     return os.path.exists(_TABLES[0])
 
 
 def other_end(sock: socket.socket) -> Optional[Owner]:
-    """Return whose the socket at the other end of a connection is; None when it is not in this network namespace.
+    """Return the owner of the socket at the other end; None if it is outside this network namespace.
 
     Raises:
-        OSError: this system does not tell, or the connection is gone already.
+        OSError: this system does not tell, or the connection is closed already.
     """
     theirs, ours = sock.getpeername(), sock.getsockname()
     try:
@@ -94,16 +94,14 @@ def other_end(sock: socket.socket) -> Optional[Owner]:
         AttributeError,
     ):  # gVisor; a kernel that may not load its module
         return next((each[1] for each in _listed(theirs, ours)), None)
-    if found is None and _is_local(
-        sock
-    ):  # a kernel without that module says the same as one that knows of no such socket
+    if found is None and _is_local(sock):  # a kernel without that module answers as for an unknown socket
         with contextlib.suppress(OSError):
             return next((each[1] for each in _listed(theirs, ours)), None)
     return found
 
 
 def listening(address: Tuple[Any, ...]) -> Optional[Owner]:
-    """Return whose socket listens on an address, or on its port for all addresses; None when none does here.
+    """Return the owner of the socket that listens on an address, or on its port for all addresses; None without one.
 
     Raises:
         OSError: this system does not tell.
@@ -118,23 +116,23 @@ def knows_all_users() -> bool:
 
 
 def cgroups(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
-    """Return the identities of the cgroups in which the other end of a connection and ours were created.
+    """Return the ids of the cgroups in which the other end of a connection and ours were created.
 
-    None is one of another network namespace, or of a kernel before Linux 5.9.
+    None for another network namespace, or a kernel before Linux 5.9.
 
     Raises:
-        OSError: the kernel does not tell, or the connection is gone already.
+        OSError: the kernel does not tell, or the connection is closed already.
         AttributeError: this is not Linux.
     """
     theirs, ours = sock.getpeername(), sock.getsockname()
     return _cgroup(_diagnosed(theirs, ours)), _cgroup(_diagnosed(ours, theirs))
 
 
-# -- asked of the kernel ------------------------------------------------------------------------------------------
+# -- by sock_diag -------------------------------------------------------------------------------------------------
 
 
 def _asked(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[Owner]:
-    """The owner of the socket with these two addresses, its own first. Raises OSError: no such question here."""
+    """Return the owner of the socket with these addresses, its own first. Raises OSError: unsupported here."""
     message = _diagnosed(theirs, ours)
     if message is None:
         return None
@@ -153,7 +151,7 @@ def _cgroup(message: Optional[bytes]) -> Optional[int]:
 
 
 def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes]:
-    """The kernel's inet_diag_msg of that socket, and its attributes. Raises OSError: no such question here."""
+    """Return the kernel's inet_diag_msg of that socket, with its attributes. Raises OSError: unsupported here."""
     source, target = plain(theirs[0]).packed, plain(ours[0]).packed
     family = socket.AF_INET if len(source) == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
@@ -172,22 +170,22 @@ def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes
         if -number == 2:  # ENOENT
             return None
         raise OSError(-number, os.strerror(-number))
-    if answer[start + 4 : start + 4 + len(which)] != which:  # one that listens there
+    if answer[start + 4 : start + 4 + len(which)] != which:  # a listening socket
         return None
     return answer[start:]
 
 
-# -- read from its list -------------------------------------------------------------------------------------------
+# -- from /proc/net/tcp -------------------------------------------------------------------------------------------
 
 
 def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterator[Tuple[str, Owner]]:
-    """State and owner of the sockets with these addresses; of all others' than `local` where `remote` is None.
+    """Yield state and owner of the sockets with these addresses; with any remote address where `remote` is None.
 
     Raises:
-        OSError: there is no list.
+        OSError: the tables are missing.
     """
     own = _written(local)
-    if remote is None:  # those of this very address come first
+    if remote is None:  # sockets of this exact address come first
         everywhere = "%04X" % local[1]
         own += ["00000000:" + everywhere, "0" * 32 + ":" + everywhere]
         needles = [": %s " % each for each in own]
@@ -209,7 +207,7 @@ def _listed(local: Tuple[Any, ...], remote: Optional[Tuple[Any, ...]]) -> Iterat
 
 
 def _written(address: Tuple[Any, ...]) -> List[str]:
-    """An address as the tables have it; one of IPv4 also as a socket for both families has it."""
+    """Return an address in the tables' format; an IPv4 address also as a dual-stack socket has it."""
     packed, port = plain(address[0]).packed, "%04X" % address[1]
     forms = [packed] if len(packed) == 16 else [packed, b"\0" * 10 + b"\xff\xff" + packed]
     # The kernel prints an address as 32-bit numbers of this machine's byte order.

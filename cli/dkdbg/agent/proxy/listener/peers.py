@@ -1,8 +1,8 @@
-"""Who may connect to a front that listens beyond loopback: not the neighbours on a container network.
+"""Decides which peers may connect to a listener beyond loopback: not the neighbours on a container network.
 
-Docker puts all containers of a network into one subnet, and a debugger's port is a way to run code. A published
-port, on the other hand, arrives from the gateway (Linux) or from outside the subnet (Docker Desktop, or with the
-client's own address). So a peer from a directly attached subnet is refused unless it is the default gateway.
+Docker puts all containers of a network into one subnet, and a debug port allows to run code. A connection to a
+published port arrives from the gateway (Linux) or from outside the subnet (Docker Desktop, or with the client's own
+address). So a peer from a directly attached subnet is refused unless it is the default gateway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RTF_GATEWAY = 0x2
 
 
 class AllowList:
-    """What DKDBG_ALLOW says: nothing, `any`, or networks that are let in besides the default ones.
+    """Value of DKDBG_ALLOW: empty, `any`, or networks that are accepted besides the default ones.
 
     Raises:
         ValueError: an entry is neither `any` nor a network.
@@ -40,7 +40,7 @@ class Routes:
     """Directly attached subnets and default gateways of this network namespace.
 
     Attributes:
-        known: False when the tables could not be read (no /proc): then only loopback is let in.
+        known: False when the tables could not be read (no /proc): then only loopback is accepted.
     """
 
     def __init__(self, subnets: List[Network], gateways: List[Address], known: bool = True) -> None:
@@ -55,8 +55,8 @@ def refusal(peer: str, local: str, allow: AllowList, routes: Optional[Routes] = 
     Args:
         peer: the address that the connection comes from.
         local: our own address of the same connection.
-        allow: what the user added.
-        routes: the tables; read now when not given, since networks come and go while a container runs.
+        allow: networks that the user added.
+        routes: the tables; read now by default, since networks change while a container runs.
     """
     address, own = plain(peer), plain(local)
     if allow.anyone or address.is_loopback or address == own:
@@ -120,14 +120,14 @@ def peer_and_local(sock: socket.socket) -> Tuple[str, str]:
 
 
 def plain(text: str) -> Address:
-    """Return an address without its scope; an IPv4 client of an IPv6 socket counts as IPv4."""
+    """Parse an address without its scope; an IPv4 client of an IPv6 socket counts as IPv4."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 def _ipv4(column: str) -> ipaddress.IPv4Address:
-    """/proc/net/route prints addresses as a host-order number of network-order bytes."""
+    """Parse an address of /proc/net/route: a host-order number of network-order bytes."""
     return ipaddress.IPv4Address(struct.pack("=I", int(column, 16)))
 
 

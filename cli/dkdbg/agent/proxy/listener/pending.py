@@ -1,6 +1,6 @@
-"""Connections that may still be anybody's: so many at most, and a new one takes the place of the one that matters least.
+"""Pending connections, which have not shown a token yet: a limited number, of which a new one replaces one.
 
-Who has come and says nothing keeps nobody out. No I/O; not for several threads at a time: the front has a lock for it.
+Silent connections cannot lock others out. No I/O. Not thread-safe: the listener has a lock.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class _Entry:
 
 
 class PendingConnections:
-    """Those who have not been let in yet, in the order in which they came.
+    """Connections that are not admitted yet, in order of arrival.
 
     Args:
-        most: how many at one time.
+        most: maximum number.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,7 +35,7 @@ class PendingConnections:
         return sock in self._entries
 
     def enter(self, sock: socket.socket, address: str) -> Optional[socket.socket]:
-        """Add one; return whom it takes the place of, None while there is room."""
+        """Add a connection; return the one that it replaces, None while there is room."""
         victim = self.victim() if len(self._entries) >= self._most else None
         if victim is not None:
             del self._entries[victim]
@@ -43,19 +43,19 @@ class PendingConnections:
         return victim
 
     def introduced(self, sock: socket.socket) -> None:
-        """Note that one has sent its first request."""
+        """Note that a connection has sent its first request."""
         entry = self._entries.get(sock)
         if entry is not None:
             entry.introduced = True
 
     def leave(self, sock: socket.socket) -> None:
-        """Remove one that was let in or has gone, if it is there."""
+        """Remove a connection that was admitted or closed, if present."""
         self._entries.pop(sock, None)
 
     def victim(self) -> Optional[socket.socket]:
-        """Return who matters least: silent before introduced, then of the address with the most, then the oldest.
+        """Return the connection to replace: silent ones first, then of the address with the most, then the oldest.
 
-        Behind Docker's proxy all have the same address: it decides nothing alone.
+        Behind Docker's proxy all have the same address, so that the address alone is not enough.
         """
         silent: List[socket.socket] = [sock for sock, entry in self._entries.items() if not entry.introduced]
         found = silent or list(self._entries)

@@ -1,13 +1,12 @@
-"""Proving to know the token without showing it: what `dkdbg attach` does with every target, before its attach.
+"""Proof of knowing the token without sending it: `dkdbg attach` exchanges it with every target before its attach.
 
-Each side makes a random number for this connection, and answers with HMAC-SHA256, keyed with the token, over both
-numbers, which side it is and what it is for. Whoever only answers like an agent learns no token, and cannot use what
-he was told on another connection. An editor that attaches directly knows nothing of this and shows its token.
+Each side makes a nonce for the connection, and answers with HMAC-SHA256, keyed with the token, over both nonces, its
+side and the purpose. An impostor learns no token, and cannot reuse the proof on another connection. An editor that
+attaches directly does not support this and shows its token.
 
-The client proves first. An agent that proved first would give everybody who can connect to it something to try guesses
-on at home, as fast as he likes, past the limit on wrong tokens; so only a target that somebody attaches to gets that,
-and a token of 32 random bytes, which dkdbg makes, cannot be guessed so. Not prevented: one in between who passes
-everything on, both ways; the Debug Adapter Protocol is in the clear.
+The client proves first. If the agent did, every peer could guess tokens offline against its proof, past the limit on
+wrong tokens. So only a target that a user attaches to gets a proof, and a token of 32 random bytes, as dkdbg makes
+them, resists guessing. Not prevented: a relay attack by a man in the middle; the Debug Adapter Protocol is unencrypted.
 
 With the Debug Adapter Protocol: `initialize` carries NONCE, and so does the body of its response; the request PROVE
 carries PROOF, and so does the body of its response. With HTTP: a request with the header `Dkdbg-Nonce` is answered by
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 NONCE = "dkdbgNonce"
 PROOF = "dkdbgProof"
 PROVE = "dkdbgProve"
-#: What a proof is for.
+#: Purposes of a proof.
 ATTACH = "attach"
 STATUS = "status"
-#: Headers of HTTP.
+#: HTTP headers.
 HTTP_NONCE = "Dkdbg-Nonce"
 HTTP_PROOF = "Dkdbg-Proof"
 HTTP_SCHEME = "Dkdbg"
-#: A token of fewer characters may be one that can be guessed from a proof.
+#: A token of fewer characters might be guessed from a proof.
 SHORT = 20
 
 _NUMBER = re.compile(r"[0-9a-f]{64}\Z")
@@ -45,10 +44,10 @@ _SHOWN = re.compile(rb"\r\nauthorization:[ \t]*dkdbg[ \t]+([0-9a-f]{64})[ \t]*\r
 
 
 class Exchange:
-    """The two numbers of one connection.
+    """The two nonces of one connection.
 
     Args:
-        purpose: such as ATTACH. client, agent: the numbers of the two sides, 64 hexadecimal digits.
+        purpose: such as ATTACH. client, agent: the nonces of the two sides, 64 hexadecimal digits.
     """
 
     def __init__(self, purpose: str, client: str, agent: str) -> None:
@@ -56,11 +55,11 @@ class Exchange:
         self._said = "%s\n%s\n%s" % (purpose, client, agent)
 
     def of_client(self, token: str) -> str:
-        """Return what a client with this token answers."""
+        """Return the proof of a client with this token."""
         return self._mac(token, "client")
 
     def of_agent(self, token: str) -> str:
-        """Return what an agent with this token answers."""
+        """Return the proof of an agent with this token."""
         return self._mac(token, "agent")
 
     def _mac(self, token: str, side: str) -> str:
@@ -69,24 +68,24 @@ class Exchange:
 
 
 def number() -> str:
-    """Return a number that nobody can foresee."""
+    """Return an unpredictable nonce."""
     return os.urandom(32).hex()
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value has the form of such a number; a proof has the same."""
+    """Tell whether a value has the form of a nonce; a proof has the same form."""
     return isinstance(value, str) and _NUMBER.match(value) is not None
 
 
 def is_same(shown: object, right: str) -> bool:
-    """Compare a proof with the right one; the time it takes tells nothing."""
+    """Compare a proof with the right one, in constant time."""
     return isinstance(shown, str) and hmac.compare_digest(
         shown.encode("utf-8", "surrogatepass"), right.encode()
     )
 
 
 def begin(purpose: str, shown: object) -> Optional[Exchange]:
-    """Return the agent's side of an exchange that a client has begun with its number; None when it is none."""
+    """Return the agent's side of an exchange that a client has begun with its nonce; None without a nonce."""
     return Exchange(purpose, shown, number()) if isinstance(shown, str) and is_number(shown) else None
 
 
@@ -94,18 +93,18 @@ def begin(purpose: str, shown: object) -> Optional[Exchange]:
 
 
 def asked(request: bytes) -> Optional[Exchange]:
-    """Return the exchange that a request over HTTP begins; None when it begins none."""
+    """Return the exchange that an HTTP request begins, if any."""
     found = _ASKED.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
     return begin(STATUS, found.group(1).decode()) if found else None
 
 
 def challenge(exchange: Exchange) -> bytes:
-    """Return the answer to such a request."""
+    """Return the HTTP answer that challenges the client."""
     head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: %s\r\n%s: %s\r\nContent-Length: 0\r\n\r\n"
     return (head % (HTTP_SCHEME, HTTP_NONCE, exchange.agent)).encode()
 
 
 def shown(request: bytes) -> str:
-    """Return the proof in a request over HTTP; empty when there is none."""
+    """Return the proof in an HTTP request, empty if it has none."""
     found = _SHOWN.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
     return found.group(1).decode() if found else ""

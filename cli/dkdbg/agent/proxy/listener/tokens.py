@@ -1,10 +1,10 @@
-"""The token that an attach has to show where the port can be reached by others.
+"""Checks the token of an attach, where other users can reach the port.
 
-A right one always gets in: guesses do not lock out the user, who has the guesser's address where both come through
-Docker's proxy. What keeps it from being guessed is its length; a wrong one is answered late when there were many.
+A right token is always accepted: guesses must not lock out the user, who has the guesser's address where both come
+through Docker's proxy. Its length protects it against guesses. After many wrong tokens, answers are delayed.
 
-The token is in no log, no record and no answer. debugpy copies the whole attach request into those of child
-sessions, so they show it without being asked to.
+The token appears in no log, record or answer. debugpy copies the whole attach request into those of child sessions,
+so they show it too.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Mapping, Tuple
 
-#: The property of the attach request.
+#: Property of the attach request.
 PROPERTY = "dkdbgToken"
-#: Wrong tokens of one address that are answered at once, how many more each second, and seconds until others are.
+#: Wrong tokens of one address that are answered at once, how many more each second, and delay of further ones.
 BURST = 10
 PER_SECOND = 1.0
 PAUSE = 1.0
-#: Addresses that are remembered.
+#: Maximum remembered addresses.
 _ADDRESSES = 1024
 
 
 def read(environment: Mapping[str, str]) -> str:
-    """Return the token that is asked for; empty when none is.
+    """Return the required token, empty for none.
 
     Raises:
-        ValueError: the file cannot be read or is empty. An agent that goes on would be open to anyone.
+        ValueError: the file cannot be read or is empty. Continuing would leave the agent open to everyone.
     """
     token = environment.get(settings.ENV_TOKEN, "").strip()
     path = environment.get(settings.ENV_TOKEN_FILE, "")
@@ -49,7 +49,7 @@ def read(environment: Mapping[str, str]) -> str:
 
 
 def without(environment: Mapping[str, str]) -> Dict[str, str]:
-    """Return an environment without the token: the program and what it prints have no use for it."""
+    """Return an environment without the token, for the program, which might print it."""
     return {k: v for k, v in environment.items() if k not in (settings.ENV_TOKEN, settings.ENV_TOKEN_FILE)}
 
 
@@ -57,7 +57,7 @@ class Check:
     """Compares tokens, and counts wrong ones by address.
 
     Args:
-        token: empty to let everything pass.
+        token: empty to accept everything.
     """
 
     def __init__(self, token: str) -> None:
@@ -68,9 +68,9 @@ class Check:
         return bool(self._token)
 
     def proven(self, exchange: proof.Exchange, shown: object) -> str:
-        """Return what `refusal` takes for a client that proves its token instead of showing it.
+        """Return the argument of `refusal` for a client that proves its token instead of showing it.
 
-        The token itself when the proof is right: wrong proofs are counted like wrong tokens.
+        This is the token if the proof is right: wrong proofs are counted like wrong tokens.
         """
         token = self._token.decode("utf-8", "surrogatepass")
         return token if proof.is_same(shown, exchange.of_client(token)) else token + "?"
@@ -80,13 +80,13 @@ class Check:
         return exchange.of_agent(self._token.decode("utf-8", "surrogatepass"))
 
     def refusal(self, shown: object, address: str, now: float) -> Tuple[str, float]:
-        """Return why a token is refused, in one line, and after how many seconds to say so.
+        """Return why a token is refused, in one line, and the delay of the answer in seconds.
 
-        The line is empty when the token is right or none is asked for.
+        The line is empty if the token is right or not required.
 
         Args:
-            shown: the property of the attach request, None when it is missing.
-            now: seconds on a clock that only goes forward.
+            shown: the property of the attach request, None if missing.
+            now: seconds, monotonic.
         """
         if not self._token:
             return "", 0.0

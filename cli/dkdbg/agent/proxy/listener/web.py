@@ -1,7 +1,7 @@
-"""HTTP on the debug port, for health checks and the host's door; a browser that speaks for a web page gets nothing.
+"""HTTP on the debug port, for health checks and the attach proxy; browsers that act for a web page are refused.
 
-A page whose name was made to mean this machine (DNS rebinding) could read an answer: its browser says the page's name
-in `Host`, and everybody else here an address. No I/O.
+DNS rebinding could let a page read an answer. Its browser sends the page's host name in `Host`, all legitimate clients
+send an address. No I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
 METHODS = (b"GET ", b"HEAD ")
-#: Bytes of a request's head.
+#: Maximum bytes of a request's head.
 LONGEST = 8192
 _END = b"\r\n\r\n"
 _MISDIRECTED = "use an address or localhost, not a host name: http://127.0.0.1:PORT/healthz"
@@ -27,18 +27,18 @@ _HEAD = (
 
 
 def is_whole(data: bytes) -> bool:
-    """Tell whether a request's head has arrived, or more than any head has."""
+    """Tell whether a request's head is complete, or too long."""
     return _END in data or len(data) >= LONGEST
 
 
 class Request:
-    """The head of one request.
+    """Head of one request.
 
     Args:
-        data: all that has arrived of it.
+        data: the received bytes.
 
     Attributes:
-        path: what it asks for, empty when it does not say.
+        path: the requested path, empty if missing.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -54,9 +54,9 @@ class Request:
 
     @property
     def refusal(self) -> Tuple[bytes, Dict[str, Any]]:
-        """The status line and the content when it is refused whatever it asks for; both empty when it is not.
+        """Status line and content of a refusal; both empty if the request is accepted.
 
-        A request without `Host` is no browser's.
+        A request without `Host` does not come from a browser.
         """
         if not self._whole:
             return b"400 Bad Request", {"error": _BROKEN}
@@ -70,7 +70,7 @@ class Request:
 
     @property
     def token(self) -> Optional[str]:
-        """What it shows as `Authorization: Bearer`, None for nothing."""
+        """Token in `Authorization: Bearer`, None if missing."""
         for value in self._fields.get(b"authorization", []):
             kind, _, shown = value.partition(b" ")
             if kind.lower() == b"bearer" and shown.strip():
@@ -78,13 +78,13 @@ class Request:
         return None
 
     def answer(self, code: bytes, content: Dict[str, Any], more: bytes = b"") -> bytes:
-        """Return the whole answer; `more` are further header lines, each with its end."""
+        """Return the whole answer; `more` are further header lines with line ends."""
         body = json.dumps(content).encode() + b"\n"
         return _HEAD % (code, len(body), more) + (body if self._has_body else b"")
 
 
 def _is_address(host: bytes) -> bool:
-    """Tell whether a `Host` field is an address or localhost, with a port or without."""
+    """Tell whether a `Host` field is an address or localhost, with or without a port."""
     name = host.decode("ascii", "replace").lower()
     if name.startswith("["):
         name = name[1:].partition("]")[0]
