@@ -1,4 +1,4 @@
-"""What a router wants done, and what the routers of one port share. No I/O."""
+"""Actions of a router, and the data that the routers of one port share. No I/O."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
 
-#: Smaller numbers in `subProcessId` are pids that a person wrote into a launch entry.
+#: Smaller numbers in `subProcessId` are pids that a user wrote into a launch entry.
 FIRST_NUMBER = 1 << 24
 _RANK = re.compile(r"rank [0-9]+( \(local [0-9]+\))?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Announced:
-    """A process, as a container's door announces it.
+    """A process as a target's agent announces it.
 
     Attributes:
-        pid: there. name: what it is, fit for an editor.
-        editor: what the door knows the editor's root session by; None when it does not say.
-        looks_on: the editor looks on at what another one does.
+        pid: at the target. name: as an editor may show it.
+        editor: the agent's number of the editor's root session; None if not given.
+        observes: the editor observes another editor's session.
     """
 
     pid: int
@@ -38,13 +38,13 @@ class Announced:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One process that a container's door has announced to one editor.
+    """One process that an agent has announced to one editor.
 
     Attributes:
-        number: what the editor knows it by: pids of two containers may be the same.
-        upstream: name of the target; pid: there.
-        name: what it is, prefixed by the target where there are several.
-        shown: what the attach to it shows the door besides, and the editor need not know.
+        number: the editor's id of it: pids of two containers may be the same.
+        upstream: name of the target. pid: at the target.
+        name: prefixed by the target if there are several.
+        shown: further arguments of the attach to it, which the editor does not know.
         told: see `Sources`.
     """
 
@@ -65,7 +65,7 @@ class ToClient:
 
 @dataclass(frozen=True)
 class ToUpstream:
-    """Send a message's body to a container's door."""
+    """Send a message's body to an agent."""
 
     upstream: str
     body: bytes
@@ -73,7 +73,7 @@ class ToUpstream:
 
 @dataclass(frozen=True)
 class Dial:
-    """Keep a connection to this upstream from now on: open it as soon as that is ready, and again after each loss."""
+    """Keep a connection to this upstream from now on: open it once the upstream is ready, and after each loss."""
 
     upstream: str
 
@@ -83,8 +83,7 @@ class HangUp:
     """Close the connection to this upstream.
 
     Attributes:
-        then: what comes after: nothing (`stop`), a new connection as soon as one can be had (`redial`), or one to the
-            next agent there (`replaced`).
+        then: nothing (`stop`), connect again as soon as possible (`redial`), or to the next agent there (`replaced`).
     """
 
     upstream: str
@@ -93,10 +92,10 @@ class HangUp:
 
 @dataclass(frozen=True)
 class Branch:
-    """From now on this connection is one process's: introduce it to its door, then pass messages.
+    """Turn this connection into a child session: attach to the process, then pass messages.
 
     Attributes:
-        initialize, attach: the editor's requests, for the upstream; the answer to the first it has got already.
+        initialize, attach: the editor's requests, for the upstream; the first was answered already.
     """
 
     process: Process
@@ -109,7 +108,7 @@ class Offer:
     """Give this process a port of its own.
 
     Attributes:
-        say: the editor opens no child sessions, and has to be told where that is.
+        say: print the port, because the editor opens no child sessions.
     """
 
     process: Process
@@ -118,21 +117,21 @@ class Offer:
 
 @dataclass(frozen=True)
 class Wait:
-    """Call `Router.waited` after so many seconds."""
+    """Call `Router.waited` after this time."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Look:
-    """Call `Router.look` after so many seconds."""
+    """Call `Router.look` after this time."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something to report in the terminal; `kind` is for programs."""
+    """Report something in the terminal; `kind` is for programs."""
 
     kind: str
     text: str
@@ -141,7 +140,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Close:
-    """End the editor's connection; what was sent still arrives."""
+    """Close the editor's connection; messages already sent still arrive."""
 
     reason: str
 
@@ -150,12 +149,12 @@ Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wai
 
 
 def say(text: str, category: str = "console") -> ToClient:
-    """Print a line into the editor's debug console."""
+    """Print a line in the editor's debug console."""
     return ToClient(messages.say(text, category))
 
 
 def send(upstream: str, bodies: list[bytes]) -> list[Action]:
-    """Send messages to a container's door."""
+    """Send messages to an agent."""
     return [ToUpstream(upstream, body) for body in bodies]
 
 
@@ -163,8 +162,8 @@ def named(upstream: str, name: str, upstreams: Collection[str]) -> str:
     """Return the name of a process where there are several targets: `rank 3 (local 1) on gpu01`, `gpu01: torchrun`.
 
     Args:
-        upstreams: all of them. Of a session on a batch job's node (`train.py on gpu01`) the node alone says where a rank is,
-            unless another one is on the same node.
+        upstreams: names of all targets. For a session on a batch job's node (`train.py on gpu01`) the node is enough,
+            unless another session is on the same node.
     """
     if not _RANK.fullmatch(name):
         return f"{upstream}: {name}"
@@ -177,19 +176,19 @@ def _node(upstream: str) -> str:
 
 
 class Exchange:
-    """Shared by the routers of one port: the targets, and the processes that were announced.
+    """Targets and announced processes, shared by the routers of one port.
 
-    Not for several threads at a time.
+    Not thread-safe.
 
     Args:
         upstreams: names of the targets.
-        port: the host's own port; read when needed, since it is known late.
+        port: returns the proxy's own port, which is known late.
 
     Attributes:
-        ranks: which the editors debug that do not say it themselves; empty for what the targets were started with.
-        continues: what continuing one rank does to the others, in the same way.
-        token: proven for editors that show none of their own; empty for none.
-        offers_all: each process gets a port of its own, whatever the editor can do.
+        ranks: default ranks for editors that choose none; empty for those that the targets were started with.
+        continues: default effect of continuing one rank on the others.
+        token: proven for editors that show no token; empty for none.
+        offers_all: each process gets its own port, even if the editor opens child sessions.
     """
 
     def __init__(self, upstreams: tuple[str, ...], port: Callable[[], int]) -> None:
@@ -203,7 +202,7 @@ class Exchange:
         self._processes: dict[int, Process] = {}
 
     def announced(self, upstream: str, found: Announced, told: dict[object, object]) -> Process:
-        """Give a process a number; `told` is shared by those of one editor."""
+        """Give a process a number; `told` is shared by the processes of one editor."""
         name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
         if found.observes:
@@ -214,13 +213,13 @@ class Exchange:
         return process
 
     def find(self, number: int) -> Process | None:
-        """Return the process that was announced by this number; a pid means one of the only target."""
+        """Return the process announced by this number; a pid means a process of the only target."""
         found = self._processes.get(number)
         if found is None and number < FIRST_NUMBER and len(self.upstreams) == 1:
             return Process(number=number, upstream=self.upstreams[0], pid=number, name=f"process {number}")
         return found
 
     def forget(self, processes: list[Process]) -> None:
-        """Drop processes that are gone."""
+        """Drop ended processes."""
         for process in processes:
             self._processes.pop(process.number, None)

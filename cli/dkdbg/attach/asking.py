@@ -1,4 +1,4 @@
-"""Asks a target's door for its record, GET /status: within a time, of a size, and without showing the token."""
+"""Queries an agent's record, GET /status, with a timeout and a size limit, and without showing the token."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class PlainDebugpyError(records.BadRecord):
-    """What answers is debugpy without an agent: each further question may cost it its port (see plain.py)."""
+    """A plain debugpy answers, without an agent: each further request may cost it its port (see plain_debugpy.py)."""
 
 
-#: Seconds for everything, on a way that is not known to be slow, and bytes of an answer.
+#: Seconds for a whole query, unless the target is known to be slow, and maximum bytes of an answer.
 ANSWER_LIMIT = 2.0
 MAX_ANSWER = 4 << 20
 
@@ -28,19 +28,19 @@ MAX_ANSWER = 4 << 20
 def status_of(
     endpoint: tuple[str, int], token: str = "", *, limit: float = ANSWER_LIMIT
 ) -> SeenRecord | None:
-    """Return what a door says of its session, None when nothing answers that is a door.
+    """Return the record of an agent's session, None if no agent answers.
 
-    A proxy that takes connections for a container that does not listen yet closes them: no answer.
+    A port proxy for a container that does not listen yet accepts connections and closes them: no answer.
 
     Args:
-        token: proven to the door, so that it tells its processes; empty for none.
-        limit: seconds for all of it.
+        token: proven to the agent, so that it lists its processes; empty for none.
+        limit: seconds for the whole query.
 
     Raises:
-        BadRecord: something answers, and it makes no sense.
+        BadRecord: the answer is malformed.
     """
     with contextlib.closing(http.client.HTTPConnection(*endpoint)) as connection:
-        connection.auto_open = 0  # the proof is for this connection, and so is the time
+        connection.auto_open = 0  # the proof and the timeout are for this connection
         try:
             connection.sock = _Hurried.connect_to(endpoint, limit)
             exchange = _challenged(connection) if token and owners.is_ours(connection.sock) else None
@@ -74,10 +74,10 @@ def status_of(
 
 
 def _challenged(connection: http.client.HTTPConnection) -> proof.Exchange | None:
-    """Ask a door for its number; None when it did not give one.
+    """Request an agent's nonce; None if it has none.
 
     Raises:
-        OSError, HTTPException: as any request; the door has closed the connection, too.
+        OSError, HTTPException: as any request; also if the agent has closed the connection.
     """
     mine = proof.number()
     connection.request("GET", "/status", headers={proof.HTTP_NONCE: mine})
@@ -88,21 +88,21 @@ def _challenged(connection: http.client.HTTPConnection) -> proof.Exchange | None
 
 
 class _Hurried(socket.socket):
-    """A connection that is over at a time, however slowly bytes come."""
+    """Connection with a deadline, even if bytes keep arriving slowly."""
 
     deadline = 0.0
 
     @classmethod
     def connect_to(cls, endpoint: tuple[str, int], limit: float) -> _Hurried:
-        """Connect; everything has to be over after `limit` seconds. Raises OSError."""
+        """Connect, with a deadline in `limit` seconds. Raises OSError."""
         deadline = time.monotonic() + limit
         plain = socket.create_connection(endpoint, timeout=limit)
         hurried = cls(fileno=plain.detach())
         hurried.deadline = deadline
         return hurried
 
-    def recv_into(self, *arguments: Any, **more: Any) -> int:  # noqa: ANN401 - as socket has it
-        """Receive within what is left of the time. Raises TimeoutError."""
+    def recv_into(self, *arguments: Any, **more: Any) -> int:  # noqa: ANN401 - as in socket
+        """Receive before the deadline. Raises TimeoutError."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError

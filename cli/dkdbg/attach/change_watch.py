@@ -1,4 +1,4 @@
-"""Lets targets be searched anew as soon as one of them tells of a change."""
+"""Searches for targets again as soon as their backend reports a change."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from dkdbg.attach.upstream import Upstream
     from dkdbg.core.target import Changes
 
-#: Seconds until what has ended, such as a stopped engine, is listened to again.
+#: Seconds until an ended event stream, such as that of a stopped engine, is opened again.
 PAUSE = 3.0
 
 
 class ChangeWatch:
-    """A thread for each source of changes that the targets name.
+    """A thread for each event stream of the targets.
 
     Args:
-        report: takes one line when a source cannot be listened to; said once until it changes.
+        report: takes one line if a stream fails; not repeated until it changes.
     """
 
     def __init__(self, upstreams: Sequence[Upstream], report: Callable[[str], None]) -> None:
@@ -34,14 +34,14 @@ class ChangeWatch:
                 self._sources.setdefault(changes, []).append(upstream)
 
     def start(self) -> None:
-        """Listen from now on."""
+        """Start listening."""
         for source, told in self._sources.items():
             threading.Thread(
                 target=self._listen, args=(source, told), name="dkdbg changes", daemon=True
             ).start()
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._stopped.set()
         for source in self._sources:
             source.close()
@@ -60,5 +60,5 @@ class ChangeWatch:
                 if error.message != said:
                     said = error.message
                     self._report(said)
-            changed()  # what has happened since it ended is not told
+            changed()  # changes since its end were not reported
             self._stopped.wait(PAUSE)

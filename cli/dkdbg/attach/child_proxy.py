@@ -1,4 +1,4 @@
-"""The connection of one process's session: what a process may say passes; its end is told properly even when a container is killed."""
+"""Proxy of a child session: filters the target's messages, and reports its end even if the container is killed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from dkdbg.attach.sources import Asked
     from dkdbg.core.target import Target
 
-#: Seconds that an editor has to close its connection after its process is gone.
+#: Seconds that an editor has to close its connection after its process has ended.
 GOODBYE = 2.0
-#: Seconds until a door has answered `initialize`: it waits for its adapter for 30.
+#: Seconds until an agent must answer `initialize`: it waits for its adapter for 30.
 HANDSHAKE_TIMEOUT_S = 40.0
 
 _LOST = "the connection to the process was lost: its container or machine may have been stopped or restarted, or its debugger killed"
 
 
 class ChildProxy:
-    """Between the editor and a container's door.
+    """Passes messages between the editor and an agent.
 
     Args:
-        client, parser: the editor's socket, and what came after its attach.
-        upstream: a connection to the door. must_prove: see Introduction.
+        client, parser: the editor's socket, and the parser with the data after its attach.
+        upstream: a connection to the agent. must_prove: see Handshake.
         target: where the process runs.
 
     Attributes:
-        begun: the process was there: the editor was asked for its breakpoints.
+        begun: the process existed, and the editor was asked for its breakpoints.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ChildProxy:
         self._upstream = upstream
         self._hidden: int | None = branch.initialize["seq"]
         self._attach = branch.attach
-        numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # a door takes none of ours from there on
+        numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # an agent rejects higher numbers
         self._handshake = Handshake(
             branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
         )
@@ -71,7 +71,7 @@ class ChildProxy:
         self._ended = False
 
     def serve(self) -> None:
-        """Pass everything on until both sides have ended; the editor's socket is left to the caller."""
+        """Pass everything on until both sides have ended; the caller closes the editor's socket."""
         back = threading.Thread(target=self._pass_back, name="dkdbg passage", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
             self._send(self._handshake.begin())
@@ -90,7 +90,7 @@ class ChildProxy:
         self._upstream.close()
 
     def end(self) -> None:
-        """End the session from our side."""
+        """End the session from the proxy's side."""
         self._say_ended()
         wires.cut(self._upstream)
 
@@ -107,7 +107,7 @@ class ChildProxy:
     def _pass_back(self) -> None:
         parser = frames.FrameParser()
         try:
-            with contextlib.suppress(OSError):  # it was killed
+            with contextlib.suppress(OSError):  # the agent was killed
                 wires.read_frames(self._upstream, parser, self._from_upstream)
             self._say_lost()
         except frames.FrameError as error:
@@ -124,7 +124,7 @@ class ChildProxy:
             and as_dict(message.get("body")).get(messages.SOURCE) is True
         ):
             self._sources.is_answered = True
-        if not self._handshake.is_over:  # nothing passes before it
+        if not self._handshake.is_over:  # nothing passes before the handshake is over
             self._send(self._handshake.take(message) or [])
             if self._handshake.is_over:
                 self._handshake_over.set()
@@ -141,7 +141,7 @@ class ChildProxy:
         return True
 
     def _tell(self, text: str, again: Asked | None) -> None:
-        """Say where a file differs, and ask again later about one that was just saved."""
+        """Report that a file differs; query a just saved one again later."""
         if text:
             said = messages.say(text, "important")
             self._to_client(said, frames.decode(said))
@@ -165,14 +165,14 @@ class ChildProxy:
                 self._note_ended()
 
     def _say_lost(self) -> None:
-        """Tell the editor that the connection was lost, unless it is disconnecting."""
+        """Report a lost connection to the editor, unless it is disconnecting."""
         if self.begun and not self._leaves:
             said = messages.say(_LOST, "important")
             with contextlib.suppress(OSError):
                 self._to_client(said, frames.decode(said))
 
     def _refuse(self, reason: str) -> None:
-        """Answer the attach with an error, as the last word."""
+        """Answer the attach with an error, as the last message."""
         with self._lock:
             if not self._ended:
                 self._client.sendall(frames.wrap(messages.refuse(self._attach, reason)))

@@ -1,4 +1,4 @@
-"""One client's connection to the host's port, from its first request to its end."""
+"""One client's connection to the attach proxy, from its first request to its end."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Connection(Editor):
     """One client's connection until its end.
 
     Args:
-        client: its socket. parser: holds what came after the first request.
-        slot: the process that the client is to get; None on the port that all share.
+        client: its socket. parser: has the data after the first request.
+        slot: the port of a single process; None on the shared port.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Connection(Editor):
         self._over = False
 
     def serve(self, first: bytes) -> None:
-        """Serve until the end; the client's socket is left to the caller."""
+        """Serve until the end; the caller closes the client's socket."""
         self.join()
         try:
             self._client.settimeout(ATTACH_LIMIT)
@@ -75,16 +75,16 @@ class Connection(Editor):
         self._outbox.wait_for_room()
 
     def close(self) -> None:
-        """End the connection; what was sent still arrives."""
+        """Close the connection; messages already sent still arrive."""
         self._over = True
         self._outbox.finish()
 
     def branch(self, branch: Branch) -> None:
-        """Pass the connection on to a process, in the thread that reads from the client."""
+        """Turn the connection into a child session, in the thread that reads from the client."""
         self._branch = branch
 
     def offer(self, offer: Offer) -> None:
-        """Say at which port the client can attach to a process."""
+        """Print the port at which the client can attach to a process."""
         text = self.board.offer(offer.process)
         for said in self.router.say(text, "important") if text and offer.say else ():
             self._do(said)
@@ -97,9 +97,9 @@ class Connection(Editor):
         return not self._over and self._branch is None and self.router.phase != "expecting"
 
     def _expect(self, slot: Slot) -> None:
-        """Wait for the process; the client has nothing to say until it is there."""
+        """Wait for the process; the client sends nothing until then."""
         told = False
-        arrived = select.poll()  # not select.select: a door to many processes has more than 1,024 files open
+        arrived = select.poll()  # not select.select: with many processes more than 1,024 files are open
         arrived.register(self._client, select.POLLIN)
         while (process := slot.wait(0.2)) is None:
             if not told:
@@ -113,7 +113,7 @@ class Connection(Editor):
         self.act(lambda: self.router.branch(process.number))
 
     def _pass_on(self, branch: Branch) -> None:
-        """Connect the client to the process; to one that is gone as debugpy does."""
+        """Connect the client to the process; if that has ended, answer as debugpy does."""
         self._branch = None
         seen = self.board.upstreams[branch.process.upstream].last
         try:

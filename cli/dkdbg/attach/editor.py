@@ -1,4 +1,4 @@
-"""A router with its links to the targets: what an editor's connection and the keeper of the ports have in common."""
+"""A router with its links to the targets: base of an editor's connection and of the headless editor."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Action
     from dkdbg.attach.switchboard import Switchboard
 
-#: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it looks on again.
+#: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it stays an observer.
 TURN_LIMIT = 10.0
 
 
 class Editor:
-    """Asks its router and does what it says.
+    """Carries out the actions of its router.
 
     Args:
-        address: where the client is. pinned: the client is to get one process, by a port of its own.
+        address: the client's. pinned: the client came by the port of a single process.
     """
 
     def __init__(self, board: Switchboard, address: str, *, pinned: bool = False) -> None:
@@ -34,23 +34,23 @@ class Editor:
         self._turns: dict[str, float] = {}
 
     def act(self, question: Callable[[], list[Action]]) -> None:
-        """Ask the router and do what it says; from any thread."""
+        """Call the router and carry out its actions; thread-safe."""
         with self.board.lock:
             for action in question():
                 self._do(action)
 
     @property
     def is_attached(self) -> bool:
-        """Whether it has, or is about to have, a root session."""
+        """Whether the editor has, or is about to have, a root session."""
         return self.router.phase in {"arriving", "configuring", "live"}
 
     def join(self) -> None:
-        """Take a place in the row of those who attach to restarted containers."""
+        """Join the queue of editors that attach to restarted containers."""
         with self.board.lock:
             self.board.editors.append(self)
 
     def leave(self) -> None:
-        """Give up everything."""
+        """Close all links."""
         self.act(self.router.client_gone)
         with self.board.lock:
             if self in self.board.editors:
@@ -58,7 +58,7 @@ class Editor:
         for link in self._links.values():
             link.hang_up("stop")
 
-    # -- what a client is to be told ----------------------------------------------------------------------------
+    # -- actions for the client ---------------------------------------------------------------------------------
 
     def to_client(self, body: bytes) -> None:
         """Send a message to the client."""
@@ -69,11 +69,11 @@ class Editor:
         raise NotImplementedError
 
     def branch(self, branch: Branch) -> None:
-        """Make the client's connection one process's."""
+        """Turn the client's connection into a child session."""
         raise NotImplementedError
 
     def offer(self, offer: Offer) -> None:
-        """Give a process a port of its own."""
+        """Give a process its own port."""
         raise NotImplementedError
 
     def _do(self, action: Action) -> None:
@@ -105,10 +105,10 @@ class Editor:
         timer.daemon = True
         timer.start()
 
-    # -- what the links tell ------------------------------------------------------------------------------------
+    # -- events of the links ------------------------------------------------------------------------------------
 
     def may_dial(self, upstream: str) -> bool:
-        """Return whether every editor that was here before has attached there, or had the time to."""
+        """Tell whether every earlier editor has attached there, or had the time to."""
         with self.board.lock:
             here = self.board.editors
             before = here[: here.index(self)] if self in here else []
@@ -117,23 +117,23 @@ class Editor:
         return settled or time.monotonic() - since > TURN_LIMIT
 
     def opened(self, upstream: str, *, must_prove: bool) -> None:
-        """There is a connection."""
+        """Handle a new connection."""
         self._turns.pop(upstream, None)
         self.act(lambda: self.router.opened(upstream, must_prove=must_prove))
 
     def received(self, upstream: str, body: bytes) -> None:
-        """A message has come; return when the next one may."""
+        """Handle a message; return when the next one may arrive."""
         self.act(lambda: self.router.from_upstream(upstream, body))
         self.wait_for_room()
 
     def wait_for_room(self) -> None:
-        """Return when the client has read most of what it was sent: a target that floods it is not read from meanwhile."""
+        """Wait until the client has read most messages: throttles a target that floods it."""
 
     def absent(self, upstream: str, why: str) -> None:
-        """There is no connection to be had."""
+        """Handle an unavailable upstream."""
         self._turns.pop(upstream, None)
         self.act(lambda: self.router.absent(upstream, why))
 
     def lost(self, upstream: str) -> None:
-        """The connection has ended."""
+        """Handle the end of a connection."""
         self.act(lambda: self.router.lost(upstream))

@@ -1,10 +1,10 @@
-"""What a target may say to an editor: an editor acts for its user on this machine, and a target may be anybody's. No I/O.
+"""Messages that a target may send to an editor: the editor acts for its user here, and targets are untrusted. No I/O.
 
-Of the Debug Adapter Protocol an editor does more than it shows: `runInTerminal` runs a command here, `startDebugging`
-starts any configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the
-configuration of a session, a source's path is opened as a URI, `terminated` with `restart` starts a session anew. So
-messages are let through by name, written anew from what was understood, and a child session is made of the editor's
-own attach arguments, a pid and a name.
+The Debug Adapter Protocol lets a target act on this machine: `runInTerminal` runs a command, `startDebugging` starts any
+configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the configuration of a
+session, a source's path is opened as a URI, `terminated` with `restart` starts a session again. So messages pass by an
+allow list and are rebuilt from parsed fields, and a child session consists of the editor's own attach arguments, a pid
+and a name.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from dkdbg.printable import printable
 if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
 
-#: Events of a process. Not `capabilities`, `memory`, `loadedSource`, and nothing that is not known here.
+#: Allowed events of a process. Not `capabilities`, `memory`, `loadedSource`, nor unknown ones.
 _EVENTS = frozenset((
     "initialized", "stopped", "continued", "exited", "terminated", "thread", "output", "breakpoint", "module", "process",
     "invalidated",
 ))  # fmt: skip
 _CATEGORIES = frozenset(("console", "important", "stdout", "stderr"))
-#: Characters of a process's name, and of a line in words.
+#: Maximum characters of a process's name, and of a line of text.
 _NAME, _LINE = 80, 400
-#: Of a source, what an editor needs to show it.
+#: Fields of a source that an editor needs to show it.
 _SOURCE = ("name", "path", "sourceReference", "presentationHint", "origin")
-#: No file of this machine: a URI (a drive letter is one letter), and a path of Windows that asks a server for it.
+#: Paths outside this machine: URIs (a drive letter is a single letter), and UNC paths of Windows.
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
 
 
 def name(value: object) -> str:
-    """Return the name of a process as an editor may have it in a configuration."""
+    """Return the name of a process, safe for an editor's configuration."""
     return printable(value if isinstance(value, str) else "process").replace("${", "$ {")[:_NAME]
 
 
 def line(value: object) -> str:
-    """Return one line of a target's words, such as the reason of a refusal."""
+    """Return one line of a target's text, such as the reason of a refusal."""
     text = printable(value) if isinstance(value, str) else ""
     return text if len(text) <= _LINE else text[:_LINE] + "..."
 
@@ -48,15 +48,15 @@ def child(arguments: Message, *, called: str, number: int, connect: Message) -> 
     """Return the attach configuration of a process's session.
 
     Args:
-        arguments: of the editor's own attach. called: see `name`. number: what the editor knows the process by.
-        connect: where the editor comes in.
+        arguments: of the editor's own attach. called: see `name`. number: the editor's id of the process.
+        connect: address of the attach proxy.
     """
     own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
     return {**own, "name": called, "subProcessId": number, "connect": connect}
 
 
 def output(event: Message, prefix: str) -> bytes:
-    """Return a target's output for the root session, with the target's name before it; an empty prefix changes nothing."""
+    """Return a target's output for the root session, prefixed with the target's name, if any."""
     content = as_dict(event.get("body"))
     category, text = as_text(content.get("category")), as_text(content.get("output"))
     return messages.event(
@@ -67,10 +67,10 @@ def output(event: Message, prefix: str) -> bytes:
 
 
 def of_process(body: bytes) -> tuple[bytes, Message]:
-    """Read a message of the session of one process.
+    """Filter a message of a child session.
 
     Returns:
-        What to pass on, empty for nothing; and what was read, empty when it was no message.
+        The body to pass on, empty for none; and the parsed message, empty if malformed.
     """
     try:
         message = frames.decode(body)
@@ -82,7 +82,7 @@ def of_process(body: bytes) -> tuple[bytes, Message]:
         if is_clean:
             _clean_sources(passed)
         shown = messages.body_of(passed)
-        if not is_clean and b'"source' in shown:  # the key was written another way
+        if not is_clean and b'"source' in shown:  # the key contains an escape
             _clean_sources(passed)
             shown = messages.body_of(passed)
         return shown, passed
@@ -129,7 +129,7 @@ def _event(message: Message) -> Message | None:
 
 
 def _clean_sources(message: Message) -> None:
-    """Leave of each source in a message what an editor needs to show it, in place."""
+    """Reduce each source in a message to the fields that an editor needs, in place."""
     todo: list[Any] = [message]
     while todo:
         found = todo.pop()

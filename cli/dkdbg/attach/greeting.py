@@ -1,4 +1,4 @@
-"""What the host's ports tell a client that waits for debugpy's greeting before it says anything."""
+"""Greeting of the attach proxy for a client that waits for debugpy's greeting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import metadata
 def version() -> str:
     """Return debugpy's version on this machine, for the greeting; a target may have another one.
 
-    Empty, and then there is no greeting, where its metadata are missing.
+    Empty if its metadata are missing: then there is no greeting.
     """
     try:
         return metadata.version("debugpy")

@@ -1,6 +1,6 @@
-"""How a session with an agent begins: `initialize`, the proof that both know the token, `attach`. No I/O.
+"""Handshake with an agent: `initialize`, mutual proof of the token, `attach`. No I/O.
 
-The token itself is never sent: what answers at a target's port may be anybody (agent/proxy/listener/proof.py).
+The token itself is never sent: a target's port may belong to an attacker (agent/proxy/listener/proof.py).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Handshake:
     """Sends one `initialize` and one `attach`, without the token.
 
     Args:
-        initialize, attach: these requests; the token is in the arguments of the attach, or nowhere.
-        number: gives the sequence number of a request of our own.
-        must_prove: an agent that does not prove to know the token is not attached to.
+        initialize, attach: these requests; the token, if any, is in the arguments of the attach.
+        number: returns the sequence number of a request of the proxy.
+        must_prove: do not attach to an agent that does not prove the token.
 
     Attributes:
         is_over: the attach was sent, or will not be.
@@ -59,7 +59,7 @@ class Handshake:
         self.refusal = ""
 
     def begin(self) -> list[bytes]:
-        """Return what is sent first."""
+        """Return the first messages."""
         if self._must_prove and not self._token:
             return self._refuse(_NO_PROOF)
         if not self._token:
@@ -69,7 +69,7 @@ class Handshake:
         return [messages.body_of({**self._initialize, "arguments": arguments})]
 
     def take(self, message: Message) -> list[bytes] | None:
-        """Return what to answer to a message of the agent; None when it is no part of the introduction."""
+        """Return the answers to a message of the agent; None if it is not part of the handshake."""
         if self.is_over or message.get("type") != "response":
             return None
         number, content = message.get("request_seq"), as_dict(message.get("body"))
@@ -80,14 +80,14 @@ class Handshake:
         return None
 
     def why_refused(self, response: Message) -> str:
-        """Return why an agent has refused the attach, in one line."""
+        """Return why the agent has refused the attach, in one line."""
         said = from_targets.line(response.get("message")).removeprefix("dkdbg: ")
         if self._is_unproven and "token" in said:
             return _OLD
         return said or "the attach was refused"
 
     def _initialized(self, message: Message, content: dict[str, Any]) -> list[bytes]:
-        if message.get("success") is not True:  # it closes the connection
+        if message.get("success") is not True:  # the agent closes the connection
             return []
         theirs = content.get(proof.NONCE)
         if isinstance(theirs, str) and proof.is_number(theirs):
@@ -97,7 +97,7 @@ class Handshake:
             return [messages.request(self._proving, proof.PROVE, shown)]
         if self._must_prove:
             return self._refuse(_NO_PROOF)
-        self._is_unproven = True  # it asks for no token, or is of a time before proofs
+        self._is_unproven = True  # it requires no token, or is too old for proofs
         return self._go_on()
 
     def _answered(self, exchange: proof.Exchange, message: Message, content: dict[str, Any]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Holds a root session with each target while a client is on the port of one process, so that processes join."""
+"""Keeps a root session with each target while a client is on the port of one process, so that processes join."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class HeadlessEditor(Editor):
-    """An editor without a socket, which attaches to every target and opens no session.
+    """An editor without a socket, which attaches to every target and opens no child session.
 
     Args:
-        offer: takes a process that was announced, and tells whether a client waits for it. The others go on: they would wait
-            at their start for DKDBG_JOIN_DEADLINE seconds.
-        over: called when its session was ended by an upstream.
+        offer: takes an announced process, and tells whether a client waits for it. Other processes are resumed: they would
+            wait at their start for DKDBG_JOIN_DEADLINE seconds.
+        over: called when an upstream has ended its session.
 
     Attributes:
-        is_over: it is, and gets nothing any more.
-        refusal: why the targets announce no process to us, in one line; empty while they do or may.
+        is_over: its session has ended.
+        refusal: why the targets announce no processes to it, in one line; empty while they do or may.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class HeadlessEditor(Editor):
         self.refusal = ""
 
     def begin(self) -> None:
-        """Attach."""
+        """Attach to all targets."""
         self.join()
         self._ask("initialize", {"clientID": "dkdbg-ports", "adapterID": "debugpy", "pathFormat": "path"})
         token = {"dkdbgToken": self.board.token} if self.board.token else {}
         self._ask("attach", {"justMyCode": True, **token})
 
     def to_client(self, body: bytes) -> None:
-        """Configure the session as soon as that is asked for."""
+        """Configure the session after `initialized`."""
         message = frames.decode(body)
         said = message.get("event")
         if message.get("type") == "response" and message.get("success") is not True:
@@ -57,11 +57,11 @@ class HeadlessEditor(Editor):
             threading.Timer(0.2, self._over).start()
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Note the end; there is no connection to close."""
         self.is_over = True
 
     def branch(self, branch: Branch) -> None:
-        """It opens no session."""
+        """Do nothing: it opens no child session."""
 
     def offer(self, offer: Offer) -> None:
         """Put the process on its port."""

@@ -1,4 +1,4 @@
-"""One editor's root connection to one container's door; opened again after each loss, for as long as it is wanted."""
+"""One editor's root connection to one agent; opened again after each loss, as long as it is needed."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
 
     from dkdbg.attach.upstream import Seen, Upstream
 
-#: Seconds that an upstream has to close after we have ended our direction.
+#: Seconds that an upstream has to close after the proxy has ended its direction.
 GOODBYE = 1.5
-#: A root session says little; one line of a program's output may be long.
+#: A root session has little traffic, but a line of a program's output may be long.
 MAX_BODY = 8 << 20
-#: Seconds until the next try after a connection that was over at once, as often as that happened; the longest such wait.
+#: Seconds until the next attempt after a connection that ended at once, times the number of such; maximum of that.
 SHORT, LONGEST_PAUSE = 1.0, 5.0
 
 
 class Owner(Protocol):
-    """What a link tells, in its own thread."""
+    """Receiver of a link's events, in the link's thread."""
 
     def may_dial(self, upstream: str) -> bool:
-        """Return whether it is this editor's turn."""
+        """Tell whether it is this editor's turn."""
 
     def opened(self, upstream: str, *, must_prove: bool) -> None:
-        """There is a connection; `must_prove`: to another user's process on this machine."""
+        """Handle a new connection; `must_prove`: to another user's process on this machine."""
 
     def received(self, upstream: str, body: bytes) -> None:
-        """A message has come; return when the next one may."""
+        """Handle a message; return when the next one may arrive."""
 
     def absent(self, upstream: str, why: str) -> None:
-        """There is none to be had now; said at each look."""
+        """Handle an unavailable upstream; called at each look."""
 
     def lost(self, upstream: str) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
 
 
 class Link:
-    """Runs on a thread of its own from `start` to `hang_up`."""
+    """Runs on its own thread from `start` to `hang_up`."""
 
     def __init__(self, upstream: Upstream, owner: Owner) -> None:
         self._upstream = upstream
@@ -58,17 +58,17 @@ class Link:
         self._outbox: wires.Outbox | None = None
 
     def start(self) -> None:
-        """Connect as soon as an attach would work."""
+        """Connect once an attach would work."""
         threading.Thread(target=self._run, name=f"dkdbg link {self._upstream.name}", daemon=True).start()
 
     def send(self, body: bytes) -> None:
-        """Send a message; without a connection nothing happens."""
+        """Send a message; without a connection, do nothing."""
         with self._lock:
             if self._outbox is not None:
                 self._outbox.put(body)
 
     def hang_up(self, then: Literal["stop", "redial", "replaced"]) -> None:
-        """Close the connection, after what was sent; see `HangUp`."""
+        """Close the connection after pending messages; see `HangUp`."""
         with self._lock:
             if then == "stop":
                 self._over = True
@@ -92,7 +92,7 @@ class Link:
                 began = time.monotonic()
                 self._serve(seen)
                 failures = failures + 1 if time.monotonic() - began < SHORT else 0
-                if failures > 3:  # an agent that was killed at once may be back at once, and not for ever
+                if failures > 3:  # retry soon for an agent that was killed, but not forever
                     self._ended.wait(min(LONGEST_PAUSE, SHORT * (failures - 3)))
             self._upstream.changed.wait(upstreams.INTERVAL)
 

@@ -1,7 +1,7 @@
-"""Whose process is at the other end of a connection on this machine: loopback is shared by all its users.
+"""Finds the owner of the other end of a local connection: all users of a machine share loopback.
 
-Where a system does not tell (macOS tells it only of one's own processes), nobody is kept out here, and `dkdbg attach`
-says so.
+Where the system does not tell (macOS does only for the user's own processes), all are accepted, and `dkdbg attach`
+warns.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 
 def refusal(client: socket.socket) -> str:
-    """Return why the client of an accepted connection is refused, in one line; empty when it is one of ours.
+    """Return why the client of an accepted connection is refused, in one line; empty if it is trusted.
 
     Raises:
-        OSError: it is gone already.
+        OSError: it is closed already.
     """
     if not local_users.are_told():
         return ""
     owner = local_users.other_end(client)
-    if owner is None or not owner[1]:  # closed already: what is said of its user then is not true
+    if owner is None or not owner[1]:  # closed already: the reported user is wrong then
         return "cannot tell which user is at the other end"
     return "" if owner[0] in ours(os.environ) else f"it is a process of {_named(owner[0])}"
 
 
 def is_ours(server: socket.socket) -> bool:
-    """Whether what has, or is about to have, the other end of a connection that we opened is ours, root's, or elsewhere.
+    """Tell whether the server of a connection is this user's, root's, or on another machine.
 
     Raises:
-        OSError: the connection is gone already.
+        OSError: the connection is closed already.
     """
     if not local_users.are_told():
         return True
     owner = local_users.other_end(server)
-    if owner is not None and not owner[1]:  # it waits to be accepted
+    if owner is not None and not owner[1]:  # not accepted yet
         owner = local_users.listening(server.getpeername())
         return owner is not None and owner[0] in ours(os.environ)
     return owner is None or owner[0] in ours(os.environ)  # None: on another machine, in a container
 
 
 def ours(environ: Mapping[str, str]) -> set[int]:
-    """Return the users that may do what we may: ourselves, root, and who has become root by sudo."""
+    """Return the trusted uids: our own, root, and the caller of sudo."""
     known = {0, os.getuid()}
     before = environ.get("SUDO_UID", "")
     if os.getuid() == 0 and before.isascii() and before.isdigit() and len(before) < 11:

@@ -1,9 +1,9 @@
-"""A port behind which a plain debugpy listens, without an agent: editors are passed on to it, and it outlives them.
+"""Proxy for a plain debugpy without an agent: passes editors on, and keeps its port alive when they leave.
 
-debugpy's accepting thread dies, and its port with it, when a connection ends before it was greeted, or when the oldest
-connection ends while a new one is greeted (#974, #1308): the list of sockets goes to the oldest. So one connection is
-held all the time and used for nothing, the anchor; each other one ends after its greeting alone. Measured with debugpy
-1.8.22: without an anchor the port was lost after 4 to 12 editors that came and went at once, with one none of 600.
+debugpy's accepting thread dies, and its port with it, if a connection ends before its greeting, or if the oldest
+connection ends during the greeting of a new one (#974, #1308): the list of sockets is sent to the oldest. So the anchor,
+an unused connection, stays open all the time, and no other connection ends before its greeting. Measured with debugpy
+1.8.22: without an anchor the port died after 4 to 12 editors that attached and left at once, with one after none of 600.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dkdbg.attach import wires
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds in which debugpy begins to greet; an agent's door says nothing first.
+#: Seconds until debugpy starts its greeting; an agent waits for the client.
 GREETING_LIMIT = 1.0
 #: Seconds for all of its greeting, and for its goodbye.
 SETTLE_LIMIT = 20.0
 GOODBYE = 5.0
 _GREETINGS = 2
 _BEGINNING = b"Content-Length:"
-#: What an agent's door says in the place of debugpy, and later (`agent/dap/messages.py`).
+#: Marks a greeting by an agent, which comes later (`agent/dap/messages.py`).
 _OURS = b'"seq":0,'
 _CHUNK = 1 << 16
 
@@ -40,7 +40,7 @@ class Greeted:
     """A connection that debugpy has greeted.
 
     Attributes:
-        said: what has come on it until now.
+        said: the data received so far.
     """
 
     sock: socket.socket
@@ -48,7 +48,7 @@ class Greeted:
 
 
 def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Greeted | None:
-    """Connect once, and return the connection when a plain debugpy has greeted it; None for anything else.
+    """Connect once, and return the connection if a plain debugpy has greeted it; None otherwise.
 
     Raises:
         OSError: nothing listens there.
@@ -77,12 +77,12 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Gree
 
 
 def is_greeting(said: bytes) -> bool:
-    """Whether a plain debugpy has greeted to the end: a connection that ends before takes its port along."""
+    """Tell whether a plain debugpy's greeting is complete: ending a connection before kills its port."""
     return said.count(b'"telemetry"') >= _GREETINGS and _OURS not in said
 
 
 def leave(greeted: Greeted) -> None:
-    """End the connection as an editor leaves: what was told on it meanwhile is read, so that nothing is reset."""
+    """Disconnect like an editor: read all pending data, so that the connection is not reset."""
     _ask_to_leave(greeted.sock)
     with contextlib.suppress(OSError):
         end = time.monotonic() + GOODBYE
@@ -94,12 +94,12 @@ def leave(greeted: Greeted) -> None:
 
 
 class PlainPort:
-    """Passes editors on to one plain debugpy; as long as it is there, its port stays alive.
+    """Passes editors on to one plain debugpy, and keeps its port alive.
 
     Args:
         endpoint: of debugpy.
         anchor: see the module.
-        report: takes a line for a person, from any thread.
+        report: takes a line for the user; thread-safe.
     """
 
     def __init__(self, endpoint: tuple[str, int], anchor: Greeted, report: Callable[[str], None]) -> None:
@@ -110,7 +110,7 @@ class PlainPort:
         self._served = 0
 
     def status(self) -> dict[str, Any]:
-        """What GET /status answers."""
+        """Return the answer to GET /status."""
         with self._lock:
             served, there = self._served, self._anchor is not None
         target = {
@@ -125,7 +125,7 @@ class PlainPort:
         }  # fmt: skip
 
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
-        """Serve one editor, which has sent `first`, until it leaves or debugpy does; its socket is left to the caller."""
+        """Serve an editor, which has sent `first`, until it or debugpy leaves; the caller closes its socket."""
         try:
             upstream = self._connected()
         except OSError as error:
@@ -147,7 +147,7 @@ class PlainPort:
             self._let_go()
 
     def close(self) -> None:
-        """Take leave of debugpy."""
+        """Disconnect from debugpy."""
         self._let_go()
 
     def _connected(self) -> Greeted:
@@ -161,7 +161,7 @@ class PlainPort:
         return found
 
     def _let_go(self) -> None:
-        """End the anchor's connection; its program is over, or nobody will come any more."""
+        """Close the anchor: its program has ended, or no editor will attach any more."""
         with self._lock:
             anchor, self._anchor = self._anchor, None
         if anchor is not None:
@@ -169,7 +169,7 @@ class PlainPort:
 
 
 def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstream: Greeted) -> bool:
-    """Pass everything on; whether debugpy has ended it, and not the editor."""
+    """Pass everything on; tell whether debugpy has ended the session, and not the editor."""
     client.settimeout(None)
     client.sendall(upstream.said)
     back = threading.Thread(target=_pump, args=(upstream.sock, client), name="dkdbg plain", daemon=True)
@@ -187,7 +187,7 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
         parser.allow(frames.MAX_BODY)
         wires.read_frames(client, parser, forth)
     ended_there = not back.is_alive()
-    if not left:  # it was killed, or its network was
+    if not left:  # the editor or its network was killed
         _ask_to_leave(upstream.sock)
     back.join(GOODBYE)
     wires.cut(upstream.sock)
@@ -195,7 +195,7 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
 
 
 def _pump(upstream: socket.socket, client: socket.socket) -> None:
-    """What debugpy says, to the editor; on without it when that is gone, so that the last answers are read."""
+    """Pass debugpy's data to the editor; if that has left, keep reading the last answers."""
     gone = False
     with contextlib.suppress(OSError):
         while data := upstream.recv(_CHUNK):

@@ -1,7 +1,7 @@
 """One port per process, for clients that open no child sessions: rank r is on the base port + r.
 
-While a client is on one of these ports, a keeper holds a root session with each target, so that processes join. One
-that a client waits for lets it set its breakpoints before the first line; the others go on at once.
+While a client is on one of these ports, a headless editor keeps a root session with each target, so that processes
+join. A process that a client waits for stops before its first line until the breakpoints are set. Others run at once.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
 
 DEFAULT_BASE = 6000
-#: Processes that are no ranks are on the ports from here on, after the base.
+#: Offset from the base of the ports for processes that are not ranks.
 AFTER_RANKS = 100
-#: Ports that are open before any process is known, so that a client can be there first.
+#: Rank ports that are open before any process is known, so that a client can connect early.
 FIRST_RANKS = 8
-#: Processes without a rank that get a port; their order is that of their appearance.
+#: Maximum processes without a rank that get a port, in order of appearance.
 MAX_OTHERS = 64
-#: Seconds between two looks at processes that nobody debugs.
+#: Seconds between two searches for processes that are not debugged.
 INTERVAL = 1.0
-#: What is expected at the first port of the others.
+#: Label of the first port of other processes.
 _OTHER = "the first process without a rank"
 _NO_LIST = "it lists its processes only for those who have its token: DKDBG_TOKEN is missing here, or differs"
 _RANK = re.compile(r"rank (\d+)(?: |$)")
 
 
 class Ports:
-    """Opens ports as processes appear. `base` is where the ranks begin."""
+    """Opens ports as processes appear. `base` is the port of rank 0."""
 
     def __init__(self, board: Switchboard, base: int, *, log: Callable[[str], None]) -> None:
         self._board = board
         self._base = base
         self._log = log
         self._greeting = greeting.version()
-        self._lock = board.lock  # one for both: each calls the other
+        self._lock = board.lock  # shared: each calls the other
         self._slots: dict[str, Slot] = {}
         self._taken: set[int] = set()
         self._listeners: list[listener.Listener] = []
@@ -58,7 +58,7 @@ class Ports:
         self._stopped = threading.Event()
 
     def open_first(self) -> None:
-        """Open the ports of the first ranks and of the first other process, and look for processes from now on."""
+        """Open the ports of the first ranks and of the first other process, and start to search for processes."""
         for rank in range(FIRST_RANKS):
             self._open(f"rank {rank}", self._base + rank)
         self._open(_OTHER, self._next(None))
@@ -75,7 +75,7 @@ class Ports:
             each.stop()
 
     def offer(self, process: Process) -> str:
-        """Put a process on its port and return where that is, in words; empty when it gets none."""
+        """Put a process on its port and return a line that names it; empty if it gets none."""
         slot = self._slot_of(process.name)
         if slot is None:
             return ""
@@ -112,7 +112,7 @@ class Ports:
         return next((port for port in others if port not in self._taken), None)
 
     def _open(self, key: str, port: int | None) -> Slot | None:
-        """Listen for a process; the next port of the others when this one is taken."""
+        """Listen for a process; on the next port of other processes if this one is taken."""
         while port is not None and port < 65536:
             self._taken.add(port)
             slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
@@ -170,7 +170,7 @@ class Ports:
         headless.leave()
 
     def _headless_over(self) -> None:
-        """The keeper's session was ended by an upstream: another one, as long as there are clients."""
+        """Replace the headless editor, whose session an upstream has ended, while there are clients."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
                 former, self._headless = self._headless, self._new_headless()
@@ -179,7 +179,7 @@ class Ports:
                 self._headless.begin()
 
     def _look(self) -> None:
-        """Open a port for each process that runs already, debugged or not."""
+        """Open a port for each running process, debugged or not."""
         refused: dict[str, str] = {}
         while not self._stopped.wait(INTERVAL):
             for name, upstream in self._board.upstreams.items():

@@ -1,10 +1,10 @@
-"""The ranks of one job whose agents are several stop together: what each agent says of its own, and what all are to do.
+"""Rank barrier for a job whose ranks have several agents: collects the agents' reports and decides for all. No I/O.
 
-Each agent's door holds the stops of its ranks back (dkdbg.agent.proxy.broker.rank_barrier) and tells of each change. What is done is
-decided here, for the agents that have ranks of one job, as one agent decides it for itself. No I/O.
+Each agent withholds the stops of its ranks (dkdbg.agent.proxy.broker.rank_barrier) and reports each change. The
+decision for the agents with ranks of one job is made here, as a single agent makes it for itself.
 
-It does not matter that an agent hears of it a moment later than another one: nobody can be further than the next
-collective, so that when all are held, all are held in the same iteration. Letting pass is for progress only.
+Delays between the agents are harmless: no rank can pass the next collective alone, so that when all are stopped, all
+are stopped in the same iteration. Passing only ensures progress.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
 
-#: Seconds between two looks while stops are held back.
+#: Seconds between two checks while stops are withheld.
 INTERVAL = 0.05
-#: Seconds from an agent's answer to the attach to its first word of its ranks; one of an older dkdbg says none.
+#: Seconds from an agent's answer to the attach to its first report; agents of older versions send none.
 FIRST_WORD_LIMIT = 15.0
-#: Ranks of one agent that are counted.
+#: Maximum counted ranks of one agent.
 MOST = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What an agent has said last.
+    """Last report of an agent.
 
     Attributes:
-        number: of the change. unarmed, armed, held: how many ranks have no breakpoints yet, have them, and are held there.
-        over: it has told its stops. share: what its ranks are of their job. missing: who is waited for, by name.
+        number: of the change. unarmed, armed, held: number of ranks without breakpoints, with breakpoints, and stopped.
+        over: it has reported its stops. share: its ranks' share of their job. missing: names of the missing ranks.
     """
 
     number: int = 0
@@ -49,18 +49,18 @@ class Told:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it holds stops back."""
+        """Whether it withholds stops."""
         return bool(self.unarmed or self.armed)
 
 
 class JobBarrier:
-    """What the agents behind one editor have said.
+    """Barrier over the agents behind one editor.
 
     Args:
-        clock: seconds, only forward.
+        clock: seconds, monotonic.
 
     Attributes:
-        coming: agents that are there, or have not been looked for yet, and have not been attached to.
+        coming: agents that exist, or were not searched yet, and are not attached.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -75,28 +75,28 @@ class JobBarrier:
 
     @property
     def is_closed(self) -> bool:
-        """Whether any agent holds stops back: look again after INTERVAL."""
+        """Whether any agent withholds stops: check again after INTERVAL."""
         return any(told.is_closed for told in self._told.values())
 
     def expect(self, upstream: str) -> None:
-        """The agent attaches to its ranks from now on, and will tell of them."""
+        """Expect reports of an agent, which starts to attach to its ranks."""
         self.forget(upstream)
         self._asked[upstream] = self._clock()
         self._silent[upstream] = float("inf")
 
     def attached(self, upstream: str) -> None:
-        """The agent has answered the attach."""
+        """Note that an agent has answered the attach."""
         if upstream in self._silent:
             self._silent[upstream] = self._clock() + FIRST_WORD_LIMIT
 
     def forget(self, upstream: str) -> None:
-        """The agent is gone."""
+        """Forget an agent that is gone."""
         for each in (self._told, self._silent, self._asked):
             each.pop(upstream, None)
         self._opened.discard(upstream)
 
     def hear(self, upstream: str, said: Message) -> None:
-        """Take what an agent says; what makes no sense counts as nothing."""
+        """Store an agent's report; malformed fields count as empty."""
         number, former = _count(said.get("number")), self._told.get(upstream)
         if upstream not in self._asked or (former is not None and number < former.number):
             return
@@ -112,7 +112,7 @@ class JobBarrier:
         )  # fmt: skip
 
     def apart(self) -> str:
-        """Return, in words and once, which agents have running ranks that may be of one job and cannot be gathered."""
+        """Return a warning, once, about agents whose ranks may be of one job but cannot be stopped together."""
         found = {
             upstream
             for upstream, told in self._told.items()
@@ -129,7 +129,7 @@ class JobBarrier:
         )
 
     def decide(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return what is asked of which agents now."""
+        """Return the requests for the agents."""
         now = self._clock()
         self._silent = {upstream: end for upstream, end in self._silent.items() if end > now}
         groups = self._groups()
@@ -183,7 +183,7 @@ class JobBarrier:
         return [(upstream, asked) for upstream in todo]
 
     def _groups(self) -> list[frozenset[str]]:
-        """Return the agents whose ranks are of one job."""
+        """Group the agents by job."""
         groups: list[list[str]] = []
         for upstream, told in sorted(self._told.items()):
             mine = (
@@ -199,7 +199,7 @@ class JobBarrier:
         return [frozenset(group) for group in groups]
 
     def _expected_in(self, told: dict[str, Told]) -> list[str]:
-        """Return the agents that have said nothing yet and may have the ranks that a job lacks here."""
+        """Return the agents without a report that may hold the missing ranks."""
         world = max(each.share.world for each in told.values())
         here = sum(len(each.share.ranks) for each in told.values())
         return sorted({*self._silent, *self.coming}) if here < world else []

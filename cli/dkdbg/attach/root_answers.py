@@ -1,4 +1,4 @@
-"""What a root session answers by itself, without any process behind it. No I/O."""
+"""Answers of a root session that need no process behind it. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dkdbg.agent.dap.messages import as_dict
 
 Message: TypeAlias = dict[str, Any]
 
-#: What debugpy 1.8 answers to `initialize`, whoever asks.
+#: debugpy 1.8's answer to any `initialize`.
 CAPABILITIES: Message = {
     **dict.fromkeys(
         (
@@ -20,7 +20,7 @@ CAPABILITIES: Message = {
             "supportsSetVariable", "supportsValueFormattingOptions", "supportsTerminateDebuggee",
             "supportsTerminateRequest", "supportsGotoTargetsRequest", "supportsClipboardContext",
             "supportsStepInTargetsRequest",
-            "supportsRestartRequest",  # not debugpy's: the agents restart their programs
+            "supportsRestartRequest",  # not in debugpy: the agents restart their programs
         ),
         True,
     ),
@@ -45,7 +45,7 @@ CAPABILITIES: Message = {
         },
     ],
 }  # fmt: skip
-#: Asked on every move of the mouse or at every key: refused without a word.
+#: Sent on every mouse move or key press: refused silently.
 _QUIET = frozenset(
     (
         "evaluate",

@@ -1,7 +1,7 @@
-"""One editor's connection to the host's door, as a state machine: bodies of messages in, actions out. No I/O.
+"""One editor's connection to the attach proxy, as a state machine: takes messages, returns actions. No I/O.
 
-The editor's root session is answered here and outlives every container; behind it, a root session with each
-container's door comes and goes (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
+The editor's root session is answered here and outlives every container. Behind it, root sessions with each agent start
+and end (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
     from dkdbg.attach.root_answers import Message
     from dkdbg.attach.upstream_session import Heard
 
-    #: `arriving`: an upstream that is there may still refuse the attach. `configuring`: the editor sets breakpoints.
-    #: `ended`: the editor was told so and is about to leave. `branched`: it is a child session's connection.
-    #: `expecting`: it will be, as soon as the process is there.
+    #: `arriving`: an available upstream may still refuse the attach. `configuring`: the editor sets breakpoints.
+    #: `ended`: the editor was told so and is about to disconnect. `branched`: it is a child session's connection.
+    #: `expecting`: it becomes one as soon as the process exists.
     Phase = Literal[
         "new", "introduced", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
     ]
 
-#: Seconds in which upstreams that are there have to take an attach; the longest wait of theirs for a leaving editor.
+#: Seconds for available upstreams to accept an attach: their longest wait for a leaving editor.
 ARRIVAL_LIMIT = 25.0
-#: Announced processes of one target that can still be opened; a run may start a worker for every epoch.
+#: Maximum remembered processes of one target; a run may start a worker for every epoch.
 MAX_PROCESSES = 4096
 
 
 class Router:
-    """Nothing is ever raised, whatever comes in.
+    """State machine of one editor's connection. Never raises.
 
     Args:
-        address: where the editor is, for the terminal.
-        pinned: the editor came by the port of one process and is to get that one; see `branch`.
-        clock: seconds, only forward.
+        address: the editor's, for the terminal.
+        pinned: the editor came by the port of a single process; see `branch`.
+        clock: seconds, monotonic.
 
     Attributes:
         sessions: by the target's name; empty before the attach.
@@ -87,7 +87,7 @@ class Router:
     # -- the editor's side --------------------------------------------------------------------------------------
 
     def from_client(self, body: bytes) -> list[Action]:
-        """Take one message of the editor."""
+        """Handle one message of the editor."""
         if self.phase in {"closed", "branched"}:
             return []
         try:
@@ -121,14 +121,14 @@ class Router:
         return [ToClient(root_answers.answer(message))]
 
     def client_gone(self) -> list[Action]:
-        """The editor has closed its connection."""
+        """Handle the end of the editor's connection."""
         actions: list[Action] = [*map(HangUp, self.sessions)]
         if self.phase in {"live", "configuring", "arriving"}:
             actions.append(Note("left", f"the editor at {self.address} is gone"))
         return [*actions, *self._close("the editor is gone")]
 
     def stop(self, reason: str) -> list[Action]:
-        """End the session from our side."""
+        """End the session from the proxy's side."""
         if self.phase == "expecting":
             return [ToClient(messages.refuse(self._attach, reason)), *self._close(reason)]
         if self.phase in {"arriving", "configuring", "live"}:
@@ -136,7 +136,7 @@ class Router:
         return self._close(reason)
 
     def waited(self) -> list[Action]:
-        """The time of a Wait is over."""
+        """Continue after a Wait."""
         return self._arrived() if self.phase == "arriving" else []
 
     def _first_request(self, message: Message) -> list[Action]:
@@ -154,7 +154,7 @@ class Router:
             return [ToClient(messages.refuse(message, f"attach first: {command[:40]} came before it"))]
         arguments = dict(as_dict(message.get("arguments")))
         connect = as_dict(arguments.get("connect"))
-        if messages.PROJECT in connect:  # whose targets these are was said to `dkdbg attach`
+        if messages.PROJECT in connect:  # the targets were chosen with `dkdbg attach`
             arguments["connect"] = {k: v for k, v in connect.items() if k != messages.PROJECT}
         if self._exchange.ranks:
             arguments.setdefault(messages.RANKS, self._exchange.ranks)
@@ -174,7 +174,7 @@ class Router:
         return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_LIMIT if self.sessions else 0.0)]
 
     def joined(self, upstream: str) -> list[Action]:
-        """There is one upstream more."""
+        """Attach to an additional upstream."""
         if self.phase not in {"arriving", "configuring", "live"} or upstream in self.sessions:
             return []
         initialize = as_dict(self._initialize.get("arguments"))
@@ -183,16 +183,16 @@ class Router:
         return [Dial(upstream)]
 
     def _proving(self, arguments: Message) -> Message:
-        """What an attach to a target carries: the token as well, which is proven and not sent, and not told to the editor."""
+        """Add the token to the arguments of an attach to a target; it is proven, not sent, and unknown to the editor."""
         return {tokens.PROPERTY: self._exchange.token, **arguments} if self._exchange.token else arguments
 
     def _to_roots(self, arguments: Message) -> Message:
-        """What an attach to the root session of a target carries: besides, that the ranks of all of them are gathered here."""
+        """Add the token and the lead of the rank barrier to the arguments of a root session's attach."""
         is_closed = messages.opens_sessions(as_dict(self._initialize.get("arguments")))
         return {**self._proving(arguments), **({messages.LEADS_BARRIER: True} if is_closed else {})}
 
     def branch(self, number: int) -> list[Action]:
-        """Make this the connection of one process; its attach has come."""
+        """Turn this connection into a child session; its attach has arrived."""
         process = self._exchange.find(number)
         if process is None:
             return self.unbranch()
@@ -210,12 +210,12 @@ class Router:
         ]
 
     def release(self, process: Process) -> list[Action]:
-        """Let a process go on that was announced and waits for a session: none will be opened now."""
+        """Resume an announced process that waits for a session, as none will be opened."""
         session = self.sessions.get(process.upstream)
         return send(process.upstream, session.release(process.pid)) if session is not None else []
 
     def unbranch(self) -> list[Action]:
-        """The process is gone: what debugpy says then."""
+        """Answer as debugpy does for an ended process."""
         self.phase = "ended"
         return [ToClient(messages.answer(self._attach)), ToClient(messages.event("terminated"))]
 
@@ -243,7 +243,7 @@ class Router:
     # -- the upstreams' side ------------------------------------------------------------------------------------
 
     def opened(self, upstream: str, *, must_prove: bool = False) -> list[Action]:
-        """There is a new connection to this upstream.
+        """Handle a new connection to an upstream.
 
         Args:
             must_prove: it belongs to another user of this machine.
@@ -255,7 +255,7 @@ class Router:
         return self._refused(upstream, refusal) if refusal else send(upstream, bodies)
 
     def absent(self, upstream: str, why: str) -> list[Action]:
-        """The upstream is not there; said again only with another reason."""
+        """Report an unavailable upstream, once for each reason."""
         session = self.sessions.get(upstream)
         if session is None or session.phase != "down" or session.why == why:
             return []
@@ -265,7 +265,7 @@ class Router:
         return [say(f"waiting for {upstream}: {why}")] if self.phase == "live" else []
 
     def lost(self, upstream: str) -> list[Action]:
-        """The connection to this upstream has ended."""
+        """Handle the end of the connection to an upstream."""
         session = self.sessions.get(upstream)
         if session is None:
             return []
@@ -280,7 +280,7 @@ class Router:
         return [Note("lost", "the connection has ended; waiting for it", upstream)]
 
     def from_upstream(self, upstream: str, body: bytes) -> list[Action]:
-        """Take one message of an upstream."""
+        """Handle one message of an upstream."""
         session = self.sessions.get(upstream)
         if session is None or self.phase not in {"arriving", "configuring", "live"}:
             return []
@@ -337,12 +337,12 @@ class Router:
         return send(upstream, session.configure())
 
     def look(self) -> list[Action]:
-        """The time of a Look is over."""
+        """Continue after a Look."""
         self._looks = False
         return self._run_barrier() if self.phase == "live" else []
 
     def _run_barrier(self) -> list[Action]:
-        """Have the ranks of all targets stop together."""
+        """Make the ranks of all targets stop together."""
         self._barrier.coming = frozenset(
             upstream
             for upstream, session in self.sessions.items()
@@ -374,14 +374,14 @@ class Router:
         alone = not messages.opens_sessions(client)
         return [*actions, Offer(process, say=alone)] if alone or self._exchange.offers_all else actions
 
-    # -- what both lead to --------------------------------------------------------------------------------------
+    # -- both sides ------------------------------------------------------------------------------------------------
 
     def say(self, text: str, category: str = "console") -> list[Action]:
-        """Print a line into the editor's debug console."""
+        """Print a line in the editor's debug console."""
         return [say(text, category)] if self.phase in {"configuring", "live", "expecting"} else []
 
     def is_settled(self, upstream: str) -> bool:
-        """Return whether this editor has what it wants of the upstream, or wants it no more."""
+        """Tell whether this editor is done with attaching to the upstream."""
         session = self.sessions.get(upstream)
         return session is None or session.phase in {"held", "left"} or self.phase in {"ended", "closed"}
 
@@ -401,7 +401,7 @@ class Router:
         return self._end(reason) if all(session.phase == "left" for session in self.sessions.values()) else []
 
     def _end(self, reason: str) -> list[Action]:
-        """Tell the editor that its session is over; it disconnects."""
+        """Tell the editor that its session is over, so that it disconnects."""
         self.phase = "ended"
         over = Note("over", f"the session is over: {reason}")
         return [ToClient(messages.event("terminated")), over, *map(HangUp, self.sessions)]

@@ -1,4 +1,4 @@
-"""A port for one process, and the wait for that process."""
+"""The port of a single process, and the wait for that process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """One port and the process that is on it now.
+    """One port and its current process.
 
     Args:
-        is_known: whether a process is there still, as far as its target says.
-        refusal: why the targets announce no process to us, in one line; empty while they do or may.
+        is_known: tells whether the target still has a process.
+        refusal: returns why the targets announce no processes, in one line; empty while they do or may.
 
     Attributes:
-        label: what is expected there.
-        clients: how many are on the port.
+        label: name of the expected process.
+        clients: number of clients on the port.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class Slot:
         self._process: Process | None = None
 
     def put(self, process: Process) -> None:
-        """Another process is there from now on."""
+        """Put another process on the port."""
         with self._changed:
             self._process, self.label = process, process.name
             self._changed.notify_all()
 
     def gone(self, process: Process) -> None:
-        """The process was not there any more: the next client waits for another one."""
+        """Remove an ended process: the next client waits for another one."""
         with self._changed:
             if self._process is process:
                 self._process = None
 
     def wait(self, seconds: float) -> Process | None:
-        """Return the process as soon as there is one, None when there is none in time."""
+        """Wait for the process; None after the timeout."""
         with self._changed:
             if self._process is not None and not self._is_known(self._process):
                 self._process = None

@@ -1,4 +1,4 @@
-"""Compares the files in which an editor sets breakpoints with those at the target, whose agent is asked for theirs."""
+"""Compares files in which an editor sets breakpoints with those at the target, by digests from its agent."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SYNC_LIMIT = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A question that the agent was sent.
+    """An open query to the agent.
 
     Attributes:
-        request: the sequence number of the editor's setBreakpoints; None where that was answered long ago.
-        path, there: of the file here, and at the target. mapping: its folder here, and there.
+        request: sequence number of the editor's setBreakpoints; None if that was answered already.
+        path, there: of the file here, and at the target. mapping: its folder here, and at the target.
         line: of its first breakpoint.
     """
 
@@ -41,16 +41,16 @@ class Asked:
 
 
 class Sources:
-    """The files of one process's session.
+    """Files of one child session.
 
     Args:
-        mappings: `pathMappings` of the attach; a file that is not below one of their local roots is not compared.
+        mappings: `pathMappings` of the attach; only files below one of their local roots are compared.
         target, label: where the process runs, and its name for people.
         told: differences already reported to this editor, by any of its sessions.
-        number: returns the next sequence number for our requests.
+        number: returns the next sequence number of the proxy.
 
     Attributes:
-        is_answered: the agent compares files; older ones do not.
+        is_answered: the agent answers queries; older ones do not.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Sources:
         self.is_answered = False
 
     def question(self, body: bytes) -> list[bytes]:
-        """Return what to ask the agent before it gets this request of the editor's."""
+        """Return the queries to send to the agent before this request of the editor."""
         if not self.is_answered or b"setBreakpoints" not in body:
             return []
         try:
             request = frames.decode(body)
-        except frames.FrameError:  # not ours to refuse
+        except frames.FrameError:  # the agent refuses it
             return []
         arguments = as_dict(request.get("arguments"))
         path, wanted = as_dict(arguments.get("source")).get("path"), arguments.get("breakpoints")
@@ -95,16 +95,16 @@ class Sources:
         return [self.ask(Asked(request=number, path=full, mapping=found[0], there=found[1], line=line))]
 
     def ask(self, asked: Asked) -> bytes:
-        """Return the question."""
+        """Encode a query."""
         number = self._number()
         self._asked[number] = asked
         return messages.request(number, messages.SOURCE, {"path": asked.there})
 
     def answered(self, message: Message) -> tuple[str, Asked | None] | None:
-        """Take an answer of the agent; None for any other message.
+        """Handle an answer of the agent; None for any other message.
 
         Returns:
-            A line for the editor's console, empty for none, and what to ask again after SYNC_LIMIT.
+            A line for the editor's console, empty for none, and the query to repeat after SYNC_LIMIT.
         """
         number = message.get("request_seq")
         asked = self._asked.pop(number, None) if isinstance(number, int) else None
@@ -126,7 +126,7 @@ class Sources:
         return f"{Path(asked.path).name}:{asked.line}: {text}" if is_new else "", None
 
     def noted(self, message: Message) -> Message | None:
-        """Return the answer to a setBreakpoints with the difference in each breakpoint; None for any other message."""
+        """Return the answer to setBreakpoints with the difference noted at each breakpoint; None for other messages."""
         number = message.get("request_seq")
         text = self._differing.pop(number, "") if isinstance(number, int) else ""
         found = as_dict(message.get("body")).get("breakpoints")

@@ -1,4 +1,4 @@
-"""What the editors of one port share: the targets, the announced processes, and what GET /status answers."""
+"""Shared state of the editors of one port: targets, announced processes, and the answer to GET /status."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Attached(Protocol):
-    """One editor, as the switchboard knows it; the earlier ones come first.
+    """One editor, as the switchboard needs it.
 
     Attributes:
-        router: what it is told by.
+        router: its state machine.
         is_attached: it has, or is about to have, a root session.
     """
 
@@ -31,7 +31,7 @@ class Attached(Protocol):
         """See the class."""
 
     def act(self, question: Callable[[], list[Action]]) -> None:
-        """Ask the router and do what it says; from any thread."""
+        """Call the router and carry out its actions; thread-safe."""
 
 
 class Switchboard:
@@ -40,11 +40,11 @@ class Switchboard:
     Args:
         upstreams: the targets, by unique names.
         port: the host's port.
-        report: called from any thread with what happens.
-        token: what the keeper of the ports shows to the targets.
+        report: takes events; called from any thread.
+        token: the headless editor proves it to the targets.
 
     Attributes:
-        offer: gives a process a port of its own and returns what to say about it; empty for nothing.
+        offer: gives a process its own port and returns a line about it; empty for none.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Switchboard:
         self.editors: list[Attached] = []
 
     def add(self, upstream: Upstream) -> None:
-        """One target more, for those who are attached too."""
+        """Add a target, also for attached editors."""
         with self.lock:
             self.upstreams = {**self.upstreams, upstream.name: upstream}
             self.exchange.upstreams = tuple(self.upstreams)
@@ -74,7 +74,7 @@ class Switchboard:
                 editor.act(lambda each=editor: each.router.joined(upstream.name))  # type: ignore[misc]
 
     def status(self) -> dict[str, Any]:
-        """What GET /status answers."""
+        """Return the answer to GET /status."""
         with self.lock:
             editors = [each for each in self.editors if each.router.phase == "live"]
         targets = []
@@ -97,7 +97,7 @@ class Switchboard:
         return {"state": state, "client": bool(editors), "editors": len(editors), "targets": targets}
 
     def stop(self, reason: str) -> None:
-        """Tell every editor that it is over."""
+        """End all sessions, with a reason for the editors."""
         with self.lock:
             editors, child_proxies = list(self.editors), list(self.child_proxies)
         for child_proxy in child_proxies:

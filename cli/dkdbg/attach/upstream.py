@@ -1,4 +1,4 @@
-"""One target's endpoint: where it is now, and whether an attach would work there. What runs there may be replaced meanwhile."""
+"""Finds one target's endpoint, and whether an attach would work there. Its agent may be replaced at any time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.target import Target
 
-#: Seconds between two looks at a door that is not ready.
+#: Seconds between two looks at an endpoint that is not ready.
 INTERVAL = 0.1
-#: Seconds that a door gets to answer at most: where one has not in time, the next look waits for twice as long. Behind
-#: two ssh hops to a machine that is busy an answer may take longer than anybody would guess.
+#: Maximum timeout of an answer, in seconds: after each timeout the next look waits twice as long. Two ssh hops to a
+#: busy machine can take this long.
 LONGEST_ANSWER = 16.0
 
 
@@ -28,10 +28,10 @@ class Seen:
     """One look at a target.
 
     Attributes:
-        endpoint: host and port of its door; None when there is none.
-        agent: which agent answered there, another one after each restart; empty when an attach would not work now.
-        why: what it waits for, in words; empty when ready.
-        record: what the agent says of itself; None when none answers.
+        endpoint: host and port; None if it has none.
+        agent: id of the agent that answered, new after each restart; empty if an attach would not work now.
+        why: why it is not ready, as text; empty when ready.
+        record: the agent's record; None without an answer.
     """
 
     endpoint: tuple[str, int] | None
@@ -41,11 +41,11 @@ class Seen:
 
 
 class Upstream:
-    """Looks where a target is reached; any number of threads may ask.
+    """Watches a target's endpoint. Thread-safe.
 
     Args:
-        name: for people, unique among the targets of one port.
-        token: opens the list of processes of a door that asks for one.
+        name: display name, unique among the targets of one port.
+        token: proven for the list of processes, where the agent requires it.
     """
 
     def __init__(self, target: Target, name: str, token: str = "") -> None:
@@ -55,7 +55,7 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        #: Who listens to a port has been heard: `plain_proxy` does that before there is one of us.
+        #: The peer at a given port was identified: `plain_proxy` does that before.
         self._is_heard = True
         self._held: plain_debugpy.Greeted | None = None
         self._limit = ANSWER_LIMIT
@@ -68,22 +68,22 @@ class Upstream:
 
     @property
     def last(self) -> Seen | None:
-        """What the last look showed."""
+        """Result of the last look."""
         return self._seen
 
     def close(self) -> None:
-        """Leave a plain debugpy as an editor leaves it, so that its port stays; without waiting for a look."""
+        """Disconnect from a plain debugpy like an editor, so that its port stays; without waiting for a look."""
         held, self._held = self._held, None
         if held is not None:
             plain_debugpy.leave(held)
 
     def poke(self) -> None:
-        """Something has changed: search anew at the next look."""
+        """Make the next look search again."""
         self._stale = True
         self.changed.set()
 
     def look(self) -> Seen:
-        """Search the target if need be, and ask its door. Never raises."""
+        """Search the target if necessary, and query its agent. Never raises."""
         with self._lock:
             now = time.monotonic()
             if self._seen is not None and now - self._looked < INTERVAL / 2 and not self._stale:
@@ -123,11 +123,11 @@ class Upstream:
         return Seen(endpoint=endpoint, agent="", why=why, record=record)
 
     def _look_for_debugpy(self, endpoint: tuple[str, int]) -> None:
-        """Hear who begins at a port where nobody was: a question would cost a plain debugpy its port.
+        """Check a newly opened port for a plain debugpy, as an HTTP request would kill its port.
 
         Raises:
-            PlainDebugpyError: it is one. The connection is held until the end: one that leaves while its program
-                begins takes the program out of the debugger's reach.
+            PlainDebugpyError: it is one. The connection stays open: closing it while its program starts would make
+                the program unreachable for debuggers.
         """
         if self.target.address.scheme != "endpoint" or self._is_heard:
             return
@@ -143,15 +143,15 @@ class Upstream:
     def _status_of(self, endpoint: tuple[str, int]) -> SeenRecord | None:
         began = time.monotonic()
         found = status_of(endpoint, limit=self._limit)
-        self._is_heard = self._is_heard and found is not None  # another one may come
+        self._is_heard = self._is_heard and found is not None  # another process may listen next
         if found is None and time.monotonic() - began >= self._limit:
             self._limit = min(LONGEST_ANSWER, 2 * self._limit)
         return found
 
     def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:
-        """The record with the processes, where knowing the token shows them.
+        """Return the record with the processes, if the token grants them.
 
-        Asked once of each agent if our token is wrong: it is no guess.
+        A wrong token is sent only once to each agent, so that it does not count as guessing.
         """
         if record.processes is not None or not self._token or record.agent == self._refused_by:
             return record

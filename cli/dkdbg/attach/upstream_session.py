@@ -1,4 +1,4 @@
-"""One editor's root session with one place's door, as a client of it. No I/O."""
+"""One editor's root session with one agent, as its client. No I/O."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Process
     from dkdbg.attach.root_answers import Message
 
-    #: `down`: no connection, and one is wanted. `attaching`: until the upstream lets breakpoints be set. `ready`: it
-    #: waits for configurationDone. `held`: attached. `left`: the session there has ended and another one is not wanted.
+    #: `down`: not connected, and waiting for a connection. `attaching`: until the upstream accepts breakpoints. `ready`: it
+    #: waits for configurationDone. `held`: attached. `left`: the session has ended and will not be opened again.
     Phase = Literal["down", "attaching", "ready", "held", "left"]
 
-#: Sequence numbers of the requests that each connection begins with.
+#: Sequence numbers of the first requests of each connection.
 _INITIALIZE, _ATTACH = 1, 2
 #: No kernel has a pid as large as this (Linux: 2**22).
 MAX_PID = 1 << 31
@@ -28,13 +28,13 @@ MAX_PID = 1 << 31
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What a message of the upstream means.
+    """Meaning of a message of the upstream.
 
     Attributes:
-        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: the attach was, or we refuse to,
-            `text` is why; `child`: there is a process; `output`: `message` is the event; `ended`: the program has ended,
-            the upstream is about to go; `closed`: the session has been ended there; `gate`, `together`: it speaks of its ranks, `message` is
-            what it says.
+        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: by either side, `text` is the
+            reason; `child`: a new process; `output`: `message` is the event; `ended`: the program has ended, and the
+            upstream will close; `closed`: the upstream has ended the session; `gate`, `together`: report on its ranks
+            in `message`.
     """
 
     kind: Literal[
@@ -47,14 +47,14 @@ class Heard:
 
 
 class UpstreamSession:
-    """Attaches again whenever it is told that there is a connection.
+    """Attaches on each new connection.
 
     Args:
         initialize, arguments: of the editor's `initialize` and `attach`.
 
     Attributes:
-        why: what is known of an upstream that is not there; empty before the first look.
-        processes: those that were announced since the last `opened`.
+        why: why the upstream is unavailable; empty before the first look.
+        processes: announced since the last `opened`.
     """
 
     def __init__(self, initialize: Message, arguments: Message) -> None:
@@ -68,10 +68,10 @@ class UpstreamSession:
         self._handshake: Handshake | None = None
 
     def opened(self, *, must_prove: bool = False) -> tuple[list[bytes], str]:
-        """There is a new connection: what to send on it, or why nothing is, in one line.
+        """Return the first messages for a new connection, or why none are sent, in one line.
 
         Args:
-            must_prove: see Introduction.
+            must_prove: see Handshake.
         """
         self.phase, self.why, self._exited = "attaching", "", False
         self._numbers = itertools.count(_ATTACH + 1)
@@ -85,17 +85,17 @@ class UpstreamSession:
         return bodies, self._handshake.refusal
 
     def configure(self) -> list[bytes]:
-        """Let the upstream's processes run, breakpoints are set in each of them."""
+        """Complete the configuration: breakpoints are set in each process."""
         return [self._request("configurationDone", {})]
 
     def leave(self, *, terminate: bool) -> list[bytes]:
-        """Ask to leave, and to end the program when `terminate`."""
+        """Encode a disconnect, which ends the program if `terminate`."""
         if self.phase not in {"attaching", "ready", "held"}:
             return []
         return [self._request("disconnect", {"terminateDebuggee": terminate})]
 
     def release(self, pid: int) -> list[bytes]:
-        """Let a process go on that waits at its start for a session."""
+        """Encode a request to resume a process that waits at its start for a session."""
         return (
             [self._request(messages.RELEASE, {"subProcessId": pid})]
             if self.phase in {"ready", "held"}
@@ -103,21 +103,21 @@ class UpstreamSession:
         )
 
     def ask(self, command: str, arguments: Message) -> list[bytes]:
-        """Ask for something about its ranks; the answer is of no interest."""
+        """Encode a request about its ranks; the answer is ignored."""
         return [self._request(command, arguments)] if self.phase in {"ready", "held"} else []
 
     def restart(self) -> list[bytes]:
-        """Ask for the program to be started again."""
+        """Encode a request to restart the program."""
         return [self._request("restart", {})] if self.phase == "held" else []
 
     def lost(self) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         if self.phase != "left":
             self.phase = "down"
         self.processes.clear()
 
     def take(self, body: bytes) -> list[Heard]:
-        """Take a message of the upstream; what cannot be understood is skipped."""
+        """Handle a message of the upstream; skip malformed ones."""
         try:
             message = frames.decode(body)
         except frames.FrameError:
@@ -152,12 +152,12 @@ class UpstreamSession:
         self.phase = "held"
         if (
             self._arguments.get(ROLE) == TAKE_OVER
-        ):  # said once: after a restart there is nobody to take it from
+        ):  # only once: after a restart there is no other editor to take over from
             self._arguments = {k: v for k, v in self._arguments.items() if k != ROLE}
         return [Heard(kind="attached")]
 
     def _asked(self, message: Message) -> list[Heard]:
-        """Nothing that a target asks for is done but to attach to a process of its own."""
+        """Handle a request of the target: refuse all but an attach to one of its processes."""
         arguments = as_dict(message.get("arguments"))
         wanted = arguments.get("request", "attach")
         if message.get("command") != "startDebugging" or wanted != "attach":

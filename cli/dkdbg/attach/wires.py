@@ -1,4 +1,4 @@
-"""Sockets of the host's door: what is sent keeps its order and never makes a decision wait."""
+"""Sockets of the attach proxy: sends in order without blocking the state machine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dkdbg.attach import owners
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Bytes that may be waiting for a peer that does not read; it is cut off then.
+#: Maximum queued bytes for a peer that does not read; it is disconnected then.
 MAX_WAITING = 32 << 20
-#: Bytes from which on a target is not read from until its editor has caught up, and how long at most at one time.
+#: Queued bytes for an editor above which its targets are not read, and the timeout of such a pause in seconds.
 MUCH_WAITING = 4 << 20
 CATCH_UP_LIMIT = 10.0
-#: Seconds for a connection to a door that answered a moment ago.
+#: Seconds to connect to an agent that has just answered.
 CONNECT_LIMIT = 5.0
 _CHUNK = 1 << 16
 
 
 class Outbox:
-    """Sends messages on a socket, in the order of `put`, on a thread of its own. The socket is left to its owner."""
+    """Sends messages on a socket, in the order of `put`, on its own thread. The caller closes the socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -37,7 +37,7 @@ class Outbox:
         self._thread.start()
 
     def put(self, body: bytes) -> None:
-        """Send a message's body as a frame, after what was put before."""
+        """Queue a message's body as a frame."""
         with self._lock:
             self._waiting += len(body)
             full = self._waiting > MAX_WAITING
@@ -46,16 +46,16 @@ class Outbox:
         self._queue.put((frames.wrap(body), len(body), False))
 
     def wait_for_room(self) -> None:
-        """Return when not much is waiting to be sent."""
+        """Wait until little is queued."""
         with self._lock:
             self._lock.wait_for(lambda: self._waiting < MUCH_WAITING, CATCH_UP_LIMIT)
 
     def finish(self) -> None:
-        """Send what is left, then end this direction of the connection."""
+        """Send the queued messages, then shut this direction down."""
         self._queue.put((b"", 0, True))
 
     def hand_over(self) -> None:
-        """Send what is left, and send no more: somebody else has the socket from here on."""
+        """Send the queued messages, then stop: another writer takes the socket over."""
         self._queue.put(None)
         self._thread.join()
 
@@ -74,9 +74,9 @@ class Outbox:
 
 
 def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
-    """Return a connection, and whether it may be trusted as far as its owner goes (`owners.is_ours`).
+    """Return a connection, and whether its owner is trusted (`owners.is_ours`).
 
-    It notices within two minutes that the other machine is gone.
+    Detects within two minutes that the other machine is gone.
 
     Raises:
         OSError: nothing listens there.
@@ -93,11 +93,11 @@ def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
 
 
 def read_frames(sock: socket.socket, parser: frames.FrameParser, take: Callable[[bytes], bool]) -> None:
-    """Hand each message's body to `take` until the stream ends or `take` returns False.
+    """Pass each message's body to `take` until the stream ends or `take` returns False.
 
     Raises:
         OSError: the connection broke.
-        FrameError: the stream is none of frames.
+        FrameError: the stream is malformed.
     """
     while True:
         while (body := parser.take()) is not None:
@@ -110,6 +110,6 @@ def read_frames(sock: socket.socket, parser: frames.FrameParser, take: Callable[
 
 
 def cut(sock: socket.socket) -> None:
-    """End both directions at once."""
+    """Shut both directions down."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""The session of one worker: the editor's frames to its debugger and back, until one of them is gone."""
+"""Child session of one worker: passes frames between the editor and its debugger until one of them leaves."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.unpacked import Code
 
-#: Of an attach, what a worker's debugger does not get.
+#: Properties of an attach that a worker's debugger does not get.
 _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
 _CHUNK = 1 << 16
 
 
 class ChildProxy:
-    """Serves on the thread of `serve`.
+    """Connection of an editor to a worker.
 
     Args:
-        client, parser: the editor's connection, and what came after its attach.
-        worker, said: the worker's, and what it has said already.
+        client, parser: the editor's connection, and the parser with the data after its attach.
+        worker, said: the worker's connection, and the data that it has sent already.
         initialize, attach: the editor's requests; the first was answered.
-        code: where the editor's files are for this worker.
+        code: paths of the editor's files for this worker.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ChildProxy:
         self._ended = False
 
     def serve(self) -> None:
-        """Pass everything on until both sides have ended; both sockets are left to the caller."""
+        """Pass everything on until both sides have ended; the caller closes both sockets."""
         with contextlib.suppress(OSError):
             self._worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sockets.keep_alive(self._worker)

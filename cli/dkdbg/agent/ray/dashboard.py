@@ -1,8 +1,8 @@
-"""What Ray's dashboard says of a cluster: which workers wait for a debugger, and what they are. Asked over plain HTTP.
+"""Queries Ray's dashboard over plain HTTP for workers that wait for a debugger, and their tasks.
 
-Ray's own debugger has a worker listen, wait and say so in the worker table (`ray/util/debugpy.py`); the query is the one
-of its extension, answered by the GCS without reading the whole table (`ray/util/state/state_manager.py`). What answers
-is not trusted: each field is looked at, and no more is read than a large cluster says.
+Ray's own debugger makes a worker listen, wait and set a flag in the worker table (`ray/util/debugpy.py`). The query is
+that of Ray's extension, which the GCS answers without reading the whole table (`ray/util/state/state_manager.py`). The
+answer is untrusted: each field is checked, and the size is limited to that of a large cluster.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set
 
 DEFAULT_PORT = 8265
-#: Seconds for one answer, and bytes of it.
+#: Seconds for one answer, and its maximum bytes.
 _LIMIT = 5.0
 _MAX_ANSWER = 32 << 20
-#: The first that have the fields of the debugger: `num_paused_threads` came with the debugger of 2.9.
+#: First version with the debugger's fields: 2.9 added `num_paused_threads`.
 OLDEST = (2, 9)
-#: Where a node keeps the address of its cluster's GCS (`ray/_private/utils.py`).
+#: File with the address of the node's GCS (`ray/_private/utils.py`).
 _CURRENT = "/tmp/ray/ray_current_cluster"  # noqa: S108
 #: Ray's own variables (`ray/_private/authentication`).
 ENV_TOKEN, ENV_TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _TOKEN_FILE = "~/.ray/auth_token"  # noqa: S105
 _MAX_TOKEN = 4096
-#: Of the task in which an actor is made.
+#: Suffix of the task that creates an actor.
 _INIT = ".__init__"
-#: No kernel has a pid as large as this.
+#: Larger than any pid.
 _MAX_PID = 1 << 31
-#: Characters of a runtime environment and of a command line.
+#: Maximum characters of a runtime environment and of a command line.
 _LONGEST = 1 << 16
 
 
 class DashboardError(Exception):
-    """The cluster cannot be asked.
+    """The cluster cannot be queried.
 
     Attributes:
-        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token` or `wrong-token`; the host knows the next step of each.
+        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token` or `wrong-token`; the host adds a hint for each.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -56,11 +56,11 @@ class Worker:
     """One worker that waits for a debugger, or has its port open.
 
     Attributes:
-        id: of Ray. node: its name, else its address. ip, port: where its debugger listens. pid: on its node.
-        is_driver: it is a driver. paused: how many of its threads wait.
-        task: what it runs; empty when that is not known. actor: its class; empty for a task. actor_name: as given.
-        called: what the worker itself has said, where our guard is before it; empty elsewhere.
-        unpacked, main, source: see `unpacked.Code`; empty while that is not known.
+        id: Ray's. node: name of its node, else the address. ip, port: address of its debugger. pid: on its node.
+        is_driver: it is a driver. paused: number of waiting threads.
+        task: name of its task; empty if unknown. actor: its class; empty for a task. actor_name: as given.
+        called: name from the worker itself, if it has dkdbg's guard; empty otherwise.
+        unpacked, main, source: see `unpacked.Code`; empty while unknown.
     """
 
     def __init__(self, row: Dict[str, Any], *, task: str = "", actor: str = "", actor_name: str = "") -> None:
@@ -76,7 +76,7 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """Display name."""
         task = self.task[: -len(_INIT)] if self.task.endswith(_INIT) else self.task
         what = task or self.actor or ("driver" if self.is_driver else "worker")
         if self.actor and task and not task.startswith(self.actor):
@@ -87,20 +87,20 @@ class Worker:
 
     @property
     def is_named(self) -> bool:
-        """Whether it is known what it is."""
+        """Whether its task is known."""
         return bool(self.task or self.actor or self.called or self.is_driver)
 
     def as_json(self) -> Dict[str, Any]:
-        """A JSON object of all of it."""
+        """Return all fields as a JSON object."""
         return dict(vars(self), name=self.name)
 
 
 class Dashboard:
-    """One dashboard; from any thread.
+    """One dashboard. Thread-safe.
 
     Args:
-        host, port: where it is.
-        token: Ray's, shown when it is asked for; empty for that of this machine.
+        host, port: its address.
+        token: Ray's, sent if required; empty for that of this machine.
     """
 
     def __init__(self, host: str, port: int, token: str = "") -> None:
@@ -115,7 +115,7 @@ class Dashboard:
         """Return Ray's version.
 
         Raises:
-            DashboardError: it cannot be asked, or is too old for its debugger.
+            DashboardError: it cannot be queried, or is too old for its debugger.
         """
         said = self._get("/api/version", {})
         version = _text(said, "ray_version")
@@ -128,13 +128,13 @@ class Dashboard:
         return version
 
     def workers(self, also: Optional[Set[str]] = None) -> List[Worker]:
-        """Return those whose debugger waits, by node and pid.
+        """Return the workers whose debugger waits, by node and pid.
 
         Args:
-            also: ids of others to be looked for among those that live.
+            also: ids of further workers to return if alive.
 
         Raises:
-            DashboardError: it cannot be asked.
+            DashboardError: it cannot be queried.
         """
         rows = self._list("workers", "num_paused_threads", "!=", "0")
         seen = {_text(each, "worker_id") for each in rows}
@@ -176,14 +176,14 @@ class Dashboard:
         return sorted(found, key=lambda each: (each.node, each.pid))
 
     def _node(self, node: str) -> str:
-        """Its name, which is asked for once."""
+        """Return a node's name, cached."""
         if node not in self._nodes:
             for each in self._list("nodes", "", "", ""):
                 self._nodes[_text(each, "node_id")] = _text(each, "node_name") or _text(each, "node_ip")
         return self._nodes.get(node, "")
 
     def _script(self, job: str) -> str:
-        """That of a job's driver, which is asked for once; empty where Ray runs it in a folder that it has unpacked."""
+        """Return the script of a job's driver, cached; empty if Ray runs it in an unpacked folder."""
         if job not in self._scripts:
             self._scripts[job] = ""
             code, body = self._ask("/api/jobs/", {})
@@ -259,7 +259,7 @@ class Dashboard:
 
 
 def own_token() -> str:
-    """Return this machine's token of Ray, from where Ray itself takes it; empty when there is none."""
+    """Return this machine's token of Ray, from Ray's own sources; empty if there is no token."""
     token = os.environ.get(ENV_TOKEN, "").strip()
     if token:
         return token
@@ -273,7 +273,7 @@ def own_token() -> str:
 
 
 def here() -> List[str]:
-    """Return the hosts that may have the dashboard of the cluster that this node is part of, the likeliest first."""
+    """Return the hosts that may run the dashboard of this node's cluster, the likeliest first."""
     found = []
     try:
         with open(_CURRENT) as source:
@@ -289,10 +289,10 @@ def here() -> List[str]:
 
 
 def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
-    """Return the first dashboard of these that answers.
+    """Return the first of these dashboards that answers.
 
     Raises:
-        DashboardError: none does; the one that says most is raised.
+        DashboardError: none does; the most specific error is raised.
     """
     failed: Optional[DashboardError] = None
     for host in hosts:

@@ -1,4 +1,4 @@
-"""One client of the door: its root session, which is told of each worker that waits, or the session of one worker."""
+"""One client of the Ray proxy: a root session, which announces waiting workers, or the session of one worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHUNK = 1 << 16
 
 
 class Editor:
-    """Serves one connection on its thread; `look` comes from another one."""
+    """Serves one connection on its thread; `look` is called from another one."""
 
     def __init__(self, sock: socket.socket, registry: WorkerRegistry) -> None:
         self._sock = sock
@@ -70,7 +70,7 @@ class Editor:
                 parser.feed(data)
 
     def look(self, entries: List[WorkerEntry]) -> None:
-        """Tell of the workers that wait and were not told of since they began to."""
+        """Report newly waiting workers."""
         if not self.is_attached:
             return
         waiting = {each.number: each for each in entries if each.is_free}
@@ -80,13 +80,13 @@ class Editor:
         self._told = set(waiting)
 
     def end(self) -> None:
-        """The door closes."""
+        """End the root session: the proxy stops."""
         if self.is_attached:
             with contextlib.suppress(OSError):
                 self._send(messages.event("terminated"))
 
     def _take(self, message: Message, parser: frames.FrameParser) -> bool:
-        """Do what is asked; False when nothing more is read here."""
+        """Handle a request; False to stop reading."""
         command = message.get("command")
         if message.get("type") != "request":
             return True
@@ -139,7 +139,7 @@ class Editor:
         self._send(messages.announcement(client, self._numbers.__next__, child))
 
     def _pass(self, number: int, attach: Message, parser: frames.FrameParser) -> None:
-        """Be the session of one worker until it is over."""
+        """Serve the session of one worker until its end."""
         entry = self._registry.take(number)
         if entry is None:
             text = (

@@ -1,8 +1,8 @@
-"""The first words on a worker's debug port: debugpy's own greeting, or the question of the guard that we put before it.
+"""Connects to a worker's debug port, past the guard that dkdbg puts in front of debugpy.
 
-debugpy speaks first, and so does the guard (`inprocess/ray/worker.py`): whoever connects tells them apart without sending
-a byte. The guard's question is answered with HMAC-SHA256 over its number, keyed with the secret of the run, which the driver
-has left in its session's folder (runs.py).
+Both debugpy and the guard (`inprocess/ray/worker.py`) send first, so that a client can tell them apart without sending a
+byte. The answer to the guard is HMAC-SHA256 over its nonce, keyed with the secret of the run, which the driver has left
+in its session's folder (runs.py).
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Tuple
 
-#: What the guard begins with; then two numbers in hexadecimal digits, of the run and of this connection, and a new line.
+#: Start of the guard's line; then the id of the run and the nonce of the connection, in hexadecimal digits.
 MARK = b"dkdbg-ray "
 _GREETING = b"Content-Length: "
 _LONGEST = 200
-#: Seconds for the connection and the first words.
+#: Seconds for the connection and the first line.
 _LIMIT = 10.0
 
 
 class GuardError(OSError):
-    """What listens there is neither debugpy nor our guard, or does not let us in."""
+    """The port is neither debugpy's nor the guard's, or the guard refuses."""
 
 
 def answer(number: str, secret: bytes) -> bytes:
-    """Return what a guard takes for its number, a line."""
+    """Return the line that answers a guard's nonce."""
     return hmac.new(secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
 
 
 def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
-    """Return a connection to a worker's debugger, what it has said already, and the run whose guard let us in (runs.py).
+    """Return a connection to a worker's debugger, its first data, and the run whose guard accepted it (runs.py).
 
     Raises:
-        OSError: nothing listens there any more, or something else does.
+        OSError: nothing listens there any more, or another program does.
     """
     sock = socket.create_connection((ip, port), timeout=_LIMIT)
     try:

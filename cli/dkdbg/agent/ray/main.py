@@ -1,7 +1,7 @@
-"""The verb `ray`: list the workers of a cluster that wait for a debugger, or be the door before them.
+"""The agent's verb `ray`: lists the workers of a cluster that wait for a debugger, or runs the proxy for them.
 
-Without a dashboard it is that of the cluster that this node is part of. The token of Ray comes, if at all, as the first
-line of standard input. What is said is one JSON object on one line; `error` says why it cannot be done.
+The default dashboard is that of this node's cluster. Ray's token, if any, is the first line of standard input. The
+output is one JSON object on one line; `error` has the reason of a failure.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap import frames
     from dkdbg.agent.ray.worker_registry import WorkerEntry
 
-#: Seconds until the door goes: before its first client, and after its last one.
+#: Seconds until the proxy exits: without any client, and after its last one.
 FIRST_GRACE, GRACE = 120.0, 10.0
-#: Seconds until a worker is listed without the name of what it runs.
+#: Seconds until a worker is listed without the name of its task.
 _NAMED = 2.0
-#: Below the runtime folder: what is there is no session of a program.
+#: Folder of the proxies' records, below the runtime folder, apart from sessions of programs.
 FOLDER = "ray"
 _USAGE = "usage: dkdbg.agent ray doors | list | door [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
 
 
 def main(words: List[str]) -> int:
-    """Run the verb; the exit code."""
+    """Run the verb; return the exit code."""
     what = words[0] if words else ""
     if what == "doors":
         there = [
@@ -71,7 +71,7 @@ def main(words: List[str]) -> int:
 
 
 def _named(found: dashboard.Dashboard) -> List[dashboard.Worker]:
-    """Return the workers that wait; what one runs, Ray says about a second after it has begun to."""
+    """Return the waiting workers, with their tasks, which Ray reports about a second after their start."""
     end = time.monotonic() + _NAMED
     while True:
         workers = found.workers()
@@ -81,7 +81,7 @@ def _named(found: dashboard.Dashboard) -> List[dashboard.Worker]:
 
 
 def _open(found: dashboard.Dashboard, name: str) -> int:
-    """Leave a process behind that is the door, and say where it is."""
+    """Start the proxy in the background, and print its port."""
     reads, writes = os.pipe()
     child = os.fork()
     if child:
@@ -113,10 +113,10 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
 
 
 class RayProxy:
-    """Listens on loopback, for the processes of its own user.
+    """Listens on loopback, for processes of the same user.
 
     Raises:
-        OSError, RuntimeDirError: there is no port, or no folder for the record.
+        OSError, RuntimeDirError: no free port, or no folder for the record.
     """
 
     def __init__(self, found: dashboard.Dashboard, name: str) -> None:
@@ -148,7 +148,7 @@ class RayProxy:
         self.store.update(state="running", adapter_up=True, mappings=[])
 
     def run(self) -> None:
-        """Serve until nobody has been there for a while, or somebody ends it."""
+        """Serve until no client was connected for a while, or a signal."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._over.set())
         self._listener.start()
@@ -220,7 +220,7 @@ def _say(what: Dict[str, Any]) -> int:
 
 
 def _hold() -> Optional[kept.Hold]:
-    """As long as the door is there, the file stays that it was started from."""
+    """Keep the file that the proxy was started from, while it runs."""
     with contextlib.suppress(OSError):
         if kept.is_kept(sys.argv[0]):
             return kept.Hold(sys.argv[0])

@@ -1,4 +1,4 @@
-"""The runs of drivers under agents of ours on this machine: their secrets, and which of their workers can be joined."""
+"""Runs of drivers under this user's agents on this machine: their secrets and joinable workers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAME = "ray.json"
 
 
 class Run:
-    """One driver's.
+    """One driver's run.
 
     Attributes:
-        id: public. secret: opens its workers. main: path of its script, where it runs.
-        source: the folder that Ray has packed as its `working_dir`; empty where that is not known.
-        workers: their names by Ray's ids. unpacked: where Ray has unpacked a `working_dir` for them, if it has.
+        id: public. secret: opens its workers. main: path of its script, on its machine.
+        source: folder that Ray has packed as its `working_dir`; empty if unknown.
+        workers: their names by Ray's ids. unpacked: where Ray has unpacked a `working_dir` for them, if any.
     """
 
     def __init__(self, said: Dict[str, object]) -> None:
@@ -41,7 +41,7 @@ class Run:
 
 
 def here() -> List[Run]:
-    """Return those of drivers that run now."""
+    """Return the runs of live drivers."""
     found = []
     for record in records.list_records():
         if records.is_live(record):
@@ -49,10 +49,10 @@ def here() -> List[Run]:
                 with open(os.path.join(records.folder_of(record), _NAME)) as source:
                     found.append(Run(json.load(source)))
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # no driver of Ray
+                continue  # not a driver of Ray
     return found
 
 
 def workers() -> Dict[str, str]:
-    """Return the names of all workers that can be joined, by Ray's ids."""
+    """Return the names of all joinable workers, by Ray's ids."""
     return {worker: name for run in here() for worker, name in run.workers.items()}

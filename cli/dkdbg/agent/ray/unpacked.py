@@ -1,6 +1,7 @@
-"""A worker whose code Ray has unpacked from a `working_dir`: the editor has the files elsewhere. Pure.
+"""Maps paths for a worker whose code Ray has unpacked from a `working_dir`. Pure.
 
-What a driver's own script defines goes to workers by value and keeps the driver's path; what they import lies in that folder.
+Code of the driver's own script is sent to workers by value and keeps the driver's path. Imported modules are in the
+unpacked folder.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
 _SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
 _PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
-#: After the checkout's path: no folder of that name is there.
+#: Suffix of the checkout's path; such a folder does not exist.
 _ALIAS = ".dkdbg-driver"
 #: Where Ray puts its sessions, unless the head was started with --temp-dir.
 _FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108
 
 
 def folder(session: str, runtime_env: str) -> str:
-    """Return where a node has unpacked the `working_dir` of a runtime environment, as Ray writes it; empty for none."""
+    """Return the folder into which Ray unpacks the `working_dir` of a serialized runtime environment; empty for none."""
     try:
         said: Any = json.loads(runtime_env) if runtime_env else {}
     except (ValueError, RecursionError):
@@ -34,23 +35,23 @@ def folder(session: str, runtime_env: str) -> str:
 
 
 def script(entrypoint: str) -> str:
-    """Return the driver's script as its command line names it; empty when there is none."""
+    """Return the driver's script from its command line, empty if it has none."""
     return next((each for each in entrypoint.split() if each.endswith(".py")), "")
 
 
 class Code:
-    """Where the editor's files are for one worker.
+    """Path mapping for one worker.
 
     Args:
         mappings: `pathMappings` of an attach.
-        unpacked: see `folder`. main: the driver's script there, by its whole path or relative to the checkout; empty where
-            the driver runs in such a folder too.
-        source: folder that Ray has packed; where it is empty, the remote folder of the first mapping.
+        unpacked: see `folder`. main: the driver's script there, absolute or relative to the checkout; empty if the driver
+            runs in such a folder too.
+        source: folder that Ray has packed; by default the remote folder of the first mapping.
 
     Attributes:
-        mappings: with that of the folder before them; empty where the editor's own are right.
-        script, alias: the editor's path of the driver's script, and what it is called in a breakpoint: debugpy takes the
-            first mapping that fits, and this file alone is not in the folder. Empty where there is none.
+        mappings: preceded by that of the folder; empty if the editor's own are right.
+        script, alias: the editor's path of the driver's script, and its alias in breakpoints: debugpy uses the first
+            matching mapping, and only this file is not in the folder. Empty if not needed.
     """
 
     def __init__(self, mappings: Any, unpacked: str, main: str, source: str = "") -> None:  # noqa: ANN401 - as an editor says it
@@ -67,15 +68,15 @@ class Code:
         if main and path.startswith(source + "/"):
             below = path[len(source) :].replace("/", "\\") if "\\" in local else path[len(source) :]
             self.script, self.alias = local + below, local + _ALIAS + below
-            # The last one: what comes back from there is the checkout's.
+            # The last one: paths that come back from there belong to the checkout.
             self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": source})
 
     def to_worker(self, path: Any) -> Any:  # noqa: ANN401 - as an editor says it
-        """Return the path of a source, as the worker is told it."""
+        """Translate the path of a source for the worker."""
         return self.alias if self.script and path == self.script else path
 
     def to_editor(self, body: bytes) -> bytes:
-        """Return a message with the script called as the editor calls it."""
+        """Translate the script's path in a message for the editor."""
         if not self.script:
             return body
         alias, script = (json.dumps(each)[1:-1].encode() for each in (self.alias, self.script))

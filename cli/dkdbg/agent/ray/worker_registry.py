@@ -1,4 +1,4 @@
-"""Which workers there are, and which of them are taken by a client of ours: asked again and again while anybody looks."""
+"""Registry of the cluster's workers and their clients, updated by polling the dashboard."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.ray.dashboard import Dashboard, Worker
 
-#: Numbers of workers: no pid of a node is as large, and the pids of two nodes may be the same.
+#: First number of workers: larger than any pid, as the pids of two nodes may be the same.
 _FIRST = 1 << 22
-#: Seconds between two questions while an editor is there, and while none is.
+#: Seconds between two polls while an editor is attached, and while none is.
 WATCHING, RESTING = 0.25, 2.0
-#: Seconds after which a worker is told of without the name of what it runs.
+#: Seconds after which a worker is announced without the name of its task.
 NAMED_WITHIN = 10.0
-#: Seconds for which a worker's own note is waited for: its driver reads it every 0.3 s.
+#: Seconds to wait for a worker's own note: its driver reads it every 0.3 s.
 _NOTED_WITHIN = 10.0
 
 
 class WorkerEntry:
-    """One worker and whether a client of ours has it.
+    """One worker and whether a client has it.
 
     Attributes:
-        number: what editors know it by. guarded: its port has our guard: it can be joined while it runs.
+        number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
     """
 
     def __init__(self, number: int, worker: Worker) -> None:
@@ -40,22 +40,22 @@ class WorkerEntry:
 
     @property
     def is_free(self) -> bool:
-        """Whether an editor is told of it: it waits for one, or takes one at any time."""
+        """Whether it is announced to editors: it waits for one, or accepts one at any time."""
         if self.is_taken or not (self.worker.paused or self.guarded):
             return False
-        # What a worker runs, Ray says a second or so after it has begun to.
+        # Ray reports a worker's task about a second after its start.
         return self.worker.is_named or time.monotonic() - self._since > NAMED_WITHIN
 
 
 class WorkerRegistry:
-    """Asked from any thread.
+    """Polls the dashboard. Thread-safe.
 
     Args:
         dashboard: of the cluster.
-        changed: told, on the roll's thread, of the seats after each answer, and why there is none.
+        changed: called on the registry's thread after each poll with the entries, and with the error, if any.
 
     Attributes:
-        port: of the door.
+        port: of the Ray proxy.
     """
 
     def __init__(self, dashboard: Dashboard, changed: Callable[[List[WorkerEntry], str], None]) -> None:
@@ -70,7 +70,7 @@ class WorkerRegistry:
         self.is_watched: Callable[[], bool] = lambda: False
 
     def run(self) -> None:
-        """Ask until `stop`."""
+        """Poll until `stop`."""
         while not self._over:
             self._bell.clear()
             why = ""
@@ -84,16 +84,16 @@ class WorkerRegistry:
             self._bell.wait(WATCHING if self.is_watched() else RESTING)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._over = True
         self._bell.set()
 
     def wake(self) -> None:
-        """Ask now."""
+        """Poll now."""
         self._bell.set()
 
     def take(self, number: int) -> Optional[WorkerEntry]:
-        """Give a worker to a client; None when it is gone or taken."""
+        """Give a worker to a client; None if it is gone or taken."""
         with self._lock:
             for entry in self._entries.values():
                 if entry.number == number and not entry.is_taken:
@@ -102,10 +102,10 @@ class WorkerRegistry:
         return None
 
     def connected(self, entry: WorkerEntry, run: str) -> None:
-        """Note that a worker's debugger has answered, and where its files are, which the driver of its run says.
+        """Note that a worker's debugger has answered, and the paths of its files, from the driver of its run.
 
         Args:
-            run: the id of the run whose guard is before it; empty for no guard.
+            run: id of the run whose guard is in front of it; empty for no guard.
         """
         entry.guarded = bool(run)
         end = time.monotonic() + _NOTED_WITHIN
@@ -119,14 +119,14 @@ class WorkerRegistry:
             time.sleep(0.05)
 
     def leave(self, entry: WorkerEntry) -> None:
-        """Its client has left."""
-        time.sleep(WATCHING)  # until Ray says whether it waits again
+        """Release a worker whose client has left."""
+        time.sleep(WATCHING)  # until Ray reports whether it waits again
         with self._lock:
             entry.is_taken = False
         self.wake()
 
     def _known(self) -> Set[str]:
-        """Workers that can be joined though they do not wait; whether they live is to be asked for."""
+        """Return the workers that can be joined without waiting; they may have ended."""
         found = set(runs.workers())
         with self._lock:
             return found | {each for each, entry in self._entries.items() if entry.guarded}
@@ -148,7 +148,7 @@ class WorkerRegistry:
                     entry = self._entries[each.id] = WorkerEntry(self._next, each)
                 former = entry.worker
                 folder, run = folders.get(each.id) or (former.unpacked, former)
-                if not each.unpacked:  # Ray says a second or so after it has begun what a worker runs
+                if not each.unpacked:  # Ray reports a worker's task about a second after its start
                     each.unpacked, each.main = folder, run.main
                 each.source = run.source
                 entry.worker = each
