@@ -137,16 +137,16 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
             return one
 
         first, second = editor(), editor()
-        second.wait_output("you look on: another editor")
+        second.wait_output("you are an observer: another editor")
         third = editor(dkdbgRole="take-over")
         first.wait_output("has taken this session over")
         first.wait_ended(300)
         fourth = editor()
-        fourth.wait_output("you look on: another editor")
-        assert "look on" not in "".join(each.text for each in third.output)
+        fourth.wait_output("you are an observer: another editor")
+        assert "an observer" not in "".join(each.text for each in third.output)
         second.disconnect()
         third.disconnect()
-        fourth.wait_output("this session is yours now")
+        fourth.wait_output("you control this session now")
         assert not fourth.sessions[0].is_ended
 
 

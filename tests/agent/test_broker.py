@@ -149,8 +149,8 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it():
     assert (answered.connection, json.loads(answered.body)["request_seq"]) == (second.connection, 5)
     (refused,) = sent(second.from_client(request("continue", seq=6)), connection.TO_CLIENT)
     assert refused["message"] == (
-        "dkdbg: another editor (since 12:34, from 192.0.2.1) holds this session; "
-        'add "dkdbgRole": "take-over" to take it'
+        "dkdbg: another editor (since 12:34, from 192.0.2.1) controls this session; "
+        'add "dkdbgRole": "take-over" to take it over'
     )
     ended = first.from_adapter(event("exited")) + first.from_adapter(event("terminated"))
     told = sent([each for each in ended if each.connection is second.connection], connection.TO_CLIENT)

@@ -144,7 +144,9 @@ def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path):
         first.child() as child,
         Client(running.port).attach() as second,
     ):
-        assert "you look on: another editor (since " in second.event("output", text="look on")["output"]
+        assert (
+            "you are an observer: another editor (since " in second.event("output", text="observer")["output"]
+        )
         with second.child() as observer:
             child.session.request("pause", threadId=1)
             thread = child.event("stopped")["threadId"]
@@ -157,7 +159,7 @@ def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path):
             assert "n" in [variable["name"] for variable in variables]
             for command in ("continue", "next", "evaluate", "setVariable", "pause", "terminate"):
                 answer = observer.refusal(command, threadId=thread, expression="1", frameId=top["id"])
-                assert 'add "dkdbgRole": "take-over" to take it' in answer["message"], command
+                assert 'add "dkdbgRole": "take-over" to take it over' in answer["message"], command
             frame = child.session.request("stackTrace", threadId=thread)["stackFrames"][0]
             held = f"train.py:{frame['line']} (pause)"
             record = wait_for(lambda: first_process(running), lambda p: p.get("stopped") == held)

@@ -78,7 +78,7 @@ def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_p
             answer = stop["session"].request("evaluate", expression="n > 0", frameId=stop["frame"])
             assert answer["result"] == "True"
             first = stop
-        assert any("adapter died; a new one is being started" in line for line in editor.output)
+        assert any("adapter died; a new one is starting" in line for line in editor.output)
         (tmp_path / "stop").touch()
         stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
         stop["session"].request("continue", threadId=stop["thread"])
@@ -181,7 +181,7 @@ def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_pa
         assert stop["line"] == LINE
         answer = stop["session"].request("evaluate", expression="6 * 7", frameId=stop["frame"])
         assert answer["result"] == "42"
-        wait_for(lambda: "".join(second.output), lambda text: "this session is yours now" in text)
+        wait_for(lambda: "".join(second.output), lambda text: "you control this session now" in text)
         wait_for(lambda: third.stops, bool)  # looks on at the second one now
         assert len(second.sessions) == 2
         assert second.errors == third.errors == []
@@ -196,11 +196,11 @@ def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_pa
 def test_an_editor_that_comes_back_at_once_keeps_its_session(loop):
     port = loop().port
     with Client(port).attach() as first, Client(port).attach() as second:
-        second.event("output", text="you look on")
+        second.event("output", text="you are an observer")
         first.session.send("disconnect", restart=True)
         first.event("terminated")
         with Client(port).attach() as again:
-            second.event("output", text="you look on", count=2)
+            second.event("output", text="you are an observer", count=2)
             again.event("debugpyAttach")
             with pytest.raises(AssertionError, match="take-over"):
                 second.session.request("pause", threadId=1)
@@ -273,7 +273,7 @@ def inherit(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor
     wait_for(lambda: second.stops, bool)
     for session in first.sessions.values():
         session.close()
-    wait_for(lambda: list(second.output), lambda lines: any("yours now" in line for line in lines))
+    wait_for(lambda: list(second.output), lambda lines: any("you control this session now" in line for line in lines))
     return second, opened
 
 
@@ -407,4 +407,4 @@ def test_with_the_root_session_of_an_observer_its_others_end_and_with_the_holder
             for session in two_stops(third):
                 assert session in before.values()
             assert third.errors == []
-            wait_for(lambda: "".join(third.output), lambda text: "this session is yours now" in text)
+            wait_for(lambda: "".join(third.output), lambda text: "you control this session now" in text)

@@ -295,7 +295,7 @@ def test_a_refused_peer_is_closed_and_logged_once(behind, monkeypatch):
                 assert sock.recv(10) == b""
     one.stop()
     assert lines == [
-        "refused a connection from 127.0.0.1: it is a neighbour; DKDBG_ALLOW=127.0.0.1 lets it in"
+        "refused a connection from 127.0.0.1: it is a neighbour; set DKDBG_ALLOW=127.0.0.1 to accept it"
     ]
     assert behind.received == []
 

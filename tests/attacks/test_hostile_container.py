@@ -332,7 +332,7 @@ def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
             name = targets[mode].name
             proxy.wait_for(
                 lambda each, name=name: (
-                    each.get("target") == name and "cannot be understood" in str(each.get("text"))
+                    each.get("target") == name and "malformed answer" in str(each.get("text"))
                 )
             )
         assert int(debugger.evaluate("1 + 1", debugger.stack(stop)[0])) == 2

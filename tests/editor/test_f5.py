@@ -57,5 +57,5 @@ def test_f5_restart_and_f5_after_an_edit_stop_and_a_second_editor_is_told_that_i
 
     second = open_editor(root, "train.py")
     second.press("F5")
-    second.is_told("you look on: another editor .* holds this session")
+    second.is_told("you are an observer: another editor .* controls this session")
     second.marks_the_stopped_line()

@@ -320,7 +320,7 @@ def test_after_probes_and_garbage_a_client_attaches_a_second_looks_on_after_rest
             stop = debugger.wait_stopped(300)
             assert debugger.stack(stop)[0].line == 4
             known = {stop.session}
-        second.wait_output("you look on: another editor")
+        second.wait_output("you are an observer: another editor")
         before = {*first.sessions}
         docker("restart", "-t", "2", name)
         mine, seen = stopped_anew(first, before), stopped_anew(second, known)
@@ -341,7 +341,7 @@ def test_a_container_that_only_a_relay_reaches_and_that_was_killed_ends_the_sess
         former = debugger.wait_stopped(300).session
         docker("kill", name)
         debugger.wait_ended(60, session=former)
-        debugger.wait_output("the connection to the process was lost")
+        debugger.wait_output("connection to the process lost")
         debugger.wait_output(f"container {name} is not running")
         docker("start", name)
         assert debugger.wait_stopped(300).session is not former

@@ -40,7 +40,7 @@ def test_an_editor_hears_that_all_is_gone_and_is_attached_to_what_runs_next(
             began = time.monotonic()
             debugger.wait_ended(HEARD_LIMIT, session=stopped.session)
             record_property("heard", f"{time.monotonic() - began:.1f}")
-            debugger.wait_output("the connection to the process was lost")
+            debugger.wait_output("connection to the process lost")
             debugger.wait_output("waiting for login,node1: no session runs on login,node1")
             assert first.wait(HEARD_LIMIT) == 255
             record_property("run ended", f"{time.monotonic() - began:.1f}")

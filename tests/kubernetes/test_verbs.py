@@ -277,7 +277,7 @@ def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
         docker("start", box.name)
         docker("exec", box.name, "sh", "-c", "rm -rf /tmp/dkdbg*")
         debugger.wait_ended(60, session=former)
-        debugger.wait_output("the connection to the process was lost")
+        debugger.wait_output("connection to the process lost")
         assert started[0].wait(60) == 255
         started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
         assert debugger.wait_stopped(300).session is not former

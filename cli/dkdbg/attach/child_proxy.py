@@ -25,7 +25,7 @@ GOODBYE = 2.0
 #: Seconds until an agent must answer `initialize`: it waits for its adapter for 30.
 HANDSHAKE_TIMEOUT_S = 40.0
 
-_LOST = "the connection to the process was lost: its container or machine may have been stopped or restarted, or its debugger killed"
+_LOST = "connection to the process lost: its container or machine may have stopped or restarted, or its debugger was killed"
 
 
 class ChildProxy:
@@ -72,7 +72,7 @@ class ChildProxy:
 
     def serve(self) -> None:
         """Pass everything on until both sides have ended; the caller closes the editor's socket."""
-        back = threading.Thread(target=self._pass_back, name="dkdbg passage", daemon=True)
+        back = threading.Thread(target=self._pass_back, name="dkdbg child proxy", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
             self._send(self._handshake.begin())
             back.start()
@@ -82,7 +82,7 @@ class ChildProxy:
                 self._parser.allow(frames.MAX_BODY)
                 wires.read_frames(self._client, self._parser, self._to_upstream)
             else:
-                self._refuse(self._handshake.refusal or "its door did not answer")
+                self._refuse(self._handshake.refusal or "its agent did not answer")
         with contextlib.suppress(OSError):
             self._upstream.shutdown(socket.SHUT_WR)
         if back.ident is not None:

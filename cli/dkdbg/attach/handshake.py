@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
 
 _OLD = (
-    "its agent only takes the token in the clear, and dkdbg attach never sends it so: update the agent "
+    "its agent accepts the token only unencrypted, which dkdbg attach never sends: update the agent "
     "(dkdbg init, dkdbg down, then dkdbg up)"
 )
-_LIAR = "what answers there does not know the token, so nothing attaches to it"
-_NO_PROOF = "the port belongs to another user of this machine, and what answers there did not prove that it knows the token"
+_LIAR = "not attached: the program at this port does not know the token"
+_NO_PROOF = (
+    "not attached: the port belongs to another user of this machine, and its program did not prove the token"
+)
 
 
 class Handshake:

@@ -156,7 +156,7 @@ class PlainPort:
                 self._anchor = greeted(self._endpoint, limit=SETTLE_LIMIT)
             found = greeted(self._endpoint, limit=SETTLE_LIMIT) if self._anchor is not None else None
             if found is None:
-                raise ConnectionRefusedError(0, "what listens there now is not debugpy")
+                raise ConnectionRefusedError(0, "another program listens there now")
             self._served += 1
         return found
 

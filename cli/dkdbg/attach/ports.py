@@ -37,7 +37,7 @@ MAX_OTHERS = 64
 INTERVAL = 1.0
 #: Label of the first port of other processes.
 _OTHER = "the first process without a rank"
-_NO_LIST = "it lists its processes only for those who have its token: DKDBG_TOKEN is missing here, or differs"
+_NO_LIST = "it lists its processes only with its token: DKDBG_TOKEN is missing here, or differs"
 _RANK = re.compile(r"rank (\d+)(?: |$)")
 
 

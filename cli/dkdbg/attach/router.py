@@ -320,7 +320,7 @@ class Router:
                 return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
                 ended = self._end_if_all_left("the session was ended")
-                line = say(f"{upstream}: left; it is attached to again after its next start")
+                line = say(f"{upstream}: detached; attaches again after its next start")
                 return [HangUp(upstream, then="replaced"), *(ended or [line])]
 
     def _refused(self, upstream: str, text: str) -> list[Action]:

@@ -116,7 +116,7 @@ class Upstream:
             self._plain = f"a plain debugpy listens at {where} now; stop this and type: dkdbg attach {where}"
             return Seen(endpoint=None, agent="", why=self._plain, record=None)
         except BadRecord as error:
-            why = f"what answers at {endpoint[0]}:{endpoint[1]} cannot be understood: {error}"
+            why = f"malformed answer at {endpoint[0]}:{endpoint[1]}: {error}"
             return Seen(endpoint=endpoint, agent="", why=why, record=None)
         unready = record is not None and record.state in {"starting", "exited"}
         why = f"its agent is {record.state}" if record is not None and unready else self._endpoint.why

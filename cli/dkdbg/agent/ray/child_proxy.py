@@ -51,7 +51,7 @@ class ChildProxy:
         with contextlib.suppress(OSError):
             self._worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sockets.keep_alive(self._worker)
-        back = threading.Thread(target=self._back, name="dkdbg ray passage", daemon=True)
+        back = threading.Thread(target=self._back, name="dkdbg ray child proxy", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
             self._worker.sendall(frames.encode(self._initialize) + frames.encode(self._attach))
             back.start()

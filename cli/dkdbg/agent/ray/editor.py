@@ -143,8 +143,8 @@ class Editor:
         entry = self._registry.take(number)
         if entry is None:
             text = (
-                "no such worker waits any more, or another debugger has it; "
-                "dkdbg ps TARGET shows those that wait now, TARGET as for dkdbg attach"
+                "this worker does not wait any more, or another debugger is attached; "
+                "dkdbg ps TARGET lists the waiting workers, TARGET as for dkdbg attach"
             )
             self._send(messages.refuse(attach, text))
             return

@@ -57,7 +57,7 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         line, newline, rest = said.partition(b"\n")
         words = line.decode("ascii", "replace").split()
         if not newline or len(words) != 3 or not said.startswith(MARK):
-            raise GuardError(0, "what listens there is not a debugger")
+            raise GuardError(0, "another program listens there, not a debugger")
         secrets = [each.secret for each in runs.here() if each.id == words[1]]
         if not secrets:
             raise GuardError(
@@ -78,5 +78,5 @@ def _more(sock: socket.socket, said: bytes, end: float) -> bytes:
     sock.settimeout(max(0.01, end - time.monotonic()))
     data = sock.recv(4096)
     if not data:
-        raise GuardError(0, "it has hung up: it does not know us, or another debugger is there")
+        raise GuardError(0, "it has closed the connection: unknown client, or another debugger is attached")
     return said + data

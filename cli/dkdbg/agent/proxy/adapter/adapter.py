@@ -332,7 +332,7 @@ def serve_agent(
                 survive(client, sock, log)
             else:
                 threading.Thread(
-                    target=processes.take, args=(sock,), name="dkdbg phantom", daemon=True
+                    target=processes.take, args=(sock,), name="dkdbg root stub", daemon=True
                 ).start()
 
 

@@ -189,7 +189,7 @@ class Backend:
             except (BackendError, OSError) as error:  # it died again before a client could connect
                 why = " (%s)" % error
                 continue
-            self._log("debugpy's adapter died; a new one is ready, and an editor that was attached stays")
+            self._log("debugpy's adapter died; a new one is ready, and an attached editor stays attached")
             self._on_restart()
             return
 
@@ -269,5 +269,5 @@ def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options:
     missing = answer.get("missing")
     if isinstance(missing, list):
         version = os.path.basename(str(options["debugpy"]))
-        message = "%s does not fit this dkdbg: it has no %s" % (version, ", ".join(missing))
+        message = "%s is incompatible with this dkdbg: it lacks %s" % (version, ", ".join(missing))
     raise BackendError(message)

@@ -55,7 +55,7 @@ class RootStub:
         self._sequence = itertools.count(1)
         self._lock = threading.Lock()
         self._sock = sock
-        threading.Thread(target=self._serve, name="dkdbg phantom", daemon=True).start()
+        threading.Thread(target=self._serve, name="dkdbg root stub", daemon=True).start()
 
     def say(self, text: str, category: str = "console") -> None:
         """Print a line in the editor's debug console; without an editor, do nothing.

@@ -88,7 +88,7 @@ class Attaching(Phase):
         if command == "disconnect":
             return [connection.to_adapter(messages.body_of(_request(request, {})))]
         if command == "initialize":
-            return [connection.refuse(request, "this connection has already introduced itself")]
+            return [connection.refuse(request, "this connection has sent initialize already")]
         if command == "launch":
             return [connection.refuse(request, "the program is already running: use an attach configuration")]
         return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
@@ -107,7 +107,7 @@ class Attaching(Phase):
         connection, check, exchange = self.connection, self._sessions.check, self._exchange
         self._exchange = None
         if exchange is None:
-            return [connection.refuse(request, "no proof was asked for")]
+            return [connection.refuse(request, "unexpected proof")]
         shown = messages.as_dict(request.get("arguments")).get(proof.PROOF)
         proven = check.proven(exchange, shown)
         reason, seconds = check.refusal(proven, connection.address, self._sessions.clock())
@@ -130,7 +130,7 @@ class Attaching(Phase):
         connection.admitted = True
         for name in _NOT_HERE:
             if name in arguments:
-                text = 'this port debugs what the agent has started: take "%s" out of this configuration'
+                text = 'this port debugs only processes of the agent: remove "%s" from this configuration'
                 return [connection.refuse(request, text % name)]
         project = messages.as_dict(arguments.get("connect")).get(messages.PROJECT)
         if (
@@ -237,7 +237,11 @@ class Attaching(Phase):
         if connection.key != ROOT:  # as debugpy does for a process that is gone
             answer = connection.to_client(messages.answer(connection.attach))
             return [answer, connection.to_client(messages.event("terminated"))]
-        return [connection.refuse(connection.attach, 'nobody holds this session: attach without "%s"' % ROLE)]
+        return [
+            connection.refuse(
+                connection.attach, 'no editor controls this session: attach without "%s"' % ROLE
+            )
+        ]
 
     def _another(self, project: str) -> str:
         """Return the refusal of a client that is meant for another project."""

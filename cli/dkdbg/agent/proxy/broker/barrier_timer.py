@@ -52,7 +52,7 @@ class BarrierTimer:
             self._thread = self._thread or starts
         self._act(actions)
         if starts:
-            threading.Thread(target=self._watch, name="dkdbg gate", daemon=True).start()
+            threading.Thread(target=self._watch, name="dkdbg barrier", daemon=True).start()
 
     def without(self, pid: int) -> None:
         """Stop waiting for a rank."""

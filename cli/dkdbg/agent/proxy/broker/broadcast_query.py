@@ -111,7 +111,7 @@ class BroadcastQuery:
                     row["state"] = DONE
                 continue
             if self.question.verb == PAUSE and controller.stops.reasons:
-                row["state"], row["text"] = DONE, "it was already held"
+                row["state"], row["text"] = DONE, "it was already stopped"
                 continue
             self._waiting[row["pid"]] = row
             asked.append((row, controller))

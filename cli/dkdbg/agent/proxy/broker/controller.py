@@ -141,7 +141,7 @@ class Controlling(Phase):
         """Handle a request of a client that has root sessions with other agents too."""
         connection, wanted = self.connection, as_dict(request.get("arguments"))
         if connection.key != ROOT:
-            return [connection.refuse(request, "this is asked of the root session")]
+            return [connection.refuse(request, "only the root session accepts this")]
         answered = connection.to_client(messages.answer(request))
         if request["command"] == messages.BARRIER:
             return [answered, *self._sessions.barrier.led(wanted)]
@@ -159,7 +159,7 @@ class Controlling(Phase):
         """Debug other ranks from now on. Ranks that have joined stay until their sessions are left."""
         connection = self.connection
         if connection.key != ROOT:
-            return [connection.refuse(request, "only the root session takes this")]
+            return [connection.refuse(request, "only the root session accepts this")]
         try:
             connection.ranks = ranks.parse(str(as_dict(request.get("arguments")).get("ranks", "")))
         except ranks.RankSetError as error:
@@ -171,7 +171,7 @@ class Controlling(Phase):
         """Resume a process that waits for a session, which the client will not open."""
         connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
         if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
-            return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
+            return [connection.refuse(request, "only the root session accepts this, with a subProcessId")]
         self._sessions.agent.release(pid)
         return [connection.to_client(messages.answer(request))]
 
@@ -199,7 +199,7 @@ class Controlling(Phase):
         connection.turn(REATTACHING)
         note = (
             what
-            + "; a new one is being started, and this session stays: the processes come back as new sessions"
+            + "; a new one is starting. This session stays, and the processes attach again as new sessions"
         )
         told = connection.to_client(messages.say(note, "important"))
         return [*unanswered, told, connection.reconnect(0.0)]

@@ -54,7 +54,7 @@ def leaves_all(connection: Connection, request: Message) -> bool:
 def end_sessions(editor: int, sessions: Sessions, but: Optional[Connection] = None) -> List[Action]:
     """End all sessions of an editor here except `but`, which it ends itself; the processes run on."""
     sessions.evicted.add(editor)
-    text = "the debugger was stopped: what it was attached to keeps running"
+    text = "the debugger was stopped; the processes that it was attached to keep running"
     ends: List[Action] = []
     for controller in sessions.controllers().values():
         if controller is not but and controller.editor == editor and not controller.leaving:

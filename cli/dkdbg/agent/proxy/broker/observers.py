@@ -97,13 +97,13 @@ class Observing(Phase):
             points = wanted.get("breakpoints") if isinstance(wanted, dict) else None
             given = [self._sessions.next_sequence() for _ in points] if isinstance(points, list) else []
             connection.settings.note(request, given)
-            unset = {"verified": False, "message": self._who + "; this one looks on"}
+            unset = {"verified": False, "message": self._who + "; this one observes"}
             return [self._say(messages.answer(request, breakpoints=[dict(unset, id=each) for each in given]))]
         if command in _READS and not self.over:
             if self._sessions.controller(connection.key) is self._controller and self._controller.phase.lends:
                 return self._controller.phase.lend(connection, request)
             return [connection.refuse(request, "the other editor is leaving", show=False)]
-        text = '%s; add "dkdbgRole": "take-over" to take it' % self._who
+        text = '%s; add "dkdbgRole": "take-over" to take it over' % self._who
         return [connection.refuse(request, text, show=command not in _QUIET)]
 
     def again(self) -> List[Action]:
@@ -137,7 +137,7 @@ class Observing(Phase):
         self._controller, self._who = controller, _who(controller)
         if self.connection.key != ROOT:
             return []
-        return [self._say(messages.say("you look on: %s" % self._who, "important"))]
+        return [self._say(messages.say("you are an observer: %s" % self._who, "important"))]
 
     def end(self) -> List[Action]:
         """End the observation: the process has ended, or will be announced again."""
@@ -163,7 +163,8 @@ class Observing(Phase):
         actions = [self._say(messages.answer(request)), self._say(messages.answer(connection.attach))]
         if connection.key == ROOT:
             note = (
-                'you look on: %s. Add "dkdbgRole": "take-over" to this configuration to take it' % self._who
+                'you are an observer: %s. Add "dkdbgRole": "take-over" to this configuration to take it over'
+                % self._who
             )
             actions.append(self._say(messages.say(note, "important")))
         actions.append(self._say(messages.event("process", name=name, **process)))
@@ -180,4 +181,4 @@ class Observing(Phase):
 
 
 def _who(controller: Connection) -> str:
-    return "another editor (since %s, from %s) holds this session" % (controller.since, controller.address)
+    return "another editor (since %s, from %s) controls this session" % (controller.since, controller.address)

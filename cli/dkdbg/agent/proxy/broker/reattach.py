@@ -101,7 +101,7 @@ class Reattaching(Phase):
         connection = self.connection
         connection.turn(EVICTED)
         queued = [connection.refuse(one, reason, show=False) for one in self._queue]
-        text = "this session cannot go on: %s; attach again" % reason
+        text = "this session cannot continue: %s; attach again" % reason
         told = [messages.say(text, "important"), messages.event("terminated")]
         return [*queued, *map(connection.to_client, told), *handover.released(connection, self._sessions)]
 
@@ -135,7 +135,7 @@ class Reattaching(Phase):
         if not connection.since:  # it was an observer until now
             connection.since = self._sessions.wall()
             if connection.key == ROOT:
-                text = "the other editor has left: this session is yours now, with the breakpoints that you have set"
+                text = "the other editor has left: you control this session now, with the breakpoints that you have set"
                 actions.append(connection.to_client(messages.say(text, "important")))
         for request in self._queue:
             actions += holding.from_client(request, messages.body_of(request))

@@ -105,7 +105,7 @@ class Listener:
 
     def start(self) -> None:
         """Accept connections from now on."""
-        threading.Thread(target=self._accept, name="dkdbg front", daemon=True).start()
+        threading.Thread(target=self._accept, name="dkdbg listener", daemon=True).start()
 
     @property
     def connections(self) -> int:
@@ -183,7 +183,7 @@ class Listener:
     def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
         """Read the first request; return it with the parser of the following data, or None."""
         reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
-        way = "; DKDBG_ALLOW=%s lets it in" % sock.getpeername()[0]
+        way = "; set DKDBG_ALLOW=%s to accept it" % sock.getpeername()[0]
         if not reason and self._admit is not None:
             reason, way = self._admit(sock), ""
         if reason:
@@ -213,7 +213,7 @@ class Listener:
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise frames.FrameError("the first request is not initialize")
         reason = self._refusal_of_user(sock)
-        way = "set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to let everybody in"
+        way = "set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to accept all users"
         if not reason and self._outsiders:
             reason, way = containers.refusal(sock), self._outsiders
         if reason:

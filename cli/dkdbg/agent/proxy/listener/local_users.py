@@ -29,7 +29,7 @@ _ESTABLISHED, _LISTENS = 1, "0A"
 #: An attribute of inet_diag_msg, INET_DIAG_CGROUP_ID.
 _CGROUP_ID = 21
 _LIMIT = 2.0
-_GONE = "it is nobody's any more"
+_GONE = "it is closed already"
 #: uid that the kernel reports for a user unknown in this user namespace.
 _NOBODY = 65534
 
