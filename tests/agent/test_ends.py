@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.proxy.broker.stderr_tail import LENGTH, PROCESSES, StderrTail
+from dkdbg.agent.proxy.broker.stderr_tail import MAX_CHARACTERS, MAX_PROCESSES, StderrTail
 from dkdbg.agent.state import health
 from dkdbg.agent.supervisor import end_note, hook_check
 from dkdbg.dap import debugger as debuggers
@@ -162,10 +162,13 @@ def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback():
 
 def test_of_much_that_was_said_the_end_is_kept():
     words = StderrTail(lambda pid: f"rank {pid}")
-    for pid in range(PROCESSES * 2):
-        words.note(pid, "x" * LENGTH * 2 + str(pid))
-    assert words.of_a_failure(PROCESSES * 2 - 1)[1] == ("x" * LENGTH + str(PROCESSES * 2 - 1))[-LENGTH:]
-    assert words.of_a_failure(1)[0] == f"rank {PROCESSES * 2 - 1}"
+    for pid in range(MAX_PROCESSES * 2):
+        words.note(pid, "x" * MAX_CHARACTERS * 2 + str(pid))
+    assert (
+        words.of_a_failure(MAX_PROCESSES * 2 - 1)[1]
+        == ("x" * MAX_CHARACTERS + str(MAX_PROCESSES * 2 - 1))[-MAX_CHARACTERS:]
+    )
+    assert words.of_a_failure(1)[0] == f"rank {MAX_PROCESSES * 2 - 1}"
     note = end_note.compose(
         1, "exited with code 1", "\n".join(f"line {i}" for i in range(100)) + "\rbar 9\x1b[2K\n"
     )

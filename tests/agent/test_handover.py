@@ -273,7 +273,10 @@ def inherit(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor
     wait_for(lambda: second.stops, bool)
     for session in first.sessions.values():
         session.close()
-    wait_for(lambda: list(second.output), lambda lines: any("you control this session now" in line for line in lines))
+    wait_for(
+        lambda: list(second.output),
+        lambda lines: any("you control this session now" in line for line in lines),
+    )
     return second, opened
 
 

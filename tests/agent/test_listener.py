@@ -109,7 +109,7 @@ def open_listener(backend_port: Callable[[], int], status=dict, log=lambda text:
 @pytest.fixture
 def impatient(monkeypatch):
     """The limit for a first request, where a test waits it out; for one that keeps it, it would be too short."""
-    monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 0.4)
+    monkeypatch.setattr(listener, "FIRST_FRAME_TIMEOUT_S", 0.4)
 
 
 @pytest.fixture
@@ -215,9 +215,9 @@ def test_status_and_health_are_answered_in_plain_http(port, behind):
 def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_shown_an_error_where_none_comes(
     behind, monkeypatch, comes
 ):
-    monkeypatch.setattr(relay, "BACKEND_LIMIT", 30.0 if comes else 0.1)
+    monkeypatch.setattr(relay, "BACKEND_TIMEOUT_S", 30.0 if comes else 0.1)
     monkeypatch.setattr(
-        relay, "BACKEND_NOTICE", 0.05 if comes else 300.0
+        relay, "BACKEND_NOTICE_S", 0.05 if comes else 300.0
     )  # it is not told first that it waits
     up = threading.Event()
     one = open_listener(lambda: behind.listener.getsockname()[1] if up.is_set() else 0)
@@ -248,7 +248,7 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
             wait_for(lambda: self._lock._waiters or not self._answers.is_alive(), bool)  # type: ignore[attr-defined]
         to_client(self, body)
 
-    monkeypatch.setattr(relay, "LEAVE_LIMIT", 300.0)
+    monkeypatch.setattr(relay, "LEAVE_TIMEOUT_S", 300.0)
     monkeypatch.setattr(relay.Relay, "_say_goodbye", after_the_disconnect)
     monkeypatch.setattr(relay.Relay, "to_client", late)
     adapter = Dying()
@@ -267,15 +267,15 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
 
 def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
     before = threading.active_count()
-    monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 300.0)
+    monkeypatch.setattr(listener, "FIRST_FRAME_TIMEOUT_S", 300.0)
     idle = [dial(port) for _ in range(listener.MAX_PENDING + 20)]
     assert [sock.recv(1) for sock in idle[:20]] == [b""] * 20  # the oldest have given way to the last
     wait_for(lambda: threading.active_count() - before, lambda more: more <= listener.MAX_PENDING + 1)
     for sock in idle:
         sock.close()
     # They are let go after the limit for a first request.
-    monkeypatch.setattr(listener, "FIRST_FRAME_LIMIT", 0.4)
-    monkeypatch.setattr(listener, "GREETING_AFTER", 0.1)
+    monkeypatch.setattr(listener, "FIRST_FRAME_TIMEOUT_S", 0.4)
+    monkeypatch.setattr(listener, "GREETING_AFTER_S", 0.1)
     idle = [dial(port) for _ in range(listener.MAX_PENDING)]
     assert [sock.recv(1) for sock in idle] == [b""] * len(idle)
     assert _answer(port) == INITIALIZE[:5]
@@ -286,7 +286,7 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
 def test_a_refused_peer_is_closed_and_logged_once(behind, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
-    monkeypatch.setattr(listener, "REFUSAL_LOG_INTERVAL", 300.0)
+    monkeypatch.setattr(listener, "REFUSAL_LOG_INTERVAL_S", 300.0)
     one = open_listener(lambda: behind.listener.getsockname()[1], log=lines.append)
     for _ in range(5):
         with dial(one.port) as sock:

@@ -102,8 +102,8 @@ def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_
 def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it():
     job = Job()
     job.stop(0)
-    assert job.later(rank_timeouts.QUIET[0] / 2) == []
-    assert job.passed(job.later(rank_timeouts.QUIET[0])) == [0]
+    assert job.later(rank_timeouts.QUIET_S[0] / 2) == []
+    assert job.passed(job.later(rank_timeouts.QUIET_S[0])) == [0]
     assert job.ranks[0].from_adapter(event("continued", threadId=1, allThreadsContinued=True)) == []
     assert job.held == {}
     job.stop(1)
@@ -135,7 +135,7 @@ def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answer
     job.stop(1)
     if answers:
         job.sessions.barrier.left(13)
-    actions = job.later(0 if answers else rank_timeouts.ARM_LIMIT + 1)
+    actions = job.later(0 if answers else rank_timeouts.ARM_TIMEOUT_S + 1)
     assert job.told(actions) == [0, 1]
     assert (b"name of 13: not attached to yet" in actions[0].body) is not answers
 
@@ -143,7 +143,7 @@ def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answer
 def test_a_stop_long_after_all_are_armed_is_told_at_once():
     """`if rank == 0:` at the end of an epoch: nobody may pass it for the others."""
     job = Job()
-    assert job.later(rank_timeouts.FIRST_LIMIT + 0.1) == []
+    assert job.later(rank_timeouts.FIRST_STOP_TIMEOUT_S + 0.1) == []
     assert job.told(job.stop(0)) == [0]
 
 
@@ -231,7 +231,7 @@ def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides()
         assert job.told(actions) == []
     (held,) = job.said(actions, messages.BARRIER)
     assert (held["held"], held["missing"]) == (3, [])
-    assert job.later(rank_barrier.LED_LIMIT / 2) == []
+    assert job.later(rank_barrier.LED_TIMEOUT_S / 2) == []
     assert job.passed(job.ask(messages.BARRIER, do="pass", number=held["number"] - 1)) == []
     passed = job.ask(messages.BARRIER, do="pass", number=held["number"])
     assert job.passed(passed) == [0, 1, 2]
@@ -246,7 +246,7 @@ def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides()
 def test_a_client_that_never_decides_is_waited_for_with_a_limit():
     job = Job(world=4, is_led=True)
     job.stop(0)
-    assert job.told(job.later(rank_barrier.LED_LIMIT + 1)) == [0]
+    assert job.told(job.later(rank_barrier.LED_TIMEOUT_S + 1)) == [0]
 
 
 @pytest.mark.parametrize("command", ["continue", "pause", "disconnect"])

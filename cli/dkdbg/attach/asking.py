@@ -21,12 +21,12 @@ class PlainDebugpyError(records.BadRecord):
 
 
 #: Seconds for a whole query, unless the target is known to be slow, and maximum bytes of an answer.
-ANSWER_LIMIT = 2.0
-MAX_ANSWER = 4 << 20
+ANSWER_TIMEOUT_S = 2.0
+MAX_ANSWER_BYTES = 4 << 20
 
 
 def status_of(
-    endpoint: tuple[str, int], token: str = "", *, limit: float = ANSWER_LIMIT
+    endpoint: tuple[str, int], token: str = "", *, limit: float = ANSWER_TIMEOUT_S
 ) -> SeenRecord | None:
     """Return the record of an agent's session, None if no agent answers.
 
@@ -42,7 +42,7 @@ def status_of(
     with contextlib.closing(http.client.HTTPConnection(*endpoint)) as connection:
         connection.auto_open = 0  # the proof and the timeout are for this connection
         try:
-            connection.sock = _Hurried.connect_to(endpoint, limit)
+            connection.sock = _DeadlineSocket.connect_to(endpoint, limit)
             exchange = _challenged(connection) if token and owners.is_ours(connection.sock) else None
             said = (
                 {}
@@ -51,8 +51,8 @@ def status_of(
             )
             connection.request("GET", "/status", headers=said)
             with connection.getresponse() as response:
-                body, shown = response.read(MAX_ANSWER), response.headers.get(proof.HTTP_PROOF)
-                if response.length and len(body) < MAX_ANSWER:  # it was killed while it answered
+                body, shown = response.read(MAX_ANSWER_BYTES), response.headers.get(proof.HTTP_PROOF)
+                if response.length and len(body) < MAX_ANSWER_BYTES:  # it was killed while it answered
                     return None
         except http.client.BadStatusLine as error:
             if "Content-Length" in str(error):
@@ -82,18 +82,18 @@ def _challenged(connection: http.client.HTTPConnection) -> proof.Exchange | None
     mine = proof.number()
     connection.request("GET", "/status", headers={proof.HTTP_NONCE: mine})
     with connection.getresponse() as response:
-        response.read(MAX_ANSWER)
+        response.read(MAX_ANSWER_BYTES)
         theirs = response.headers.get(proof.HTTP_NONCE, "")
     return proof.Exchange(proof.STATUS, mine, theirs) if proof.is_number(theirs) else None
 
 
-class _Hurried(socket.socket):
+class _DeadlineSocket(socket.socket):
     """Connection with a deadline, even if bytes keep arriving slowly."""
 
     deadline = 0.0
 
     @classmethod
-    def connect_to(cls, endpoint: tuple[str, int], limit: float) -> _Hurried:
+    def connect_to(cls, endpoint: tuple[str, int], limit: float) -> _DeadlineSocket:
         """Connect, with a deadline in `limit` seconds. Raises OSError."""
         deadline = time.monotonic() + limit
         plain = socket.create_connection(endpoint, timeout=limit)

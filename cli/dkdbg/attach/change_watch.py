@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Changes
 
 #: Seconds until an ended event stream, such as that of a stopped engine, is opened again.
-PAUSE = 3.0
+RETRY_PAUSE_S = 3.0
 
 
 class ChangeWatch:
@@ -61,4 +61,4 @@ class ChangeWatch:
                     said = error.message
                     self._report(said)
             changed()  # changes since its end were not reported
-            self._stopped.wait(PAUSE)
+            self._stopped.wait(RETRY_PAUSE_S)

@@ -12,7 +12,7 @@ from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.attach import from_targets, wires
 from dkdbg.attach.handshake import Handshake
-from dkdbg.attach.sources import SYNC_LIMIT, Sources
+from dkdbg.attach.sources import SYNC_TIMEOUT_S, Sources
 
 if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 #: Seconds that an editor has to close its connection after its process has ended.
-GOODBYE = 2.0
+CLOSE_TIMEOUT_S = 2.0
 #: Seconds until an agent must answer `initialize`: it waits for its adapter for 30.
 HANDSHAKE_TIMEOUT_S = 40.0
 
@@ -146,7 +146,7 @@ class ChildProxy:
             said = messages.say(text, "important")
             self._to_client(said, frames.decode(said))
         if again is not None:
-            later = threading.Timer(SYNC_LIMIT, self._ask, (again,))
+            later = threading.Timer(SYNC_TIMEOUT_S, self._ask, (again,))
             later.daemon = True
             later.start()
 
@@ -180,7 +180,7 @@ class ChildProxy:
         wires.cut(self._upstream)
 
     def _say_ended(self) -> None:
-        if not self._lock.acquire(timeout=GOODBYE):  # the editor does not read
+        if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):  # the editor does not read
             wires.cut(self._client)
             return
         try:
@@ -193,6 +193,6 @@ class ChildProxy:
 
     def _note_ended(self) -> None:
         self._ended = True
-        limit = threading.Timer(GOODBYE, wires.cut, (self._client,))
+        limit = threading.Timer(CLOSE_TIMEOUT_S, wires.cut, (self._client,))
         limit.daemon = True
         limit.start()

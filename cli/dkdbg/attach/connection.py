@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
 
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
-ATTACH_LIMIT = 60.0
+ATTACH_TIMEOUT_S = 60.0
 #: Seconds that an editor has to close after the last message.
-GOODBYE = 1.0
-MAX_BODY = 16 << 20
+CLOSE_TIMEOUT_S = 1.0
+MAX_BODY_BYTES = 16 << 20
 
 
 class Connection(Editor):
@@ -51,7 +51,7 @@ class Connection(Editor):
         """Serve until the end; the caller closes the client's socket."""
         self.join()
         try:
-            self._client.settimeout(ATTACH_LIMIT)
+            self._client.settimeout(ATTACH_TIMEOUT_S)
             self.act(lambda: self.router.from_client(first))
             while not self._over:
                 wires.read_frames(self._client, self._parser, self._from_client)
@@ -64,7 +64,7 @@ class Connection(Editor):
             wires.cut(self._client)
         finally:
             self.leave()
-        sockets.drain(self._client, GOODBYE)
+        sockets.drain(self._client, CLOSE_TIMEOUT_S)
 
     def to_client(self, body: bytes) -> None:
         """Send a message to the client."""
@@ -92,7 +92,7 @@ class Connection(Editor):
     def _from_client(self, body: bytes) -> bool:
         self.act(lambda: self.router.from_client(body))
         if self.router.phase not in {"new", "introduced"}:
-            self._parser.allow(MAX_BODY)
+            self._parser.allow(MAX_BODY_BYTES)
             self._client.settimeout(None)
         return not self._over and self._branch is None and self.router.phase != "expecting"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.switchboard import Switchboard
 
 #: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it stays an observer.
-TURN_LIMIT = 10.0
+TURN_TIMEOUT_S = 10.0
 
 
 class Editor:
@@ -114,7 +114,7 @@ class Editor:
             before = here[: here.index(self)] if self in here else []
             settled = all(each.router.is_settled(upstream) for each in before)
         since = self._turns.setdefault(upstream, time.monotonic())
-        return settled or time.monotonic() - since > TURN_LIMIT
+        return settled or time.monotonic() - since > TURN_TIMEOUT_S
 
     def opened(self, upstream: str, *, must_prove: bool) -> None:
         """Handle a new connection."""

@@ -26,7 +26,7 @@ _EVENTS = frozenset((
 ))  # fmt: skip
 _CATEGORIES = frozenset(("console", "important", "stdout", "stderr"))
 #: Maximum characters of a process's name, and of a line of text.
-_NAME, _LINE = 80, 400
+_MAX_NAME, _MAX_LINE = 80, 400
 #: Fields of a source that an editor needs to show it.
 _SOURCE = ("name", "path", "sourceReference", "presentationHint", "origin")
 #: Paths outside this machine: URIs (a drive letter is a single letter), and UNC paths of Windows.
@@ -35,13 +35,13 @@ _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
 
 def name(value: object) -> str:
     """Return the name of a process, safe for an editor's configuration."""
-    return printable(value if isinstance(value, str) else "process").replace("${", "$ {")[:_NAME]
+    return printable(value if isinstance(value, str) else "process").replace("${", "$ {")[:_MAX_NAME]
 
 
 def line(value: object) -> str:
     """Return one line of a target's text, such as the reason of a refusal."""
     text = printable(value) if isinstance(value, str) else ""
-    return text if len(text) <= _LINE else text[:_LINE] + "..."
+    return text if len(text) <= _MAX_LINE else text[:_MAX_LINE] + "..."
 
 
 def child(arguments: Message, *, called: str, number: int, connect: Message) -> Message:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.dap.messages import Message
 
-_OLD = (
+_NO_PROOFS = (
     "its agent accepts the token only unencrypted, which dkdbg attach never sends: update the agent "
     "(dkdbg init, dkdbg down, then dkdbg up)"
 )
-_LIAR = "not attached: the program at this port does not know the token"
+_WRONG_PROOF = "not attached: the program at this port does not know the token"
 _NO_PROOF = (
     "not attached: the port belongs to another user of this machine, and its program did not prove the token"
 )
@@ -85,7 +85,7 @@ class Handshake:
         """Return why the agent has refused the attach, in one line."""
         said = from_targets.line(response.get("message")).removeprefix("dkdbg: ")
         if self._is_unproven and "token" in said:
-            return _OLD
+            return _NO_PROOFS
         return said or "the attach was refused"
 
     def _initialized(self, message: Message, content: dict[str, Any]) -> list[bytes]:
@@ -106,7 +106,7 @@ class Handshake:
         if message.get("success") is not True:
             return self._refuse(self.why_refused(message))
         if not proof.is_same(content.get(proof.PROOF), exchange.of_agent(self._token)):
-            return self._refuse(_LIAR)
+            return self._refuse(_WRONG_PROOF)
         return self._go_on()
 
     def _go_on(self) -> list[bytes]:

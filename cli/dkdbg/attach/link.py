@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from dkdbg.attach.upstream import Seen, Upstream
 
 #: Seconds that an upstream has to close after the proxy has ended its direction.
-GOODBYE = 1.5
+CLOSE_TIMEOUT_S = 1.5
 #: A root session has little traffic, but a line of a program's output may be long.
-MAX_BODY = 8 << 20
+MAX_BODY_BYTES = 8 << 20
 #: Seconds until the next attempt after a connection that ended at once, times the number of such; maximum of that.
-SHORT, LONGEST_PAUSE = 1.0, 5.0
+RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 
 class Owner(Protocol):
@@ -78,7 +78,7 @@ class Link:
             sock, outbox, self._outbox = self._sock, self._outbox, None
         if sock is not None and outbox is not None:
             outbox.finish()
-            limit = threading.Timer(GOODBYE, wires.cut, (sock,))
+            limit = threading.Timer(CLOSE_TIMEOUT_S, wires.cut, (sock,))
             limit.daemon = True
             limit.start()
 
@@ -91,10 +91,10 @@ class Link:
             elif seen.agent != self._avoided and self._owner.may_dial(name):
                 began = time.monotonic()
                 self._serve(seen)
-                failures = failures + 1 if time.monotonic() - began < SHORT else 0
+                failures = failures + 1 if time.monotonic() - began < RETRY_PAUSE_S else 0
                 if failures > 3:  # retry soon for an agent that was killed, but not forever
-                    self._ended.wait(min(LONGEST_PAUSE, SHORT * (failures - 3)))
-            self._upstream.changed.wait(upstreams.INTERVAL)
+                    self._ended.wait(min(MAX_RETRY_PAUSE_S, RETRY_PAUSE_S * (failures - 3)))
+            self._upstream.changed.wait(upstreams.INTERVAL_S)
 
     def _serve(self, seen: Seen) -> None:
         name = self._upstream.name
@@ -108,7 +108,7 @@ class Link:
                 return
             self._sock, self._outbox, self._agent = sock, wires.Outbox(sock), seen.agent
         self._owner.opened(name, must_prove=not is_ours)
-        parser = frames.FrameParser(max_body=MAX_BODY)
+        parser = frames.FrameParser(max_body=MAX_BODY_BYTES)
         with contextlib.suppress(OSError, frames.FrameError):
             wires.read_frames(sock, parser, self._received)
         with self._lock:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Seconds until debugpy starts its greeting; an agent waits for the client.
-GREETING_LIMIT = 1.0
+GREETING_TIMEOUT_S = 1.0
 #: Seconds for all of its greeting, and for its goodbye.
-SETTLE_LIMIT = 20.0
-GOODBYE = 5.0
+SETTLE_TIMEOUT_S = 20.0
+CLOSE_TIMEOUT_S = 5.0
 _GREETINGS = 2
 _BEGINNING = b"Content-Length:"
 #: Marks a greeting by an agent, which comes later (`agent/dap/messages.py`).
@@ -47,13 +47,13 @@ class Greeted:
     said: bytes
 
 
-def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Greeted | None:
+def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> Greeted | None:
     """Connect once, and return the connection if a plain debugpy has greeted it; None otherwise.
 
     Raises:
         OSError: nothing listens there.
     """
-    sock = socket.create_connection(endpoint, timeout=wires.CONNECT_LIMIT)
+    sock = socket.create_connection(endpoint, timeout=wires.CONNECT_TIMEOUT_S)
     said = b""
     end = time.monotonic() + limit
     while not is_greeting(said) and len(said) < _CHUNK and (left := end - time.monotonic()) > 0:
@@ -63,7 +63,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Gree
         except OSError:
             break
         if not said and data:
-            end = time.monotonic() + SETTLE_LIMIT
+            end = time.monotonic() + SETTLE_TIMEOUT_S
         said += data
         if not data or not _BEGINNING.startswith(said[: len(_BEGINNING)]) or _OURS in said:
             break
@@ -85,7 +85,7 @@ def leave(greeted: Greeted) -> None:
     """Disconnect like an editor: read all pending data, so that the connection is not reset."""
     _ask_to_leave(greeted.sock)
     with contextlib.suppress(OSError):
-        end = time.monotonic() + GOODBYE
+        end = time.monotonic() + CLOSE_TIMEOUT_S
         while (left := end - time.monotonic()) > 0:
             greeted.sock.settimeout(left)
             if not greeted.sock.recv(_CHUNK):
@@ -153,8 +153,8 @@ class PlainPort:
     def _connected(self) -> Greeted:
         with self._lock:
             if self._anchor is None:  # another program may listen there now
-                self._anchor = greeted(self._endpoint, limit=SETTLE_LIMIT)
-            found = greeted(self._endpoint, limit=SETTLE_LIMIT) if self._anchor is not None else None
+                self._anchor = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S)
+            found = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S) if self._anchor is not None else None
             if found is None:
                 raise ConnectionRefusedError(0, "another program listens there now")
             self._served += 1
@@ -189,7 +189,7 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
     ended_there = not back.is_alive()
     if not left:  # the editor or its network was killed
         _ask_to_leave(upstream.sock)
-    back.join(GOODBYE)
+    back.join(CLOSE_TIMEOUT_S)
     wires.cut(upstream.sock)
     return ended_there and not left
 

@@ -34,7 +34,7 @@ FIRST_RANKS = 8
 #: Maximum processes without a rank that get a port, in order of appearance.
 MAX_OTHERS = 64
 #: Seconds between two searches for processes that are not debugged.
-INTERVAL = 1.0
+INTERVAL_S = 1.0
 #: Label of the first port of other processes.
 _OTHER = "the first process without a rank"
 _NO_LIST = "it lists its processes only with its token: DKDBG_TOKEN is missing here, or differs"
@@ -181,7 +181,7 @@ class Ports:
     def _look(self) -> None:
         """Open a port for each running process, debugged or not."""
         refused: dict[str, str] = {}
-        while not self._stopped.wait(INTERVAL):
+        while not self._stopped.wait(INTERVAL_S):
             for name, upstream in self._board.upstreams.items():
                 several = len(self._board.upstreams) > 1
                 seen = upstream.look()

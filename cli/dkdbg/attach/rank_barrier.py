@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
 
 #: Seconds between two checks while stops are withheld.
-INTERVAL = 0.05
+INTERVAL_S = 0.05
 #: Seconds from an agent's answer to the attach to its first report; agents of older versions send none.
-FIRST_WORD_LIMIT = 15.0
+FIRST_REPORT_TIMEOUT_S = 15.0
 #: Maximum counted ranks of one agent.
-MOST = 1 << 20
+MAX_RANKS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Report:
     """Last report of an agent.
 
     Attributes:
@@ -65,7 +65,7 @@ class JobBarrier:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, Report] = {}
         self._silent: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         self._opened: set[str] = set()
@@ -75,7 +75,7 @@ class JobBarrier:
 
     @property
     def is_closed(self) -> bool:
-        """Whether any agent withholds stops: check again after INTERVAL."""
+        """Whether any agent withholds stops: check again after INTERVAL_S."""
         return any(told.is_closed for told in self._told.values())
 
     def expect(self, upstream: str) -> None:
@@ -87,7 +87,7 @@ class JobBarrier:
     def attached(self, upstream: str) -> None:
         """Note that an agent has answered the attach."""
         if upstream in self._silent:
-            self._silent[upstream] = self._clock() + FIRST_WORD_LIMIT
+            self._silent[upstream] = self._clock() + FIRST_REPORT_TIMEOUT_S
 
     def forget(self, upstream: str) -> None:
         """Forget an agent that is gone."""
@@ -104,11 +104,11 @@ class JobBarrier:
         self._opened.discard(upstream)
         numbers, names = said.get("ranks"), said.get("missing")
         ranks = [each for each in numbers if isinstance(each, int)] if isinstance(numbers, list) else []
-        missing = names[: rank_timeouts.NAMED + 1] if isinstance(names, list) else []
-        self._told[upstream] = Told(
+        missing = names[: rank_timeouts.MAX_NAMED + 1] if isinstance(names, list) else []
+        self._told[upstream] = Report(
             number=number, unarmed=_count(said.get("unarmed")), armed=_count(said.get("armed")),
             held=_count(said.get("held")), over=said.get("over") is True,
-            share=Share(_count(said.get("world")), ranks[:MOST]), missing=tuple(map(from_targets.name, missing)),
+            share=Share(_count(said.get("world")), ranks[:MAX_RANKS]), missing=tuple(map(from_targets.name, missing)),
         )  # fmt: skip
 
     def apart(self) -> str:
@@ -121,7 +121,7 @@ class JobBarrier:
         if len(found) < 2 or found <= self._apart:
             return ""
         self._apart |= found
-        first = sorted(found)[: rank_timeouts.NAMED]
+        first = sorted(found)[: rank_timeouts.MAX_NAMED]
         more = f" and {len(found) - len(first)} more" if len(found) > len(first) else ""
         return (
             f"the ranks of each of {', '.join(first)}{more} stop and go on without those of the others: "
@@ -174,7 +174,7 @@ class JobBarrier:
             if each.held
         ]
 
-    def _open(self, told: dict[str, Told], why: str = "") -> list[tuple[str, dict[str, Any]]]:
+    def _open(self, told: dict[str, Report], why: str = "") -> list[tuple[str, dict[str, Any]]]:
         asked: dict[str, Any] = {"do": rank_timeouts.OPEN, **({"why": why} if why else {})}
         todo = [
             upstream for upstream, each in told.items() if each.is_closed and upstream not in self._opened
@@ -198,13 +198,13 @@ class JobBarrier:
                 group.append(upstream)
         return [frozenset(group) for group in groups]
 
-    def _expected_in(self, told: dict[str, Told]) -> list[str]:
+    def _expected_in(self, told: dict[str, Report]) -> list[str]:
         """Return the agents without a report that may hold the missing ranks."""
         world = max(each.share.world for each in told.values())
         here = sum(len(each.share.ranks) for each in told.values())
         return sorted({*self._silent, *self.coming}) if here < world else []
 
-    def _missing(self, told: dict[str, Told], late: list[str]) -> list[str]:
+    def _missing(self, told: dict[str, Report], late: list[str]) -> list[str]:
         several = len(self._asked) > 1
         unarmed = late or any(each.unarmed for each in told.values())
         return [
@@ -216,4 +216,4 @@ class JobBarrier:
 
 
 def _count(value: object) -> int:
-    return min(max(value, 0), MOST) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return min(max(value, 0), MAX_RANKS) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -29,7 +29,7 @@ from dkdbg.attach.actions import (
     say,
     send,
 )
-from dkdbg.attach.rank_barrier import INTERVAL, JobBarrier
+from dkdbg.attach.rank_barrier import INTERVAL_S, JobBarrier
 from dkdbg.attach.upstream_session import UpstreamSession
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     ]
 
 #: Seconds for available upstreams to accept an attach: their longest wait for a leaving editor.
-ARRIVAL_LIMIT = 25.0
+ARRIVAL_TIMEOUT_S = 25.0
 #: Maximum remembered processes of one target; a run may start a worker for every epoch.
 MAX_PROCESSES = 4096
 
@@ -171,7 +171,7 @@ class Router:
         self.phase = "arriving"
         arguments = self._to_roots(arguments)
         self.sessions = {name: UpstreamSession(initialize, arguments) for name in self._exchange.upstreams}
-        return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_LIMIT if self.sessions else 0.0)]
+        return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_TIMEOUT_S if self.sessions else 0.0)]
 
     def joined(self, upstream: str) -> list[Action]:
         """Attach to an additional upstream."""
@@ -356,7 +356,7 @@ class Router:
             actions.append(say(apart, "important"))
         if self._barrier.is_closed and not self._looks:
             self._looks = True
-            actions.append(Look(INTERVAL))
+            actions.append(Look(INTERVAL_S))
         return actions
 
     def _announce(self, upstream: str, session: UpstreamSession, found: Announced) -> list[Action]:

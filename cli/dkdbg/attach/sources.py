@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 #: Seconds to wait for a running `dkdbg sync` after a save, before a difference is reported.
-SYNC_LIMIT = 5.0
+SYNC_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class Sources:
         """Handle an answer of the agent; None for any other message.
 
         Returns:
-            A line for the editor's console, empty for none, and the query to repeat after SYNC_LIMIT.
+            A line for the editor's console, empty for none, and the query to repeat after SYNC_TIMEOUT_S.
         """
         number = message.get("request_seq")
         asked = self._asked.pop(number, None) if isinstance(number, int) else None
@@ -116,7 +116,7 @@ class Sources:
             return "", None
         if not isinstance(lines, int) or not 0 <= lines <= sources.MAX_BYTES:
             return "", None
-        if asked.request is not None and abs(time.time() - here["changed"]) < SYNC_LIMIT:
+        if asked.request is not None and abs(time.time() - here["changed"]) < SYNC_TIMEOUT_S:
             return "", replace(asked, request=None)
         text = self._described(asked, here["lines"] - lines)
         if asked.request is not None:

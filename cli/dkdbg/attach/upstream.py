@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.attach import plain_debugpy
-from dkdbg.attach.asking import ANSWER_LIMIT, PlainDebugpyError, status_of
+from dkdbg.attach.asking import ANSWER_TIMEOUT_S, PlainDebugpyError, status_of
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Endpoint
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 #: Seconds between two looks at an endpoint that is not ready.
-INTERVAL = 0.1
+INTERVAL_S = 0.1
 #: Maximum timeout of an answer, in seconds: after each timeout the next look waits twice as long. Two ssh hops to a
 #: busy machine can take this long.
-LONGEST_ANSWER = 16.0
+MAX_ANSWER_TIMEOUT_S = 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Upstream:
         #: The peer at a given port was identified: `plain_proxy` does that before.
         self._is_heard = True
         self._held: plain_debugpy.Greeted | None = None
-        self._limit = ANSWER_LIMIT
+        self._limit = ANSWER_TIMEOUT_S
         self._lock = threading.Lock()
         self._endpoint = Endpoint(address=None, why="")
         self._searched = 0.0
@@ -86,7 +86,7 @@ class Upstream:
         """Search the target if necessary, and query its agent. Never raises."""
         with self._lock:
             now = time.monotonic()
-            if self._seen is not None and now - self._looked < INTERVAL / 2 and not self._stale:
+            if self._seen is not None and now - self._looked < INTERVAL_S / 2 and not self._stale:
                 return self._seen
             self.changed.clear()
             missing = self._seen is None or not self._seen.agent
@@ -145,7 +145,7 @@ class Upstream:
         found = status_of(endpoint, limit=self._limit)
         self._is_heard = self._is_heard and found is not None  # another process may listen next
         if found is None and time.monotonic() - began >= self._limit:
-            self._limit = min(LONGEST_ANSWER, 2 * self._limit)
+            self._limit = min(MAX_ANSWER_TIMEOUT_S, 2 * self._limit)
         return found
 
     def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:

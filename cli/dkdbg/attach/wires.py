@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Maximum queued bytes for a peer that does not read; it is disconnected then.
-MAX_WAITING = 32 << 20
+MAX_QUEUED_BYTES = 32 << 20
 #: Queued bytes for an editor above which its targets are not read, and the timeout of such a pause in seconds.
-MUCH_WAITING = 4 << 20
-CATCH_UP_LIMIT = 10.0
+THROTTLE_QUEUED_BYTES = 4 << 20
+THROTTLE_TIMEOUT_S = 10.0
 #: Seconds to connect to an agent that has just answered.
-CONNECT_LIMIT = 5.0
+CONNECT_TIMEOUT_S = 5.0
 _CHUNK = 1 << 16
 
 
@@ -40,7 +40,7 @@ class Outbox:
         """Queue a message's body as a frame."""
         with self._lock:
             self._waiting += len(body)
-            full = self._waiting > MAX_WAITING
+            full = self._waiting > MAX_QUEUED_BYTES
         if full:
             cut(self._sock)
         self._queue.put((frames.wrap(body), len(body), False))
@@ -48,7 +48,7 @@ class Outbox:
     def wait_for_room(self) -> None:
         """Wait until little is queued."""
         with self._lock:
-            self._lock.wait_for(lambda: self._waiting < MUCH_WAITING, CATCH_UP_LIMIT)
+            self._lock.wait_for(lambda: self._waiting < THROTTLE_QUEUED_BYTES, THROTTLE_TIMEOUT_S)
 
     def finish(self) -> None:
         """Send the queued messages, then shut this direction down."""
@@ -81,7 +81,7 @@ def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
     Raises:
         OSError: nothing listens there.
     """
-    sock = socket.create_connection(endpoint, timeout=CONNECT_LIMIT)
+    sock = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
     try:
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -273,10 +273,10 @@ def _token(reporter: _Reporter) -> str:
     except DkdbgError as error:  # not everybody needs it
         reporter.line(f"{error.message}; going on without a token")
         return ""
-    if 0 < len(token) < proof.SHORT:
+    if 0 < len(token) < proof.MIN_TOKEN_CHARACTERS:
         reporter.line(
             f"the token has only {len(token)} characters, and a target that is not yours could guess it from the proof; "
-            f"take {proof.SHORT} or more random ones, such as: openssl rand -hex 32"
+            f"take {proof.MIN_TOKEN_CHARACTERS} or more random ones, such as: openssl rand -hex 32"
         )
     return token
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dkdbg.agent.proxy.broker import rank_timeouts
-from dkdbg.attach.rank_barrier import FIRST_WORD_LIMIT, JobBarrier
+from dkdbg.attach.rank_barrier import FIRST_REPORT_TIMEOUT_S, JobBarrier
 
 
 class Job:
@@ -54,8 +54,8 @@ def test_those_that_are_held_pass_when_nothing_moves_and_each_agent_is_told_what
     job = Job()
     job.say("a", armed=2, held=1)
     job.say("b", armed=2)
-    assert job.later(rank_timeouts.QUIET[0] / 2) == {}
-    assert job.later(rank_timeouts.QUIET[0]) == {"a": {"do": "pass", "number": 1}}
+    assert job.later(rank_timeouts.QUIET_S[0] / 2) == {}
+    assert job.later(rank_timeouts.QUIET_S[0]) == {"a": {"do": "pass", "number": 1}}
     assert job.say("a", armed=2) == {}
     assert job.say("b", armed=2, held=2) == {}
     assert job.say("a", armed=2, held=2) == {"a": OPEN, "b": OPEN}
@@ -66,7 +66,7 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named_with
     job.say("a", armed=2, held=2)
     job.say("b", armed=2)
     asked: dict[str, Any] = {}
-    end = job.now + 2 * rank_timeouts.GATHER_LIMIT
+    end = job.now + 2 * rank_timeouts.GATHER_TIMEOUT_S
     while not any("why" in each for each in asked.values()):
         assert job.now < end
         job.say("a", armed=2, held=2)
@@ -78,8 +78,8 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named_with
 def test_those_that_are_there_open_when_an_agent_is_silent_gone_or_has_told_a_stop_or_the_job_is_whole():
     job = Job()
     job.say("a", armed=2, held=2)
-    assert job.later(FIRST_WORD_LIMIT / 2) == {}
-    assert job.later(FIRST_WORD_LIMIT) == {"a": OPEN}
+    assert job.later(FIRST_REPORT_TIMEOUT_S / 2) == {}
+    assert job.later(FIRST_REPORT_TIMEOUT_S) == {"a": OPEN}
     job = Job()
     job.say("a", armed=2, held=2)
     job.say("b", unarmed=2)
@@ -134,8 +134,8 @@ def test_an_agent_that_is_about_to_be_attached_to_is_waited_for_and_not_longer_t
     job = Job("a")
     job.barrier.coming = frozenset("b")
     assert job.say("a", armed=2, held=2) == {}
-    assert job.later(rank_timeouts.ARM_LIMIT / 2) == {}
-    assert job.later(rank_timeouts.ARM_LIMIT)["a"]["why"].startswith(
+    assert job.later(rank_timeouts.ARM_TIMEOUT_S / 2) == {}
+    assert job.later(rank_timeouts.ARM_TIMEOUT_S)["a"]["why"].startswith(
         "stopped without the others: b: not attached to yet"
     )
     job = Job("a")

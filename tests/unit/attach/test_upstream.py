@@ -35,7 +35,7 @@ def listener():
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """One look is enough for these tests, also on a machine that stands still for some seconds."""
-    monkeypatch.setattr(upstream, "ANSWER_LIMIT", 60.0)
+    monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 60.0)
 
 
 def answer_with(listener, reply):
@@ -111,7 +111,7 @@ def test_a_door_that_takes_none_yet_is_waited_for(proxy, tmp_path, more):
 
 
 def test_a_door_that_answers_slowly_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
-    monkeypatch.setattr(upstream, "ANSWER_LIMIT", 0.05)
+    monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 0.05)
     told = json.dumps(RECORD).encode()
 
     def answer(sock):

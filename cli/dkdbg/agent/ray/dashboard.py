@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8265
 #: Seconds for one answer, and its maximum bytes.
-_LIMIT = 5.0
-_MAX_ANSWER = 32 << 20
+_TIMEOUT_S = 5.0
+_MAX_ANSWER_BYTES = 32 << 20
 #: First version with the debugger's fields: 2.9 added `num_paused_threads`.
 OLDEST = (2, 9)
 #: File with the address of the node's GCS (`ray/_private/utils.py`).
-_CURRENT = "/tmp/ray/ray_current_cluster"  # noqa: S108
+_ADDRESS_FILE = "/tmp/ray/ray_current_cluster"  # noqa: S108
 #: Ray's own variables (`ray/_private/authentication`).
 ENV_TOKEN, ENV_TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _TOKEN_FILE = "~/.ray/auth_token"  # noqa: S105
@@ -37,7 +37,7 @@ _INIT = ".__init__"
 #: Larger than any pid.
 _MAX_PID = 1 << 31
 #: Maximum characters of a runtime environment and of a command line.
-_LONGEST = 1 << 16
+_MAX_CHARACTERS = 1 << 16
 
 
 class DashboardError(Exception):
@@ -169,7 +169,7 @@ class Dashboard:
                 )
             )  # fmt: skip
             env = task.get("runtime_env_info")
-            said = _text(env if isinstance(env, dict) else actor, "serialized_runtime_env", _LONGEST)
+            said = _text(env if isinstance(env, dict) else actor, "serialized_runtime_env", _MAX_CHARACTERS)
             found[-1].unpacked = unpacked.folder(self._session, said)
             if found[-1].unpacked:
                 found[-1].main = self._script(_text(task, "job_id") or _text(actor, "job_id"))
@@ -193,7 +193,7 @@ class Dashboard:
                 said = []
             for each in said if isinstance(said, list) else ():
                 if isinstance(each, dict) and each.get("job_id") == job and not each.get("submission_id"):
-                    self._scripts[job] = unpacked.script(_text(each, "entrypoint", _LONGEST))
+                    self._scripts[job] = unpacked.script(_text(each, "entrypoint", _MAX_CHARACTERS))
         return self._scripts[job]
 
     def _list(self, what: str, key: str, predicate: str, value: str) -> List[Dict[str, Any]]:
@@ -240,11 +240,11 @@ class Dashboard:
         }  # without one the dashboard of Ray 2.9 fails (`http_server_head.py`)
         if self._shows_token:
             headers["Authorization"] = "Bearer " + self._token
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=_LIMIT)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S)
         try:
             connection.request("GET", path + ("?" + urlencode(query) if query else ""), headers=headers)
             response = connection.getresponse()
-            return response.status, response.read(_MAX_ANSWER)
+            return response.status, response.read(_MAX_ANSWER_BYTES)
         except http.client.HTTPException as error:
             raise DashboardError(
                 "not-ray", "what answers at %s is not a Ray dashboard" % self._where
@@ -276,7 +276,7 @@ def here() -> List[str]:
     """Return the hosts that may run the dashboard of this node's cluster, the likeliest first."""
     found = []
     try:
-        with open(_CURRENT) as source:
+        with open(_ADDRESS_FILE) as source:
             found.append(source.read(200).strip().rpartition(":")[0].strip("[]"))
     except (OSError, ValueError):
         pass

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 #: Start of the guard's line; then the id of the run and the nonce of the connection, in hexadecimal digits.
 MARK = b"dkdbg-ray "
 _GREETING = b"Content-Length: "
-_LONGEST = 200
+_MAX_LINE_BYTES = 200
 #: Seconds for the connection and the first line.
-_LIMIT = 10.0
+_TIMEOUT_S = 10.0
 
 
 class GuardError(OSError):
@@ -41,9 +41,9 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
     Raises:
         OSError: nothing listens there any more, or another program does.
     """
-    sock = socket.create_connection((ip, port), timeout=_LIMIT)
+    sock = socket.create_connection((ip, port), timeout=_TIMEOUT_S)
     try:
-        end = time.monotonic() + _LIMIT
+        end = time.monotonic() + _TIMEOUT_S
         said = _more(sock, b"", end)
         while len(said) < len(_GREETING) and (
             _GREETING.startswith(said) or MARK.startswith(said[: len(MARK)])
@@ -52,7 +52,7 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         if said.startswith(_GREETING):
             sock.settimeout(None)
             return sock, said, ""
-        while said.startswith(MARK) and b"\n" not in said and len(said) < _LONGEST:
+        while said.startswith(MARK) and b"\n" not in said and len(said) < _MAX_LINE_BYTES:
             said = _more(sock, said, end)
         line, newline, rest = said.partition(b"\n")
         words = line.decode("ascii", "replace").split()

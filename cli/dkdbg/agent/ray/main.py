@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from dkdbg.agent.ray.worker_registry import WorkerEntry
 
 #: Seconds until the proxy exits: without any client, and after its last one.
-FIRST_GRACE, GRACE = 120.0, 10.0
+FIRST_IDLE_S, IDLE_S = 120.0, 10.0
 #: Seconds until a worker is listed without the name of its task.
-_NAMED = 2.0
+_NAMED_WITHIN_S = 2.0
 #: Folder of the proxies' records, below the runtime folder, apart from sessions of programs.
 FOLDER = "ray"
 _USAGE = "usage: dkdbg.agent ray doors | list | door [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
@@ -72,7 +72,7 @@ def main(words: List[str]) -> int:
 
 def _named(found: dashboard.Dashboard) -> List[dashboard.Worker]:
     """Return the waiting workers, with their tasks, which Ray reports about a second after their start."""
-    end = time.monotonic() + _NAMED
+    end = time.monotonic() + _NAMED_WITHIN_S
     while True:
         workers = found.workers()
         if all(each.is_named for each in workers) or time.monotonic() > end:
@@ -153,10 +153,10 @@ class RayProxy:
             signal.signal(number, lambda *_: self._over.set())
         self._listener.start()
         threading.Thread(target=self._registry.run, name="dkdbg ray", daemon=True).start()
-        calls, grace = 0, FIRST_GRACE
+        calls, grace = 0, FIRST_IDLE_S
         while not self._over.wait(1.0):
             if self._listener.connections or self._calls != calls:
-                self._left, calls, grace = time.monotonic(), self._calls, GRACE
+                self._left, calls, grace = time.monotonic(), self._calls, IDLE_S
             elif time.monotonic() - self._left > grace:
                 break
         self._registry.stop()

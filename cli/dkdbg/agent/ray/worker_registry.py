@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from dkdbg.agent.ray.dashboard import Dashboard, Worker
 
 #: First number of workers: larger than any pid, as the pids of two nodes may be the same.
-_FIRST = 1 << 22
+_FIRST_NUMBER = 1 << 22
 #: Seconds between two polls while an editor is attached, and while none is.
-WATCHING, RESTING = 0.25, 2.0
+WATCHED_INTERVAL_S, IDLE_INTERVAL_S = 0.25, 2.0
 #: Seconds after which a worker is announced without the name of its task.
-NAMED_WITHIN = 10.0
+NAMED_WITHIN_S = 10.0
 #: Seconds to wait for a worker's own note: its driver reads it every 0.3 s.
-_NOTED_WITHIN = 10.0
+_NOTED_WITHIN_S = 10.0
 
 
 class WorkerEntry:
@@ -44,7 +44,7 @@ class WorkerEntry:
         if self.is_taken or not (self.worker.paused or self.guarded):
             return False
         # Ray reports a worker's task about a second after its start.
-        return self.worker.is_named or time.monotonic() - self._since > NAMED_WITHIN
+        return self.worker.is_named or time.monotonic() - self._since > NAMED_WITHIN_S
 
 
 class WorkerRegistry:
@@ -63,7 +63,7 @@ class WorkerRegistry:
         self._dashboard = dashboard
         self._changed = changed
         self._entries: Dict[str, WorkerEntry] = {}
-        self._next = _FIRST
+        self._next = _FIRST_NUMBER
         self._lock = threading.Lock()
         self._bell = threading.Event()
         self._over = False
@@ -81,7 +81,7 @@ class WorkerRegistry:
             with self._lock:
                 entries = list(self._entries.values())
             self._changed(entries, why)
-            self._bell.wait(WATCHING if self.is_watched() else RESTING)
+            self._bell.wait(WATCHED_INTERVAL_S if self.is_watched() else IDLE_INTERVAL_S)
 
     def stop(self) -> None:
         """Stop polling."""
@@ -108,7 +108,7 @@ class WorkerRegistry:
             run: id of the run whose guard is in front of it; empty for no guard.
         """
         entry.guarded = bool(run)
-        end = time.monotonic() + _NOTED_WITHIN
+        end = time.monotonic() + _NOTED_WITHIN_S
         while run and time.monotonic() < end:
             worker, known = entry.worker, [each for each in runs.here() if each.id == run]
             if not known or worker.id in known[0].workers:
@@ -120,7 +120,7 @@ class WorkerRegistry:
 
     def leave(self, entry: WorkerEntry) -> None:
         """Release a worker whose client has left."""
-        time.sleep(WATCHING)  # until Ray reports whether it waits again
+        time.sleep(WATCHED_INTERVAL_S)  # until Ray reports whether it waits again
         with self._lock:
             entry.is_taken = False
         self.wake()

@@ -27,7 +27,7 @@ class Control:
 
     Args:
         processes_dir: folder for the socket.
-        gather: see relay.Service.gather.
+        gather: see relay.Service.broadcast.
         restart: asked for by a client; returns one line about it, which begins with `restarted` or with why not.
 
     Raises:

@@ -50,12 +50,18 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
             % (settings.ENV_CONNECT, what, settings.ENV_CONNECT, address)
         )
     token = tokens.read(environment)
-    if len(token) < proof.SHORT:
+    if len(token) < proof.MIN_TOKEN_CHARACTERS:
         what = "has %d characters" % len(token) if token else "is missing"
         raise ValueError(
             "--connect (%s) leads over a network: the token %s; set %s or %s to that of dkdbg attach --listen, %d random "
             "characters or more"
-            % (settings.ENV_CONNECT, what, settings.ENV_TOKEN, settings.ENV_TOKEN_FILE, proof.SHORT)
+            % (
+                settings.ENV_CONNECT,
+                what,
+                settings.ENV_TOKEN,
+                settings.ENV_TOKEN_FILE,
+                proof.MIN_TOKEN_CHARACTERS,
+            )
         )
     lacking = _lacking_tls()
     if lacking:

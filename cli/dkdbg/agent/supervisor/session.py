@@ -250,15 +250,15 @@ class Session:
             limit: seconds for the answers; as many again for the processes to be held.
         """
         if self.attached or self._phase != "running" or question.verb not in broadcast_query.READS:
-            return self._service.gather(question, limit)
+            return self._service.broadcast(question, limit)
         with self._asking:
             self._asks = True
             try:
                 with own_client.OwnClient(self._service.serve, self._token, str(question.ranks)) as client:
                     there = broadcast_query.chosen(self.store.snapshot()["processes"], question.ranks)
                     client.wait({each["pid"] for each in there}, limit)
-                    held = self._service.gather(question.but(broadcast_query.PAUSE), limit)
-                    rows = self._service.gather(question, limit)
+                    held = self._service.broadcast(question.but(broadcast_query.PAUSE), limit)
+                    rows = self._service.broadcast(question, limit)
             finally:
                 self._asks = False
         reasons = {row["pid"]: row["text"] for row in held}

@@ -36,7 +36,7 @@ def token_of(reporter: Reporting) -> str:
     if token is None:
         token = token_file.make(os.environ)
         reporter.line(f"made a token: {token_file.path(os.environ)}")
-    if len(token) < proof.SHORT:
+    if len(token) < proof.MIN_TOKEN_CHARACTERS:
         what = f"has {len(token)} characters" if token else "is empty"
         where, remove = settings.ENV_TOKEN, f"unset {settings.ENV_TOKEN}, and dkdbg makes one"
         if settings.ENV_TOKEN not in os.environ:
@@ -44,7 +44,7 @@ def token_of(reporter: Reporting) -> str:
             remove = f"rm {shlex.quote(where)}, and dkdbg makes one"
         raise DkdbgError(
             f"the token ({where}) {what}, and everybody who reaches this port could try to guess it",
-            hint=f"{remove}; or take {proof.SHORT} random characters or more",
+            hint=f"{remove}; or take {proof.MIN_TOKEN_CHARACTERS} random characters or more",
             exit_code=EXIT_USAGE,
         )
     return token

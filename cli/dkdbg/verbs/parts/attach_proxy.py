@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 #: Seconds that editors get to close their sessions at the end.
-GOODBYE = 1.5
+CLOSE_TIMEOUT_S = 1.5
 
 
 class Reporting(Protocol):
@@ -106,7 +106,7 @@ class AttachProxy:
     def close(self) -> None:
         """End the sessions and everything else."""
         self._board.stop("dkdbg attach was ended")
-        self._listener.drain(GOODBYE)
+        self._listener.drain(CLOSE_TIMEOUT_S)
         self._listener.stop()
         self._extra.stop()
         self._changes.stop()

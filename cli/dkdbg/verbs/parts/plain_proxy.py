@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.attach.plain_debugpy import PlainPort, greeted, leave
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.verbs.parts.attach_proxy import GOODBYE, Reporting, listen
+from dkdbg.verbs.parts.attach_proxy import CLOSE_TIMEOUT_S, Reporting, listen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ class PlainProxy:
 
     def close(self) -> None:
         """End the sessions, and leave debugpy as it was."""
-        self._listener.drain(GOODBYE)
+        self._listener.drain(CLOSE_TIMEOUT_S)
         self._listener.stop()
         self._debugpy.close()
 

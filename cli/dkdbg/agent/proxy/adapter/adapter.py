@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 #: Messages of a process to buffer for an editor that does not read.
-WAITING = 32
+MAX_WAITING_MESSAGES = 32
 
 
 class AnnouncedListener:
@@ -220,7 +220,7 @@ def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
     parse: Callable[[Any], None] = messaging.JsonMessageChannel._parse_incoming_message
 
     def parse_in_time(self: Any) -> None:
-        while len(self._handler_queue) > WAITING and self._handler_thread in writing:
+        while len(self._handler_queue) > MAX_WAITING_MESSAGES and self._handler_thread in writing:
             time.sleep(0.005)
         parse(self)
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from typing import Callable, Optional
 
 #: Seconds until the adapter must report that it serves. A cold start from a slow disk takes 2.
-START_LIMIT = 30.0
+START_TIMEOUT_S = 30.0
 #: Maximum restarts in a row; seconds of life after which the count starts again.
 MAX_RESTARTS = 5
-HEALTHY = 60.0
+HEALTHY_AFTER_S = 60.0
 
 
 class BackendError(Exception):
@@ -170,7 +170,7 @@ class Backend:
             threading.Thread(target=self._restart, name="dkdbg restart", daemon=True).start()
 
     def _restart(self) -> None:
-        self._restarts = 0 if time.monotonic() - self._started > HEALTHY else self._restarts
+        self._restarts = 0 if time.monotonic() - self._started > HEALTHY_AFTER_S else self._restarts
         why = ""
         while not self._stopping:
             self.up = False
@@ -249,7 +249,7 @@ def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options:
     """
     if process.stdout is None:
         raise BackendError("no pipe to debugpy's adapter")
-    limit = threading.Timer(START_LIMIT, process.kill)
+    limit = threading.Timer(START_TIMEOUT_S, process.kill)
     limit.daemon = True
     limit.start()
     try:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Bytes; larger answers of the adapter are passed on unparsed.
-_LARGE = 32 << 10
+_MAX_PARSED_BYTES = 32 << 10
 _ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
 _ADVICE = (
     "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
     "does not open those, `dkdbg attach --ports` on your machine gives each process a port"
 )
 #: Seconds that the session of the program's first process outlives it, until its exit code is known.
-END_LIMIT = 10.0
+END_TIMEOUT_S = 10.0
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
 
@@ -50,7 +50,7 @@ class AdapterSide:
     def take(self, body: bytes) -> List[Action]:
         """Pass one message on, with the messages to other clients that it causes."""
         passed = [self._connection.to_client(body)]
-        if len(body) > _LARGE:
+        if len(body) > _MAX_PARSED_BYTES:
             found = _ANSWER.match(body[:200])
             if found and not self._open_requests.is_ours(int(found.group(1))):
                 self._open_requests.answered_client(int(found.group(1)))
@@ -129,7 +129,7 @@ class AdapterSide:
             ends = [] if alone else [action for one in beside for action in one.phase.end()]
             if not alone and self._tells_the_end():
                 self._held = passed
-                return [*ends, Action(WAIT, connection, seconds=END_LIMIT)]
+                return [*ends, Action(WAIT, connection, seconds=END_TIMEOUT_S)]
             return passed + ends
         if name in _COPIED and content.get("category") != "telemetry":
             passed += [one.to_client(body) for one in beside]

@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 #: Seconds that an attach waits: for the end of a former client; for the adapter to release the process; for a
 #: controller to observe.
-GRACE = 0.3
-FREE_LIMIT = 20.0
-HELD_LIMIT = 20.0
+GRACE_S = 0.3
+RELEASE_TIMEOUT_S = 20.0
+CONTROLLER_TIMEOUT_S = 20.0
 
 #: Maximum properties of an unauthenticated `initialize`, and characters of each, that reach the adapter.
-PROPERTIES = 64
-LONGEST = 256
+MAX_PROPERTIES = 64
+MAX_CHARACTERS = 256
 #: Properties with which debugpy would use other processes and ports than the agent's.
-_NOT_HERE = ("processId", "listen")
+_REJECTED = ("processId", "listen")
 
 #: What an attach waits for.
-_HELD = "held"
+_CONTROLLER = "held"
 _GRACE = "grace"
-_FREE = "free"
-_LATE = "late"
+_RELEASE = "free"
+_DELAY = "late"
 
 
 class Attaching(Phase):
@@ -128,7 +128,7 @@ class Attaching(Phase):
         if reason:
             return self._turn_away(request, reason, seconds)
         connection.admitted = True
-        for name in _NOT_HERE:
+        for name in _REJECTED:
             if name in arguments:
                 text = 'this port debugs only processes of the agent: remove "%s" from this configuration'
                 return [connection.refuse(request, text % name)]
@@ -160,9 +160,9 @@ class Attaching(Phase):
     def ready(self) -> bool:
         """Tell whether the event that a WAIT is for has occurred."""
         controller = self._sessions.controller(self.connection.key)
-        if self._waits_for == _LATE:
+        if self._waits_for == _DELAY:
             return False
-        if self._waits_for == _HELD:
+        if self._waits_for == _CONTROLLER:
             return not self._role or (
                 controller is not None and controller.configured and not controller.leaving
             )
@@ -177,7 +177,7 @@ class Attaching(Phase):
         """Continue after a WAIT."""
         waited, self._waits_for = self._waits_for, ""
         self._sessions.remove_waiting(self.connection)
-        if waited == _LATE:
+        if waited == _DELAY:
             return self._refused()
         return self._settle(waited) if waited else []
 
@@ -202,30 +202,30 @@ class Attaching(Phase):
         if connection.key != ROOT and connection.editor in self._sessions.evicted:
             return self._nobody()  # its editor opens processes that were announced before it lost the session
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
-            return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
-        if controller is None or (controller.leaving and waited == _FREE):
+            return self._nobody() if waited else self._wait(_CONTROLLER, CONTROLLER_TIMEOUT_S)
+        if controller is None or (controller.leaving and waited == _RELEASE):
             if connection.key == ROOT and self._sessions.agent.looks and not self._has_looked:
                 self._waited = waited
                 return [Action(LOOK, connection)]
             return connection.turn(CONTROLLING).begin()
         if controller.leaving:
-            return self._wait(_FREE, FREE_LIMIT)
+            return self._wait(_RELEASE, RELEASE_TIMEOUT_S)
         if role == TAKE_OVER:
-            return [*self._evict(), *self._wait(_FREE, FREE_LIMIT)]
+            return [*self._evict(), *self._wait(_RELEASE, RELEASE_TIMEOUT_S)]
         if role == OBSERVE or waited == _GRACE:
             return connection.turn(OBSERVING).begin()
-        return self._wait(_GRACE, GRACE)
+        return self._wait(_GRACE, GRACE_S)
 
     def _wait(self, what: str, seconds: float) -> List[Action]:
         self._waits_for = what
-        if what == _HELD:
+        if what == _CONTROLLER:
             self._sessions.add_waiting(self.connection)
         return [Action(WAIT, self.connection, seconds=seconds)]
 
     def _turn_away(self, request: Message, reason: str, seconds: float) -> List[Action]:
         """Refuse a client that does not know the token, now or after a delay."""
         self.connection.attach, self._reason = request, reason
-        return self._wait(_LATE, seconds) if seconds else self._refused()
+        return self._wait(_DELAY, seconds) if seconds else self._refused()
 
     def _refused(self) -> List[Action]:
         connection = self.connection
@@ -281,8 +281,10 @@ def _request(request: Message, arguments: Message) -> Message:
 def _introduction(request: Message) -> Message:
     """Return the arguments of an `initialize` that have a type of the protocol: strings and booleans."""
     given = messages.as_dict(request.get("arguments"))
-    good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= LONGEST}
-    return {k: v[:LONGEST] if isinstance(v, str) else v for k, v in list(good.items())[:PROPERTIES]}
+    good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= MAX_CHARACTERS}
+    return {
+        k: v[:MAX_CHARACTERS] if isinstance(v, str) else v for k, v in list(good.items())[:MAX_PROPERTIES]
+    }
 
 
 def _with_ours(body: bytes, ours: Message) -> bytes:

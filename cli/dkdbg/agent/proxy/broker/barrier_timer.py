@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds between two checks.
-INTERVAL = 0.05
+INTERVAL_S = 0.05
 
 
 class BarrierTimer:
@@ -69,4 +69,4 @@ class BarrierTimer:
             self._act(actions)
             if over:
                 return
-            time.sleep(INTERVAL)
+            time.sleep(INTERVAL_S)

@@ -35,9 +35,9 @@ READS = (EVALUATE, STACK)
 #: Evaluation context that makes array_views describe tensors for a comparison (array_views.COMPARED).
 _COMPARED = "dkdbg-compare"
 #: Maximum characters of an answer, frames of a stack, and queried processes.
-LONGEST = 20000
-DEEPEST = 100
-MOST = 1024
+MAX_CHARACTERS = 20000
+MAX_FRAMES = 100
+MAX_PROCESSES = 1024
 _EXCEPTION = re.compile(r"(Error|Exception|Exit|Interrupt|Iteration|Warning)$")
 #: States of a row.
 VALUE, ERROR, RUNNING, SILENT, FREE, DONE = "value", "error", "running", "no answer", "not attached", "done"
@@ -153,7 +153,7 @@ class BroadcastQuery:
             return controller.phase.ask(
                 "continue", {"threadId": thread}, lambda answer: self._did(row, answer)
             )
-        levels = DEEPEST if self.question.verb == STACK else self.question.frame + 1
+        levels = MAX_FRAMES if self.question.verb == STACK else self.question.frame + 1
         wanted = {"threadId": thread, "startFrame": 0, "levels": levels}
         return controller.phase.ask(
             "stackTrace", wanted, lambda answer: self._frames(row, controller, answer)
@@ -175,7 +175,7 @@ class BroadcastQuery:
         if row["pid"] not in self._waiting:
             return []
         listed = as_dict(answer.get("body")).get("stackFrames")
-        frames = [as_dict(each) for each in listed[:DEEPEST]] if isinstance(listed, list) else []
+        frames = [as_dict(each) for each in listed[:MAX_FRAMES]] if isinstance(listed, list) else []
         if answer.get("success") is not True or not frames:
             return self._answered(row, ERROR, _reason(answer))
         found = [_frame(each) for each in frames]
@@ -205,7 +205,9 @@ class BroadcastQuery:
         # In this context debugpy answers with the exception that an expression has raised, as if it were its value.
         raised = _EXCEPTION.search(row["type"]) is not None and text.startswith(row["type"] + "(")
         return self._answered(
-            row, ERROR if raised else VALUE, text[:LONGEST] + ("..." if len(text) > LONGEST else "")
+            row,
+            ERROR if raised else VALUE,
+            text[:MAX_CHARACTERS] + ("..." if len(text) > MAX_CHARACTERS else ""),
         )
 
     def _answered(self, row: Row, state: str, text: str) -> List[Action]:
@@ -228,14 +230,16 @@ class BroadcastQuery:
 def chosen(processes: Sequence[contract.Process], ranks: RankSet) -> List[contract.Process]:
     """Return the processes of a set of ranks, by rank; all processes of a program without ranks."""
     found = [each for each in (job.own(processes) or processes) if ranks.contains(each["rank"])]
-    return sorted(found, key=lambda each: (each["rank"] is None, each["rank"] or 0, each["started"]))[:MOST]
+    return sorted(found, key=lambda each: (each["rank"] is None, each["rank"] or 0, each["started"]))[
+        :MAX_PROCESSES
+    ]
 
 
 def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
     """Parse array_views' description of a tensor; a program may print anything."""
     import json
 
-    if kind == "str" or not text.startswith('{"text": ') or len(text) > LONGEST:
+    if kind == "str" or not text.startswith('{"text": ') or len(text) > MAX_CHARACTERS:
         return None
     try:
         said = as_dict(json.loads(text))

@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     Row = Dict[str, Any]
 
 #: Maximum rows that are shown one by one; with more, equal rows are grouped.
-SINGLE = 16
+MAX_SINGLE_ROWS = 16
 #: Characters of a value in a row.
-WIDTH = 200
+MAX_WIDTH = 200
 #: Numeric fields of a tensor; larger integers are left out.
 _FIGURES = ("norm", "mean", "low", "high", "nan", "inf", "count", "read")
-_LARGEST = 1e300
+_MAX_INTEGER = 1e300
 _NUMBER = re.compile(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\)?", re.IGNORECASE)
 
 
 def figures(said: Dict[str, Any]) -> Dict[str, float]:
     """Return the numeric fields of a tensor that `%g` can format: JSON has integers larger than any float."""
     numbers = {name: said[name] for name in _FIGURES if type(said.get(name)) in (int, float)}
-    return {name: each for name, each in numbers.items() if isinstance(each, float) or abs(each) < _LARGEST}
+    return {
+        name: each for name, each in numbers.items() if isinstance(each, float) or abs(each) < _MAX_INTEGER
+    }
 
 
 def key_of(row: Row) -> Tuple[str, ...]:
@@ -101,7 +103,7 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
         return "no such process"
     most = majority(rows)
     lines = [_Line(label(row), row) for row in rows]
-    if len(rows) > SINGLE or frames:
+    if len(rows) > MAX_SINGLE_ROWS or frames:
         lines = _together(rows)
     width = min(40, max(len(line.label) for line in lines))
     at = min(40, max(len(line.row["where"]) for line in lines))
@@ -127,11 +129,11 @@ def label(row: Row) -> str:
 
 def clean(text: object) -> str:
     """Return a text as one line of bounded length, with unprintable characters escaped."""
-    line = " ".join(str(text)[: WIDTH * 8].split())
+    line = " ".join(str(text)[: MAX_WIDTH * 8].split())
     line = "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line
     )
-    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+    return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..."
 
 
 class _Line:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a client may take to come back before an observer gets its session; the same for a client that has
 #: announced a restart: on a busy machine its new attach took over three seconds.
-GRACE = 0.3
-RESTART_GRACE = 10.0
+GRACE_S = 0.3
+RESTART_GRACE_S = 10.0
 
 
 def left(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
@@ -77,7 +77,7 @@ def released(connection: Connection, sessions: Sessions) -> List[Action]:
             thread = next(iter(connection.stops.reasons))
             body = messages.event("continued", threadId=thread, allThreadsContinued=True)
             actions.append(one.to_client(body))
-        actions.append(one.reconnect(RESTART_GRACE if connection.restarting else GRACE))
+        actions.append(one.reconnect(RESTART_GRACE_S if connection.restarting else GRACE_S))
     return actions
 
 

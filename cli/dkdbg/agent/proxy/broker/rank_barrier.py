@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
 
 #: Seconds without a decision of the client before the agent decides: longer than the client's own timeouts.
-LED_LIMIT = rank_timeouts.ARM_LIMIT + rank_timeouts.LONGEST_GATHER
+LED_TIMEOUT_S = rank_timeouts.ARM_TIMEOUT_S + rank_timeouts.MAX_GATHER_TIMEOUT_S
 
 
 class RankBarrier:
@@ -136,7 +136,7 @@ class RankBarrier:
         if self._over:
             return self.open()
         if self._led:
-            return self._report() or (self.open() if self._clock() - self._heard > LED_LIMIT else [])
+            return self._report() or (self.open() if self._clock() - self._heard > LED_TIMEOUT_S else [])
         verdict = self._timeouts.verdict(len(self._unarmed), len(self._armed), len(self._held))
         if verdict == rank_timeouts.PASS:
             return self._let_pass()
@@ -176,7 +176,7 @@ class RankBarrier:
             "over": self._over,
             "world": self._share.world,
             "ranks": sorted(self._share.ranks),
-            "missing": self._missing()[: rank_timeouts.NAMED + 1],
+            "missing": self._missing()[: rank_timeouts.MAX_NAMED + 1],
         }
         if said == self._told:
             return []

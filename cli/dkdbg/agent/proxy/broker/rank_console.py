@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds that a rank may evaluate; the answers of the others wait for it.
-LIMIT = 10.0
+TIMEOUT_S = 10.0
 #: No Python expression begins like this.
 _FORM = re.compile(r"\s*@\s*([A-Za-z0-9][A-Za-z0-9,:\-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _CONTEXTS = ("repl", None)
@@ -66,5 +66,5 @@ def ask(request: Message, connection: Connection, sessions: Sessions) -> List[Ac
     actions = found.begin()
     if found.is_done:
         return actions
-    late = "no answer within %g s" % LIMIT
-    return [*actions, Action(LATER, connection, seconds=LIMIT, later=lambda: found.give_up(late))]
+    late = "no answer within %g s" % TIMEOUT_S
+    return [*actions, Action(LATER, connection, seconds=TIMEOUT_S, later=lambda: found.give_up(late))]

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 WAIT, PASS, OPEN, GIVE_UP = "wait", "pass", "open", "give up"
 
 #: Seconds without another armed rank until the barrier gives up.
-ARM_LIMIT = 30.0
+ARM_TIMEOUT_S = 30.0
 #: Seconds from the last armed rank to the first stop: a later stop has passed no line without breakpoints. On a slow
 #: machine twice the time that arming took, if that is more.
-FIRST_LIMIT = 5.0
+FIRST_STOP_TIMEOUT_S = 5.0
 #: Seconds without progress before the stopped ranks pass, each time; the last value for all further times. On a slow
 #: machine a quarter of the time that arming took.
-LONGEST_QUIET = 3.0
-QUIET = (0.25, 0.25, 0.5, 1.0)
+MAX_QUIET_S = 3.0
+QUIET_S = (0.25, 0.25, 0.5, 1.0)
 #: Seconds from the first stop until the barrier gives up, or four times the time that arming took, up to the maximum.
-GATHER_LIMIT = 10.0
-LONGEST_GATHER = 30.0
+GATHER_TIMEOUT_S = 10.0
+MAX_GATHER_TIMEOUT_S = 30.0
 #: Maximum ranks named in a message.
-NAMED = 8
+MAX_NAMED = 8
 
 
 class RankTimeouts:
@@ -59,7 +59,7 @@ class RankTimeouts:
     @property
     def limit(self) -> float:
         """Seconds from the first stop until the barrier gives up."""
-        return max(GATHER_LIMIT, min(LONGEST_GATHER, 4 * self._arming))
+        return max(GATHER_TIMEOUT_S, min(MAX_GATHER_TIMEOUT_S, 4 * self._arming))
 
     def verdict(self, unarmed: int, armed: int, held: int) -> str:
         """Return one of the verdicts above.
@@ -70,16 +70,16 @@ class RankTimeouts:
         now = self._clock()
         quiet = now - self._moved
         if unarmed:
-            return GIVE_UP if quiet > ARM_LIMIT else WAIT
+            return GIVE_UP if quiet > ARM_TIMEOUT_S else WAIT
         if held >= armed:
             return OPEN
         if not held:
-            return OPEN if quiet > max(FIRST_LIMIT, 2 * self._arming) else WAIT
+            return OPEN if quiet > max(FIRST_STOP_TIMEOUT_S, 2 * self._arming) else WAIT
         if self._began < 0:
             self._began = now
         if now - self._began > self.limit:
             return GIVE_UP
-        if quiet <= max(QUIET[min(self.times, len(QUIET) - 1)], min(LONGEST_QUIET, self._arming / 4)):
+        if quiet <= max(QUIET_S[min(self.times, len(QUIET_S) - 1)], min(MAX_QUIET_S, self._arming / 4)):
             return WAIT
         self.times += 1
         self._moved = now
@@ -92,6 +92,6 @@ def without_others(missing: Sequence[str], unarmed: int, limit: float) -> str:
     Args:
         missing: their names. unarmed: how many of them have no breakpoints. limit: see RankTimeouts.
     """
-    more = "" if len(missing) <= NAMED else " and %d more" % (len(missing) - NAMED)
+    more = "" if len(missing) <= MAX_NAMED else " and %d more" % (len(missing) - MAX_NAMED)
     what = "not attached to yet" if unarmed else "not at a breakpoint within %.0f s" % limit
-    return "stopped without the others: %s%s: %s" % (", ".join(missing[:NAMED]), more, what)
+    return "stopped without the others: %s%s: %s" % (", ".join(missing[:MAX_NAMED]), more, what)

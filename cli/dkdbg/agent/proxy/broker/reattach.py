@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Attempts to set the session up at an adapter that drops the connection, and seconds between two.
-ATTEMPTS = 5
-PAUSE = 0.2
+MAX_ATTEMPTS = 5
+RETRY_PAUSE_S = 0.2
 #: Maximum requests that are queued meanwhile.
-_QUEUE = 1000
+_MAX_QUEUED = 1000
 
 
 class Reattaching(Phase):
@@ -71,7 +71,7 @@ class Reattaching(Phase):
             ends = handover.left(connection, self._sessions, request)
             answer = connection.to_client(messages.answer(request))
             return [answer, *connection.close("it has left"), *ends]
-        if len(self._queue) < _QUEUE:
+        if len(self._queue) < _MAX_QUEUED:
             self._queue.append(request)
             return []
         return [connection.refuse(request, "this session has ended", show=False)]
@@ -92,9 +92,9 @@ class Reattaching(Phase):
     def adapter_gone(self) -> List[Action]:
         """Try again after the adapter has dropped the connection, a limited number of times."""
         self._attempts, self._replay = self._attempts + 1, None
-        if self._attempts >= ATTEMPTS:
+        if self._attempts >= MAX_ATTEMPTS:
             return self.no_adapter("debugpy's adapter closed the connection")
-        return [self.connection.reconnect(PAUSE)]
+        return [self.connection.reconnect(RETRY_PAUSE_S)]
 
     def no_adapter(self, reason: str) -> List[Action]:
         """End the session, which cannot be set up."""

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Link
 
 #: Seconds that a client waits for an adapter that is (re)starting, and until it is told to wait.
-BACKEND_LIMIT = 30.0
-BACKEND_NOTICE = 1.0
+BACKEND_TIMEOUT_S = 30.0
+BACKEND_NOTICE_S = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
-ATTACH_LIMIT = 60.0
+ATTACH_TIMEOUT_S = 60.0
 #: Seconds that an observer may block a send: no controller waits longer.
 OBSERVER_TIMEOUT_S = 1.0
 #: Seconds that a client has to close after the last answer.
-GOODBYE = 1.0
+CLOSE_TIMEOUT_S = 1.0
 #: At most one line in the log for refused attaches in so many seconds, after the first ten.
-REFUSAL_LOG_INTERVAL = 10.0
+REFUSAL_LOG_INTERVAL_S = 10.0
 REFUSAL_LOG_BURST = 10
 #: Seconds to wait for the stderr of a process that has ended.
-WORDS_LIMIT = 10.0
+STDERR_TIMEOUT_S = 10.0
 #: Maximum queued lines for clients.
-MOST_NOTES = 100
+MAX_NOTES = 100
 #: Seconds that a client has to close after the adapter has ended its session: some never do.
-LEAVE_LIMIT = 5.0
+LEAVE_TIMEOUT_S = 5.0
 
 
 class Service:
@@ -75,9 +75,9 @@ class Service:
     def stderr_tail(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
         """Return the stderr that best explains why the program `pid` failed; see StderrTail.
 
-        Waits for the output of processes that have ended, for at most WORDS_LIMIT seconds.
+        Waits for the output of processes that have ended, for at most STDERR_TIMEOUT_S seconds.
         """
-        end = time.monotonic() + WORDS_LIMIT
+        end = time.monotonic() + STDERR_TIMEOUT_S
         with self._lock:
             while self._is_spoken_for(is_alive) and time.monotonic() < end:
                 self._lock.wait(0.02)
@@ -114,7 +114,7 @@ class Service:
             for key, one in self._sessions.controllers().items()
         )
 
-    def gather(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
+    def broadcast(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
         """Query the attached processes, and return each answer that arrives within the limit, in seconds.
 
         With PAUSE a row is done when the process is stopped, with CONTINUE when it runs.
@@ -149,7 +149,7 @@ class Service:
             now = time.monotonic()
             if self._refused > REFUSAL_LOG_BURST and now < self._next_log:
                 return
-            self._next_log = now + REFUSAL_LOG_INTERVAL
+            self._next_log = now + REFUSAL_LOG_INTERVAL_S
             count = self._refused
         self._agent.log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
 
@@ -158,7 +158,7 @@ class Notes:
     """Sends lines on its own thread: a client that does not read must not block the sender."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MOST_NOTES)
+        self._queue: queue.Queue[Tuple[bytes, List[Link]]] = queue.Queue(MAX_NOTES)
         self._started = False
 
     def put(self, note: Tuple[bytes, List[Link]]) -> None:
@@ -219,7 +219,7 @@ class Relay:
             first: the body of its first request.
         """
         try:
-            self._client.settimeout(ATTACH_LIMIT)
+            self._client.settimeout(ATTACH_TIMEOUT_S)
             self._act(self._ask(lambda: self._door.from_client(first)))
             self._read_client()
         except (OSError, frames.FrameError):
@@ -234,7 +234,7 @@ class Relay:
                 answers.join()
         self._act(self._ask(self._door.ended))
         if self._closed:
-            sockets.drain(self._client, GOODBYE)
+            sockets.drain(self._client, CLOSE_TIMEOUT_S)
         if self._backend is not None:
             self._backend.close()
 
@@ -287,7 +287,7 @@ class Relay:
         """Receive from the adapter. It keeps an ended session until the client leaves, and some never do."""
         if not self._door.connection.leaving:
             return backend.recv(65536)
-        backend.settimeout(LEAVE_LIMIT)
+        backend.settimeout(LEAVE_TIMEOUT_S)
         try:
             return backend.recv(65536)
         except socket.timeout:
@@ -299,11 +299,11 @@ class Relay:
         # The client was sent `terminated`; its disconnect is still to be answered by the thread that closes.
         if self._door.phase in (EVICTED, CLOSED):
             with self._lock:
-                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
         if self._door.phase not in (OBSERVING, REATTACHING):
             _shut(self._client, socket.SHUT_WR)
             with self._lock:
-                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
             _shut(self._client, socket.SHUT_RDWR)
 
     def reconnect(self, seconds: float) -> None:
@@ -384,13 +384,13 @@ class Relay:
         if self._backend is None:
             self._backend = dialing.connect(
                 self._agent,
-                BACKEND_LIMIT,
-                BACKEND_NOTICE,
+                BACKEND_TIMEOUT_S,
+                BACKEND_NOTICE_S,
                 over=lambda: self._over,
                 tell=self.to_client,
             )
             if self._backend is None:
-                reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
+                reason = "debugpy's adapter did not come up within %g s" % BACKEND_TIMEOUT_S
                 if self._agent.is_adapter_gone():
                     reason = "debugpy's adapter died too often: debugging is off for the rest of this run"
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))

@@ -23,7 +23,7 @@ SETS = (
     "setDebuggerProperty",
 )
 #: Maximum remembered files with breakpoints.
-_FILES = 4096
+_MAX_FILES = 4096
 #: Events that the client already got, or never needs.
 _SWALLOWED = ("initialized", "process", "debugpyWaitingForServer", "debugpySockets")
 
@@ -47,7 +47,7 @@ class Settings:
             return
         source = as_dict(arguments.get("source")) if command == "setBreakpoints" else {}
         key = (command, str(source.get("path") or source.get("name") or ""))
-        if key not in self._latest and len(self._latest) >= _FILES:
+        if key not in self._latest and len(self._latest) >= _MAX_FILES:
             return
         self._latest[key] = arguments
         self._given[key] = given or []

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Tuple
 
 #: Maximum characters of a process, and processes.
-LENGTH = 4000
-PROCESSES = 64
+MAX_CHARACTERS = 4000
+MAX_PROCESSES = 64
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -32,8 +32,8 @@ class StderrTail:
         if pid not in self._names:
             self._names[pid] = self._name_of(pid)
         former = self._texts.pop(pid, "")
-        self._texts[pid] = (former + text)[-LENGTH:]
-        while len(self._texts) > PROCESSES:
+        self._texts[pid] = (former + text)[-MAX_CHARACTERS:]
+        while len(self._texts) > MAX_PROCESSES:
             oldest = next(iter(self._texts))
             del self._texts[oldest], self._names[oldest]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Message = Dict[str, Any]
 
 #: Maximum remembered stackTrace requests.
-_REMEMBERED = 64
+_MAX_REQUESTS = 64
 
 
 class Stops:
@@ -47,7 +47,7 @@ class Stops:
         """Note a stackTrace request of the editor."""
         thread = as_dict(request.get("arguments")).get("threadId")
         if isinstance(thread, int):
-            while len(self._asked) >= _REMEMBERED:
+            while len(self._asked) >= _MAX_REQUESTS:
                 del self._asked[next(iter(self._asked))]
             self._asked[request["seq"]] = thread
 

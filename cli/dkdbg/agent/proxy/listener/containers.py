@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _MARKS = ("/.dockerenv", "/run/.containerenv")
 #: A kernel setting that only the machine's own network namespace shows (register_net_sysctl(&init_net, ...) in
 #: net/core/sysctl_net_core.c, Linux 2.6.37 to now): a container that sees it has the host's network.
-_OF_THE_HOST = "/proc/sys/net/core/dev_weight"
+_HOST_NETWORK_ONLY = "/proc/sys/net/core/dev_weight"
 _POD = "/var/run/secrets/kubernetes.io"
 #: Seconds until a process of the engine leaves a container's cgroup: each `docker exec` and health check starts one.
-_ENGINE_LIMIT = 1.0
-_INTERVAL = 0.05
+_ENGINE_TIMEOUT_S = 1.0
+_INTERVAL_S = 0.05
 #: Hint for a refused client where no token is required.
 COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in it"
 
@@ -67,7 +67,7 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
     with contextlib.suppress(OSError), open("/etc/hosts", "rb") as hosts:
         if hosts.read(64).startswith(b"# Kubernetes-managed"):  # a shell over ssh lacks that variable
             return False
-    return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_OF_THE_HOST)
+    return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_HOST_NETWORK_ONLY)
 
 
 def _is_reached_from_inside_only() -> bool:
@@ -77,13 +77,13 @@ def _is_reached_from_inside_only() -> bool:
 
 def _is_a_container(folder: str) -> bool:
     """Tell whether all processes of a cgroup are in a container that root made."""
-    end = time.monotonic() + _ENGINE_LIMIT
+    end = time.monotonic() + _ENGINE_TIMEOUT_S
     while True:
         found = {pid: _is_contained(pid) for pid in _members(folder)}
         outside = [pid for pid, inside in found.items() if inside is False]
         if not outside or not all(map(_is_engines, outside)) or time.monotonic() > end:
             return not outside and True in found.values()
-        time.sleep(_INTERVAL)
+        time.sleep(_INTERVAL_S)
 
 
 def _is_contained(pid: int) -> Optional[bool]:

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     Serve = Callable[[socket.socket, bytes, frames.FrameParser], None]
 
 #: Seconds for the first complete request; an editor sends it within milliseconds.
-FIRST_FRAME_LIMIT = 10.0
+FIRST_FRAME_TIMEOUT_S = 10.0
 #: Seconds of silence before a client is greeted: it may wait for the greeting of debugpy's adapter.
-GREETING_AFTER = 1.0
+GREETING_AFTER_S = 1.0
 #: An `initialize` request has about 600 bytes.
-FIRST_FRAME_SIZE = 64 << 10
+MAX_FIRST_FRAME_BYTES = 64 << 10
 #: Bytes of one message before a successful attach: limits the memory for an unauthenticated connection.
-STRANGERS_BODY = 256 << 10
+MAX_PENDING_BODY_BYTES = 256 << 10
 #: Maximum connections: an editor uses one for each process; 64 ranks with their data loaders need many.
 MAX_CONNECTIONS = 512
 #: Maximum pending connections among them; another one replaces the oldest silent one.
 MAX_PENDING = 64
 #: Seconds that a refused client has to read why.
-GOODBYE = 1.0
+CLOSE_TIMEOUT_S = 1.0
 #: Seconds between two log lines for refused peers.
-REFUSAL_LOG_INTERVAL = 10.0
+REFUSAL_LOG_INTERVAL_S = 10.0
 #: Fields of the status without the token. The attach proxy needs the agent's identity and whether the adapter is up.
-_OPEN = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
+_PUBLIC = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 
 
 class Listener:
@@ -190,7 +190,7 @@ class Listener:
             self._refuse(sock, reason, way)
             return None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        deadline = time.monotonic() + FIRST_FRAME_LIMIT
+        deadline = time.monotonic() + FIRST_FRAME_TIMEOUT_S
         first = self._first(sock, deadline)
         while first and len(first) < 5 and any(word.startswith(first) for word in web.METHODS):
             more = _receive(sock, deadline)
@@ -200,7 +200,7 @@ class Listener:
         if first.startswith(web.METHODS):
             self._answer_http(sock, first, deadline)
             return None
-        parser = frames.FrameParser(max_body=FIRST_FRAME_SIZE)
+        parser = frames.FrameParser(max_body=MAX_FIRST_FRAME_BYTES)
         parser.feed(first)
         body = parser.take()
         while body is None:
@@ -221,13 +221,13 @@ class Listener:
             sock.sendall(frames.wrap(messages.refuse(message, "%s; %s" % (reason, way))))
             _end_after_reading(sock)
             return None
-        parser.allow(STRANGERS_BODY)
+        parser.allow(MAX_PENDING_BODY_BYTES)
         return body, parser
 
     def _first(self, sock: socket.socket, deadline: float) -> bytes:
         """Receive the first bytes; greet a client that waits for debugpy's greeting and is not refused."""
         with contextlib.suppress(socket.timeout):
-            return _receive(sock, time.monotonic() + GREETING_AFTER)
+            return _receive(sock, time.monotonic() + GREETING_AFTER_S)
         if self._greeting and not self._refusal_of_user(sock):
             host, port = sock.getsockname()[:2]
             sock.sendall(b"".join(map(frames.wrap, messages.greeting(self._greeting, str(host), port))))
@@ -284,7 +284,7 @@ class Listener:
             now = time.monotonic()
             if now < self._next_refusal_log:
                 return
-            self._next_refusal_log = now + REFUSAL_LOG_INTERVAL
+            self._next_refusal_log = now + REFUSAL_LOG_INTERVAL_S
             count, self._refused = self._refused, 0
         more = " (%d refused so far)" % count if count > 1 else ""
         self._log("refused a connection from %s: %s%s%s" % (sock.getpeername()[0], reason, way, more))
@@ -303,7 +303,7 @@ def _read_head(sock: socket.socket, first: bytes, deadline: float) -> bytes:
 
 def _brief(status: Dict[str, Any]) -> Dict[str, Any]:
     """Return the public part of the status: no arguments and no output of the program."""
-    found = {name: status[name] for name in _OPEN if name in status}
+    found = {name: status[name] for name in _PUBLIC if name in status}
     processes = status.get("processes")
     if isinstance(processes, list):
         found["process_count"] = len(processes)
@@ -338,7 +338,7 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
 def _end_after_reading(sock: socket.socket) -> None:
     """Close after the peer has read the last message."""
     sock.shutdown(socket.SHUT_WR)
-    sockets.drain(sock, GOODBYE)
+    sockets.drain(sock, CLOSE_TIMEOUT_S)
 
 
 def _end(sock: Optional[socket.socket]) -> None:

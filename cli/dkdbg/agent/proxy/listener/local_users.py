@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
 #: nlmsghdr; inet_diag_req_v2 up to its socket; ports and addresses of inet_diag_sockid; inet_diag_msg from its expiry on.
-_HEADER, _ASKED, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
+_HEADER, _QUERY, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _ESTABLISHED, _LISTENS = 1, "0A"
 #: An attribute of inet_diag_msg, INET_DIAG_CGROUP_ID.
 _CGROUP_ID = 21
-_LIMIT = 2.0
-_GONE = "it is closed already"
+_TIMEOUT_S = 2.0
+_CLOSED = "it is closed already"
 #: uid that the kernel reports for a user unknown in this user namespace.
 _NOBODY = 65534
 
@@ -57,14 +57,14 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
     try:
         sock.getpeername()
     except OSError:
-        return _GONE
+        return _CLOSED
     try:
         found = other_end(sock)
         if found is None and not _is_local(sock):
             return ""
         # A closed socket has no owner, or is gone: the sender of its data is unknown.
         if found is None or not found[1]:
-            return "" if _state(sock) == _ESTABLISHED else _GONE
+            return "" if _state(sock) == _ESTABLISHED else _CLOSED
     except (OSError, ValueError, struct.error):  # unsupported, as on macOS
         return ""
     uid = found[0]
@@ -156,11 +156,11 @@ def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes
     family = socket.AF_INET if len(source) == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
     which = struct.pack(_SOCKET, theirs[1], ours[1], source, target)
-    asked = struct.pack(_ASKED, family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + which
+    asked = struct.pack(_QUERY, family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + which
     asked += struct.pack("=III", scope, 0xFFFFFFFF, 0xFFFFFFFF)
     head = struct.pack(_HEADER, struct.calcsize(_HEADER) + len(asked), _BY_FAMILY, 1, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:  # type: ignore[attr-defined,unused-ignore]
-        kernel.settimeout(_LIMIT)
+        kernel.settimeout(_TIMEOUT_S)
         kernel.send(head + asked)
         answer = kernel.recv(4096)
     start = struct.calcsize(_HEADER)

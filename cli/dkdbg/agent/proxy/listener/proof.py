@@ -36,11 +36,11 @@ HTTP_NONCE = "Dkdbg-Nonce"
 HTTP_PROOF = "Dkdbg-Proof"
 HTTP_SCHEME = "Dkdbg"
 #: A token of fewer characters might be guessed from a proof.
-SHORT = 20
+MIN_TOKEN_CHARACTERS = 20
 
-_NUMBER = re.compile(r"[0-9a-f]{64}\Z")
-_ASKED = re.compile(rb"\r\ndkdbg-nonce:[ \t]*([0-9a-f]{64})[ \t]*\r\n", re.IGNORECASE)
-_SHOWN = re.compile(rb"\r\nauthorization:[ \t]*dkdbg[ \t]+([0-9a-f]{64})[ \t]*\r\n", re.IGNORECASE)
+_NONCE = re.compile(r"[0-9a-f]{64}\Z")
+_NONCE_HEADER = re.compile(rb"\r\ndkdbg-nonce:[ \t]*([0-9a-f]{64})[ \t]*\r\n", re.IGNORECASE)
+_PROOF_HEADER = re.compile(rb"\r\nauthorization:[ \t]*dkdbg[ \t]+([0-9a-f]{64})[ \t]*\r\n", re.IGNORECASE)
 
 
 class Exchange:
@@ -74,7 +74,7 @@ def number() -> str:
 
 def is_number(value: object) -> bool:
     """Tell whether a value has the form of a nonce; a proof has the same form."""
-    return isinstance(value, str) and _NUMBER.match(value) is not None
+    return isinstance(value, str) and _NONCE.match(value) is not None
 
 
 def is_same(shown: object, right: str) -> bool:
@@ -94,7 +94,7 @@ def begin(purpose: str, shown: object) -> Optional[Exchange]:
 
 def asked(request: bytes) -> Optional[Exchange]:
     """Return the exchange that an HTTP request begins, if any."""
-    found = _ASKED.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
+    found = _NONCE_HEADER.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
     return begin(STATUS, found.group(1).decode()) if found else None
 
 
@@ -106,5 +106,5 @@ def challenge(exchange: Exchange) -> bytes:
 
 def shown(request: bytes) -> str:
     """Return the proof in an HTTP request, empty if it has none."""
-    found = _SHOWN.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
+    found = _PROOF_HEADER.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
     return found.group(1).decode() if found else ""

@@ -23,9 +23,9 @@ PROPERTY = "dkdbgToken"
 #: Wrong tokens of one address that are answered at once, how many more each second, and delay of further ones.
 BURST = 10
 PER_SECOND = 1.0
-PAUSE = 1.0
+DELAY_S = 1.0
 #: Maximum remembered addresses.
-_ADDRESSES = 1024
+_MAX_ADDRESSES = 1024
 
 
 def read(environment: Mapping[str, str]) -> str:
@@ -95,9 +95,9 @@ class Check:
             return "", 0.0
         left, since = self._left.get(address, (float(BURST), now))
         left = min(float(BURST), left + (now - since) * PER_SECOND)
-        if len(self._left) >= _ADDRESSES and address not in self._left:
+        if len(self._left) >= _MAX_ADDRESSES and address not in self._left:
             del self._left[next(iter(self._left))]
         self._left[address] = (max(0.0, left - 1), now)
         what = "is missing" if shown is None or shown == "" else "is wrong"
         text = 'the token %s: put it into "%s" of this attach configuration (%s where the program runs)'
-        return text % (what, PROPERTY, settings.ENV_TOKEN), 0.0 if left >= 1 else PAUSE
+        return text % (what, PROPERTY, settings.ENV_TOKEN), 0.0 if left >= 1 else DELAY_S

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 METHODS = (b"GET ", b"HEAD ")
 #: Maximum bytes of a request's head.
-LONGEST = 8192
+MAX_HEAD_BYTES = 8192
 _END = b"\r\n\r\n"
 _MISDIRECTED = "use an address or localhost, not a host name: http://127.0.0.1:PORT/healthz"
 _PAGE = "web pages get no answer here"
@@ -28,7 +28,7 @@ _HEAD = (
 
 def is_whole(data: bytes) -> bool:
     """Tell whether a request's head is complete, or too long."""
-    return _END in data or len(data) >= LONGEST
+    return _END in data or len(data) >= MAX_HEAD_BYTES
 
 
 class Request:
@@ -42,7 +42,7 @@ class Request:
     """
 
     def __init__(self, data: bytes) -> None:
-        head, end, _ = data[:LONGEST].partition(_END)
+        head, end, _ = data[:MAX_HEAD_BYTES].partition(_END)
         line, _, rest = head.partition(b"\r\n")
         self.path = b"".join(line.split(b" ", 2)[1:2])
         self._has_body = not data.startswith(b"HEAD ")
