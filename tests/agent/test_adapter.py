@@ -64,7 +64,7 @@ def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder, offset):
             sock.settimeout(5)
             try:  # nobody is attached: the adapter lets it run
                 assert next(said)["command"] == "initialize"
-            except TimeoutError:  # it was here before the phantom root, whom nobody lets run
+            except TimeoutError:  # it was here before the root session stub, which never runs
                 continue
             return
 

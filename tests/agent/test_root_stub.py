@@ -25,11 +25,11 @@ def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
             heard.append(is_new)
             done.set()
 
-        phantom = RootStub(
+        stub = RootStub(
             theirs, is_new=is_new, on_attach=on_attach, on_detach=lambda _: None, on_lost=lambda: None
         )
         ours.sendall(frames.encode({"seq": 1, "type": "request", "command": "configurationDone"}))
         assert done.wait(300)
         assert heard == [None, False]
         assert b"configurationDone" in ours.recv(65536)
-        phantom.close()
+        stub.close()

@@ -71,7 +71,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             id: name of the session's folder in the runtime folder.
             pid: the agent's pid in its own PID namespace, `pid_namespace`.
             pid_start: the agent's start in clock ticks since boot (/proc/PID/stat), null without /proc.
-            host: the address that the front listens on; port: its TCP port.
+            host: the address that the listener binds; port: its TCP port.
             adapter_up: whether debugpy's adapter serves; an editor that attaches before waits for it.
             client: whether an editor is attached (it has sent configurationDone).
             child: pid of the user's command, null before its start.
@@ -148,7 +148,7 @@ CONTROL_NAME = "agent.sock"
 #: There too: where processes connect to debugpy's adapter.
 ADAPTER_NAME = "adapter.sock"
 #: In the runtime folder once a debugger could be attached, for the health check in agent.sh, which runs every other
-#: second and must not start a Python for it: the agent's pid and the front's port (4 hex digits), or NOT_READY when
+#: second and must not start a Python for it: the agent's pid and the listener's port (4 hex digits), or NOT_READY when
 #: it cannot be attached any more; then the machine's uptime when that began, in hundredths of a second.
 READY_NAME = "ready"
 NOT_READY = "0 0000"

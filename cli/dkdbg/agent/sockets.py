@@ -1,4 +1,4 @@
-"""What both doors do to TCP connections beyond reading and writing."""
+"""TCP helpers of the agent and the attach proxy, beyond reading and writing."""
 
 from __future__ import annotations
 

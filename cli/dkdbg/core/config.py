@@ -46,7 +46,7 @@ class Config:
     Attributes:
         command: shell text of the program to debug, None to take the detected one.
         service: compose service to debug, NAME or FILE:NAME, None to take the detected one.
-        port: port of the front on 127.0.0.1 and in the container.
+        port: port of the listener on 127.0.0.1 and in the container.
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
             lets the planner choose (servers do not wait).
         reload: start the program again when a source file changes, and keep the container when it ends.

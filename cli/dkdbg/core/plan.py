@@ -102,7 +102,7 @@ class ServicePlan:
         working_dir: in the container; None leaves the image's own.
         mounts: (local, remote) bind mounts that we add; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.
-        port: port of the front, container side and default on 127.0.0.1.
+        port: port of the listener, container side and default on 127.0.0.1.
         app_ports: the program's own container ports.
         wait: seconds that the program waits for an editor; 0 starts at once.
         reload: whether a changed source file starts the program again by default.

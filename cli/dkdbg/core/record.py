@@ -43,7 +43,7 @@ class SeenRecord:
     Attributes:
         id, name: of the session. pid: the agent's, where it runs. started: epoch seconds.
         state: one of contract.State. live: its agent runs, as far as the agent's own list says; None: it does not.
-        host, port: where its front listens; empty and 0 when that is not said.
+        host, port: address of its listener; empty and 0 if unknown.
         adapter_up: an attach works now.
         client: an editor is attached.
         processes: None when they are kept from those who do not show the token.
@@ -73,7 +73,7 @@ class SeenRecord:
 
     @property
     def here(self) -> tuple[str, int]:
-        """Host and port of its front for who is where it runs: one that listens on every address is on loopback too."""
+        """Host and port of its listener on its own machine: one that binds every address is on loopback too."""
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     @property

@@ -130,7 +130,7 @@ def attach(
         return _stay(plain, reporter, is_over, lambda: _welcome_plain(reporter, plan, plain))
     token = _token(reporter) if listen is None else attach_listen.token_of(reporter)
     proves = listen is not None and local_users.are_told()
-    door = AttachProxy(
+    proxy = AttachProxy(
         targets, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
     )  # fmt: skip
     shown: set[tuple[str, str]] = set()
@@ -138,17 +138,17 @@ def attach(
 
     def begin() -> None:
         if listen is not None:
-            attach_listen.wait_for_jobs(door, reporter, listen, token, opened)
+            attach_listen.wait_for_jobs(proxy, reporter, listen, token, opened)
         if ports is not None:
             _explain_ports(reporter, ports)
-        shown.update(_welcome(reporter, root, plan, door.upstreams, door.port, entered=found))
+        shown.update(_welcome(reporter, root, plan, proxy.upstreams, proxy.port, entered=found))
         _warn_of_others(reporter)
-        door.follow()
+        proxy.follow()
 
     def look() -> bool:
-        if (said := _said_by_sessions(door.upstreams)) - shown:
+        if (said := _said_by_sessions(proxy.upstreams)) - shown:
             shown.update(said)
-            reporter.entry(entry_for(None, door.port, sorted(said)))
+            reporter.entry(entry_for(None, proxy.port, sorted(said)))
         return is_over()
 
     with contextlib.ExitStack() as opened:
@@ -158,13 +158,13 @@ def attach(
                     opened.callback(inside.close)
                     found.extend(inside.mappings)
         except BaseException:
-            door.close()  # and with it the targets, and what leads to them
+            proxy.close()  # and with it the targets, and what leads to them
             raise
-        return _stay(door, reporter, look, begin)
+        return _stay(proxy, reporter, look, begin)
 
 
 def _stay(
-    door: AttachProxy | PlainProxy,
+    proxy: AttachProxy | PlainProxy,
     reporter: _Reporter,
     is_over: Callable[[], bool],
     begin: Callable[[], None],
@@ -173,32 +173,32 @@ def _stay(
     for number in ENDING:  # to the end of the process: a late second signal changes no exit code
         signal.signal(number, interrupt_once)
     try:
-        door.start()
+        proxy.start()
         begin()
         while not is_over():  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         pass
     finally:
-        door.close()
+        proxy.close()
     reporter.event("end", "ended")
     reporter.end()
     return 0
 
 
-def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainProxy) -> None:
+def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, proxy: PlainProxy) -> None:
     """Say where to attach; where the code lies there, nobody says."""
-    entry = entry_for(plan, door.port)
+    entry = entry_for(plan, proxy.port)
     reporter.event(
         "listening",
-        f"attach your editor to {LOOPBACK}:{door.port}",
+        f"attach your editor to {LOOPBACK}:{proxy.port}",
         host=LOOPBACK,
-        port=door.port,
+        port=proxy.port,
         entry=entry,
     )
     reporter.entry(entry)
     reporter.line(
-        f"{door.target} is a plain debugpy: this port keeps it alive while editors come and go. Do not connect to it directly in the meantime"
+        f"{proxy.target} is a plain debugpy: this port keeps it alive while editors come and go. Do not connect to it directly in the meantime"
     )
     _warn_of_others(reporter)
 

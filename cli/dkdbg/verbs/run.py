@@ -226,10 +226,10 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int) -> None:
     """Lead editors to the sessions that start from now on; a cluster's endpoint shows new workers alone."""
-    from dkdbg.verbs.parts.attach_proxy import open_door  # most of dkdbg
+    from dkdbg.verbs.parts.attach_proxy import open_proxy  # most of dkdbg
 
     is_cluster = Capability.CLUSTER in target.capabilities
-    open_door(opened, target.each() if is_cluster else [_NewSessionsOnly(target)], port)
+    open_proxy(opened, target.each() if is_cluster else [_NewSessionsOnly(target)], port)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
 
 

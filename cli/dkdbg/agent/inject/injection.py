@@ -1,4 +1,4 @@
-"""Has a running CPython of this machine execute a line of Python, by ptrace: for those that have no door of their own for it.
+"""Has a running CPython of this machine execute a line of Python, by ptrace: for versions without `sys.remote_exec`.
 
 Python 3.14 has one (PEP 768). Before it, `Py_AddPendingCall` is what may be called at any moment and from any thread: it
 only notes what the main thread shall call at its next bytecode. So the process is stopped for less than a millisecond, made

@@ -1,6 +1,6 @@
 """`enter PID[,PID...]`: a session around Python processes that run already; it started none of them and ends none.
 
-A running Python 3.14 is entered by its own door, `sys.remote_exec` (PEP 768); an older one by ptrace (injection.py). Both
+A running Python 3.14 is entered by `sys.remote_exec` (PEP 768); an older one by ptrace (injection.py). Both
 have its main thread register it with the session (inprocess/entered.py) as soon as it executes a bytecode; from then on it is
 like any process below the agent. On standard output the agent says what comes of it, a JSON object a line; the end of its
 standard input ends it.
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which it is said that a process has not come back to Python.
 PATIENCE = 5.0
-#: Seconds that a Python needs to open another one's door.
-_DOOR_LIMIT = 20.0
+#: Seconds for a call of `sys.remote_exec`.
+_REMOTE_EXEC_TIMEOUT_S = 20.0
 _PEP_768 = (3, 14)
 _NAME = re.compile(r"(?:lib)?python(\d+)\.(\d+)")
 
@@ -116,7 +116,7 @@ class _Entered:
         return 0, "the program has ended"
 
     def _adopt(self, pid: int) -> None:
-        """Have the record and the door say that this is the program."""
+        """Show this as the program in the record and the broker."""
         shared = self._session
         shared._service.program_started(pid)
         shared._since = time.monotonic()
@@ -136,7 +136,7 @@ class _Entered:
             if not self._is_same(pid):
                 raise RefusedError("process %d has ended" % pid)
             if self._ways[pid] == "remote":
-                _by_its_door(pid, script)
+                _by_remote_exec(pid, script)
             else:
                 injection.run(pid, _line(script))
         except (RefusedError, injection.InjectionError, TimeoutError, OSError) as error:
@@ -268,7 +268,7 @@ def _version(pid: int) -> Optional[Tuple[int, int]]:
     return None
 
 
-def _by_its_door(pid: int, script: str) -> None:
+def _by_remote_exec(pid: int, script: str) -> None:
     """PEP 768; the program of the process itself does it: both sides have to be of one version.
 
     Raises:
@@ -279,7 +279,7 @@ def _by_its_door(pid: int, script: str) -> None:
     argv = [program, "-I", "-S", "-B", "-c", code, str(pid), script]
     try:
         done = subprocess.run(  # it belongs to the user that we are
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_DOOR_LIMIT, check=False
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_REMOTE_EXEC_TIMEOUT_S, check=False
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RefusedError("%s cannot open it: %s" % (program, error)) from error

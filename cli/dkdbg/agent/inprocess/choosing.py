@@ -1,7 +1,7 @@
 """Which processes are debugged when a set of ranks was chosen; the agent and the process itself decide by these rules.
 
 A process that was not chosen runs free: it does not join, nothing is traced, `breakpoint()` goes on. A process belongs
-to the rank that its launcher gave it, or torch.multiprocessing as the number of its process (kin.py). One that says nothing of itself and was forked belongs to the rank of its parent,
+to the rank that its launcher gave it, or torch.multiprocessing as the number of its process (parent_lookup.py). One that says nothing of itself and was forked belongs to the rank of its parent,
 as a worker of a DataLoader does; the first Python of a job is rank 0, unless it is a launcher; all others have no rank.
 """
 

@@ -1,6 +1,6 @@
 """Joining: what a Python process does when an editor is attached. Loaded by the hook, and only then.
 
-It imports debugpy into the user's process and connects it to the adapter as a child of the phantom root. It never
+It imports debugpy into the user's process and connects it to the adapter as a child of the root session stub. It never
 hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
 """
 

@@ -100,11 +100,11 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
         for file in (0, 1, 2):
             os.dup2(nothing, file)
         hold = _hold()
-        door = RayProxy(found, name)
+        proxy = RayProxy(found, name)
         with os.fdopen(writes, "w") as out:
-            out.write(json.dumps({"port": door.port, "id": door.store.id}) + "\n")
+            out.write(json.dumps({"port": proxy.port, "id": proxy.store.id}) + "\n")
         os.chdir("/")
-        door.run()
+        proxy.run()
         if hold is not None:
             hold.release()
         code = 0

@@ -1,6 +1,6 @@
 """Addresses that others can reach: without a token nobody listens there, for a debugger is a way to run code.
 
-A container on a network of Docker's or Podman's is the exception for the front: the engine publishes its port to the
+A container on a network of Docker's or Podman's is the exception for the listener: the engine publishes its port to the
 host's loopback by way of the container's own address, and proxy/listener/peers.py keeps the neighbours out. Nothing else is:
 a plain host, a Slurm node, a container with the host's network, and a pod, whose address the whole cluster reaches.
 """

@@ -1,7 +1,7 @@
-"""The agent as its own client: it holds the processes for a moment, to ask them something, when no editor does.
+"""The agent as its own client: stops the processes for a moment to query them, while no editor is attached.
 
-It comes in through the door as an editor would, over connections that leave this process nowhere. What it has held
-runs on when it leaves.
+It attaches through the broker like an editor, over connections inside this process. Stopped processes continue when it
+leaves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Seconds for the answer to a disconnect.
 LEAVE_LIMIT = 5.0
-_INTRODUCTION = {
+_CLIENT_INFO = {
     "clientID": "dkdbg",
     "clientName": "dkdbg ranks",
     "adapterID": "debugpy",
@@ -38,8 +38,8 @@ class OwnClient:
     """A client that attaches to every process that is announced, sets nothing, and goes on leaving.
 
     Args:
-        serve: what the front hands clients to. token: what an attach has to show.
-        ranks: which are attached to, the set as it is written.
+        serve: serves a client, as for the listener. token: required for an attach.
+        ranks: ranks to attach to, as text.
     """
 
     def __init__(self, serve: Serve, token: str, ranks: str) -> None:
@@ -113,7 +113,7 @@ class _Line:
 
     def start(self) -> None:
         """Introduce and attach; the rest happens in a thread."""
-        first = self._numbered("initialize", _INTRODUCTION)
+        first = self._numbered("initialize", _CLIENT_INFO)
         threading.Thread(target=self._run, args=(first,), name="dkdbg own", daemon=True).start()
         threading.Thread(target=self._read, name="dkdbg own answers", daemon=True).start()
 

@@ -507,7 +507,7 @@ class Session:
         timer.start()
 
     def _look(self) -> Set[int]:
-        """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` of the door.
+        """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` in broker/connection.py.
 
         Returns:
             The pids of the program's processes, if it is to be started again.
@@ -531,7 +531,7 @@ class Session:
         self._clocks.note(pid, is_held=bool(where))
         self._table.set_stopped(pid, where)
 
-    # -- called from the phantom's thread -----------------------------------------------------------------------
+    # -- called by the root session stub ------------------------------------------------------------------------
 
     def _on_attach(self, is_new: bool) -> None:
         if is_new:

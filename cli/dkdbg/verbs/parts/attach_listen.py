@@ -1,4 +1,4 @@
-"""`dkdbg attach --listen`: a door that waits for jobs which may only connect out."""
+"""`dkdbg attach --listen`: waits for jobs that can only open outgoing connections."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def _certificate(reporter: Reporting) -> certificate.Certificate:
 
 
 def wait_for_jobs(
-    door: AttachProxy, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
+    proxy: AttachProxy, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
-    """Take calls until `opened` is closed; each job becomes a target of the door's.
+    """Take calls until `opened` is closed; each job becomes a target of the proxy.
 
     Raises:
         DkdbgError: the certificate cannot be read or made, or it cannot be listened there.
@@ -83,7 +83,7 @@ def wait_for_jobs(
                 former, target.caller = target.caller, caller
             else:
                 target = CalledJobTarget(caller, name)
-                upstream = door.add(target)
+                upstream = proxy.add(target)
                 known[name] = target, upstream
         if former is not None:
             former.close()
@@ -107,7 +107,7 @@ def wait_for_jobs(
             return {name: target.caller for name, (target, _) in known.items()}
 
     try:
-        desk = Desk(jobs, editor=door.port)
+        desk = Desk(jobs, editor=proxy.port)
     except (OSError, RuntimeDirError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         reporter.line(f"dkdbg ps, where and ranks will not reach these jobs: {why}")

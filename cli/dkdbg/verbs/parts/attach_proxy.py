@@ -1,4 +1,4 @@
-"""The host's door of some targets, from its first port to its end: what `attach` keeps open, and `run --attach` beside a program."""
+"""Attach proxy of some targets: `attach` keeps it open, `run --attach` runs it beside a program."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ CLOSE_TIMEOUT_S = 1.5
 
 
 class Reporting(Protocol):
-    """Takes what happens; from any thread."""
+    """Receiver of events. Thread-safe."""
 
     def note(self, note: Note) -> None:
-        """What a router noted."""
+        """Report a router's note."""
 
     def line(self, text: str) -> None:
-        """Something else, for a person."""
+        """Report a line for the user."""
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
-        """Something that a program may want to know."""
+        """Report an event that programs may use."""
 
 
 class AttachProxy:
     """One port of 127.0.0.1 that editors attach to, and the targets behind it, which `close` closes.
 
     Args:
-        port: the next free one when it is taken.
-        base: a port per process for every client, from this one on; None: for clients without child sessions only.
-        ranks: which are debugged by editors that do not say it themselves; empty for what the targets were started with.
-        continues: what continuing one rank does to the others, `all` or `one`, in the same way.
-        token: opens the list of processes of a door that asks for one.
-        proves: with this token, for editors that show none; each who may connect to our port can attach then.
+        port: if taken, the next free one is used.
+        base: first port of one per process, for every client; None: only for clients without child sessions.
+        ranks: default ranks for editors that choose none; empty for those that the targets were started with.
+        continues: default effect of continuing one rank on the others, `all` or `one`.
+        token: proven for the list of processes, where an agent requires it.
+        proves: use the token for editors that show none; every client of the port can attach then.
 
     Raises:
         DkdbgError: a target is named twice, or no port is free.
@@ -82,29 +82,29 @@ class AttachProxy:
 
     @property
     def port(self) -> int:
-        """The one that editors attach to."""
+        """Port that editors attach to."""
         return self._listener.port
 
     def start(self) -> None:
-        """Let editors in."""
+        """Accept editors."""
         self._listener.start()
         if self._offers_all:
             self._board.exchange.offers_all = True
             self._extra.open_first()
 
     def add(self, target: Target) -> Upstream:
-        """One target more, whose label is not one of another; from any thread."""
+        """Add a target with a unique label; thread-safe."""
         upstream = Upstream(target, target.label, self._token)
         self.upstreams = [*self.upstreams, upstream]
         self._board.add(upstream)
         return upstream
 
     def follow(self) -> None:
-        """Hear of what changes at the targets."""
+        """Follow changes of the targets."""
         self._changes.start()
 
     def close(self) -> None:
-        """End the sessions and everything else."""
+        """End the sessions, and close all targets."""
         self._board.stop("dkdbg attach was ended")
         self._listener.drain(CLOSE_TIMEOUT_S)
         self._listener.stop()
@@ -116,7 +116,7 @@ class AttachProxy:
 
 
 def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:
-    """Each target with a name of its own: its label, or all of its address where two labels are the same."""
+    """Return each target with a unique name: its label, or its whole address if two labels are equal."""
     if len({str(each.address) for each in targets}) < len(targets):
         raise DkdbgError("a target is named twice", hint="name each one once")
     labels = [each.label for each in targets]
@@ -150,7 +150,7 @@ def listen(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
                 admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=greeting.version(),
             )  # fmt: skip
-        except OSError:  # somebody was faster
+        except OSError:  # another process was faster
             continue
         if chosen != port:
             report.event("port", f"port {port} is taken; using {chosen}", port=chosen)
@@ -160,26 +160,26 @@ def listen(
     )
 
 
-def open_door(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
+def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
     """Lead editors to targets, until `opened` is closed; the port is that of their launch entry, and no other.
 
     Raises:
         DkdbgError: it is taken.
     """
-    door = AttachProxy(targets, _Quiet(), port=port)
-    opened.callback(door.close)
-    if door.port != port:
+    proxy = AttachProxy(targets, _Quiet(), port=port)
+    opened.callback(proxy.close)
+    if proxy.port != port:
         raise DkdbgError(
             f"port {port} of this machine is taken",
             hint=hints.PORT_HELD(),
             exit_code=EXIT_CONFLICT,
         )
-    door.start()
-    door.follow()
+    proxy.start()
+    proxy.follow()
 
 
 class _Quiet:
-    """What the door has to say goes past the program's terminal: the editor is told what concerns it."""
+    """What the proxy has to say goes past the program's terminal: the editor is told what concerns it."""
 
     def note(self, note: Note) -> None:
         """Nothing."""

@@ -15,7 +15,7 @@ from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
 from dkdbg.targets import registry
-from dkdbg.verbs.parts.attach_proxy import open_door
+from dkdbg.verbs.parts.attach_proxy import open_proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,7 +97,7 @@ def _attached(root: Path, target: Target, port: int, limit: int) -> int:
         ready = target.make_copy(report=console.say, limit=limit)
         with contextlib.ExitStack() as opened:
             targets = [each for address in ready for each in registry.targets_of(address, root)]
-            open_door(opened, targets, port)
+            open_proxy(opened, targets, port)
             console.warn(f"dkdbg: a debugger can attach on 127.0.0.1:{port}, until Ctrl-C")
             while True:
                 time.sleep(SIGNAL_INTERVAL)

@@ -1,4 +1,4 @@
-"""The port of this machine that leads to a plain debugpy behind `HOST:PORT`."""
+"""Proxy for a plain debugpy behind `HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class PlainProxy:
-    """As `AttachProxy`, for one debugpy without an agent.
+    """Counterpart of `AttachProxy` for one debugpy without an agent.
 
     Args:
-        target: its address, for people.
-        anchor: a connection that holds its port open.
-        port: the next free one when it is taken.
+        target: its address, for messages.
+        anchor: a connection that keeps its port open.
+        port: if taken, the next free one is used.
 
     Raises:
         DkdbgError: no port is free.
@@ -36,11 +36,11 @@ class PlainProxy:
 
     @property
     def port(self) -> int:
-        """The one that editors attach to."""
+        """Port that editors attach to."""
         return self._listener.port
 
     def start(self) -> None:
-        """Let editors in."""
+        """Accept editors."""
         self._listener.start()
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class PlainProxy:
 
 
 def plain_proxy(targets: Sequence[Target], report: Reporting, *, port: int) -> PlainProxy | None:
-    """The door of a plain debugpy, where the only target is a port with one; None for all others.
+    """Return the proxy of a plain debugpy, if the only target is one; otherwise None.
 
     Raises:
         DkdbgError: it is one of several targets, or no port is free.

@@ -33,7 +33,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.server.api", "_starts_debugging", "worker", "have the settings of debugpy.configure()"),
     ("debugpy.server.api", "_settrace", "worker", "connect a worker of Ray to its adapter"),
     ("debugpy.server.api", "_adapter_process", "listening", "say where the program's own listens"),
-    ("pydevd", "settrace", "join", "connect as a child of the phantom root; on_demand stops with it"),
+    ("pydevd", "settrace", "join", "connect as a child of the root session stub; on_demand stops with it"),
     ("pydevd", "_locked_settrace:access_token", "join", "show the adapter the session's token"),
     ("pydevd", "get_global_debugger", "join", "is this process connected"),
     ("pydevd", "SetupHolder.setup", "join", "a forked child is not the child of its parent's debugger"),
@@ -229,7 +229,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
 #: In the adapter's process, all of them used by proxy/adapter/adapter.py; in an order in which they can be imported.
 ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.adapter.clients", "Client", "adapter", "a client that the agent hands over"),
-    ("debugpy.adapter.clients", "serve:listener", "adapter", "send children to the front"),
+    ("debugpy.adapter.clients", "serve:listener", "adapter", "send children to the listener"),
     ("debugpy.adapter.clients", "Client.disconnect_request", "adapter", "has the last child left"),
     ("debugpy.adapter.clients", "Client.notify_of_subprocess", "adapter", "offer it a process"),
     ("debugpy.common.messaging", "JsonIOStream.write_json", "adapter", "outlive a client that is gone"),
@@ -248,7 +248,7 @@ ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.common.messaging", "Request.cant_handle", "adapter", "with these words"),
     ("debugpy.common.log", "swallow_exception", "adapter", "note what was survived"),
     ("debugpy.common.log", "to_file", "adapter", "the logs that DEBUGPY_LOG_DIR asks for"),
-    ("debugpy.adapter", "access_token", "adapter", "clients show theirs to the front"),
+    ("debugpy.adapter", "access_token", "adapter", "clients show theirs to the listener"),
     ("debugpy.adapter.sessions", "report_sockets", "adapter", "it fails when a listener is ours"),
     ("debugpy.adapter.sessions", "_sessions", "adapter", "who is attached"),
     ("debugpy.adapter.sessions", "get", "adapter", "the living session of a pid"),
@@ -265,7 +265,7 @@ ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.adapter.servers", "serve:listener", "adapter", "there is none"),
     ("debugpy.adapter.servers", "connections", "adapter", "which processes are there"),
     ("debugpy.adapter.servers", "wait_for_connection", "adapter", "wait for a session that is ending"),
-    ("debugpy.adapter.servers", "dont_wait_for_first_connection", "adapter", "wait for the phantom root"),
+    ("debugpy.adapter.servers", "dont_wait_for_first_connection", "adapter", "wait for the root stub"),
     ("debugpy.adapter.servers", "wait_until_disconnected", "adapter", "serve until then"),
     (
         "debugpy.adapter.servers",
