@@ -63,7 +63,7 @@ class Bench:
 
     @contextlib.contextmanager
     def agent(self, *argv: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-        """`dkdbg.agent launch` without waiting, and the front's port."""
+        """`dkdbg.agent launch` without waiting, and the listener's port."""
         runtime = self.folder / f"run-{time.monotonic_ns()}"
         launch = [sys.executable, "-m", "dkdbg.agent", "launch", "--port", "0", "--wait", "0", "--runtime", str(runtime)]
         env = self.environment(PYTHONPATH=str(CLI))

@@ -54,7 +54,7 @@ def status(proxy: AttachProxy, path: str = "/status") -> dict[str, Any]:
         return dict(json.loads(answer.read()))
 
 
-def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path):
+def test_one_attach_sees_run_after_run_and_reports_each(agent, tmp_path):
     with attach_proxy(tmp_path, "local:job") as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         root = debugger.attach()
@@ -125,7 +125,7 @@ def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path):
     assert '"request": "attach"' in "".join(lines)
 
 
-def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_door(agent, tmp_path):
+def test_the_agents_decide_who_controls_observes_inherits_or_takes_over(agent, tmp_path):
     agent()
     with attach_proxy(tmp_path, "local:job") as proxy, contextlib.ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""The door as a state machine: what passes, what is refused, and whatever random clients send."""
+"""The broker as a state machine: passed and refused messages, and random clients."""
 
 import json
 from typing import Any
@@ -136,7 +136,7 @@ def test_the_state_of_a_process_follows_its_stops():
     assert building.held == {7: ""}
 
 
-def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it():
+def test_an_observer_gets_copies_and_its_requests_are_passed_on():
     building = Building()
     first = building.attached(subProcessId=7)
     second = building.observer(subProcessId=7)
@@ -296,7 +296,7 @@ def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other():
     assert one.from_client(answer) == []
 
 
-def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again():
+def test_the_longest_observer_gets_a_process_with_its_breakpoints():
     building = Building()
     first, second, third = building.attached(), building.observer(), building.observer()
     asked = request("setBreakpoints", seq=4, source={"path": "/a.py"}, breakpoints=[{"line": 3}])
@@ -322,7 +322,7 @@ def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again():
     )
 
 
-def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_second_time():
+def test_a_waiting_observer_gets_the_process_and_no_second_announcement():
     building = Building()
     first, second = building.attached(), building.observer()
     waiting = building.initialized("192.0.2.2")
@@ -345,7 +345,7 @@ def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_sec
     assert building.sessions.controller(7) is waiting.connection
 
 
-def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too():
+def test_an_observer_from_before_a_processs_session_is_told_of_it_too():
     building = Building()
     first = building.attached()
     first.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
@@ -358,7 +358,7 @@ def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too(
     assert building.sessions.observable() == [7]
 
 
-def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session():
+def test_an_observer_gets_no_process_before_its_editor_has_the_root_session():
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)
     taker = building.broker("192.0.2.5")

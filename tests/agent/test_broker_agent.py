@@ -1,4 +1,4 @@
-"""The door before a real debugpy: tokens, names, and two clients."""
+"""The broker in front of a real debugpy: tokens, names, and two clients."""
 
 import contextlib
 import json
@@ -137,7 +137,7 @@ def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_
     assert get(running.port, "/healthz") == {"state": "running", "client": False}
 
 
-def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path):
+def test_a_second_client_observes_and_changes_nothing(loop, tmp_path):
     running = loop()
     with (
         Client(running.port).attach() as first,

@@ -148,7 +148,7 @@ def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhe
         running.finish()
 
 
-def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback():
+def test_the_stderr_tail_of_a_launcher_yields_to_the_first_traceback():
     words = StderrTail(lambda pid: f"rank {pid}")
     words.note(7, "ChildFailedError\n")
     words.note(9, "Traceback (most recent call last):\nValueError\n")

@@ -132,7 +132,7 @@ def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(program, tmp_
         (tmp_path / "stop").touch()
 
 
-def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_door(loop):
+def test_the_broker_answers_the_open_requests_of_a_killed_adapter(loop):
     port = (running := loop()).port
     with Client(port).attach() as root, root.child() as child:
         (pid,) = children(running.process.pid, "adapter.py")
@@ -164,7 +164,7 @@ def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(program
         assert (running.record()["state"], running.record()["runs"]) == ("idle", 1)
 
 
-def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_path):
+def test_an_observer_gets_the_session_when_the_controller_leaves(loop, tmp_path):
     running = loop()
     port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
@@ -182,7 +182,7 @@ def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_pa
         answer = stop["session"].request("evaluate", expression="6 * 7", frameId=stop["frame"])
         assert answer["result"] == "42"
         wait_for(lambda: "".join(second.output), lambda text: "you control this session now" in text)
-        wait_for(lambda: third.stops, bool)  # looks on at the second one now
+        wait_for(lambda: third.stops, bool)  # observes the second one now
         assert len(second.sessions) == 2
         assert second.errors == third.errors == []
         with pytest.raises(AssertionError, match="take-over"):
@@ -314,7 +314,7 @@ def test_who_inherits_a_process_has_one_session_of_it(loop):
         assert len(opened) == 2
 
 
-def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop):
+def test_an_observer_survives_a_killed_adapter(loop):
     running = loop()
     with contextlib.ExitStack() as stack:
         first, second = both_attached(stack, running)
@@ -390,7 +390,7 @@ def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
 
 
-def test_with_the_root_session_of_an_observer_its_others_end_and_with_the_holders_it_gets_all_processes(
+def test_with_an_observers_root_session_its_others_end_and_with_the_controllers_it_gets_all_processes(
     workers,
 ):
     port, script = workers.port, workers.script

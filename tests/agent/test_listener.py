@@ -1,4 +1,4 @@
-"""The front: probes and garbage never reach the adapter, real clients do, /status and /healthz answer."""
+"""The listener: probes and garbage never reach the adapter, real clients do, /status and /healthz answer."""
 
 # ruff: noqa: ARG005
 

@@ -18,7 +18,7 @@ def processes(*pids: int, world: int = 3) -> list[Any]:
 
 
 class Job(Building):
-    """Doors of three ranks of one editor; `armed` of them have answered their attach."""
+    """Brokers of three ranks of one editor; `armed` of them have answered their attach."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ def test_an_editor_that_comes_before_the_program_is_not_led_to_another_one(tmp_p
         line = ("--wait", "300", "--attach", str(port), "--", sys.executable, "b.py")
         with run(tmp_path, *line) as second:
             while True:
-                with socket.socket() as probe:  # dkdbg's own door, which minds nobody who comes and goes
+                with socket.socket() as probe:  # dkdbg's own proxy, which tolerates probes
                     if probe.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 assert second.poll() is None

@@ -124,7 +124,7 @@ sys.stdin.read()
 @pytest.mark.attack(1)
 def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, other_user):
     """Attaches to every port of the agent and of debugpy's adapter, without the token, and reads /status for more of them: there
-    is no port but the front's, and that refuses him."""
+    is no port but the listener's, and that refuses him."""
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
     record = running.wait_state("running")
     ports = ports_of(record["pid"])
@@ -540,7 +540,7 @@ def test_root_reads_no_sessions_from_a_folder_of_another_user(shared, other_user
 
 @pytest.mark.attack(0)
 def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user):
-    """Attaches to the front of an agent without a token: refused by his uid, with the way to let him in."""
+    """Attaches to the listener of an agent without a token: refused by his uid, with the way to let him in."""
     running = launch("sleep", "600")
     port = running.wait_state("running")["port"]
     said = other_user.python(CLIENT, str(port)).stdout
@@ -567,7 +567,7 @@ def test_who_is_gone_before_he_is_looked_at_does_nothing(launch, other_user, tmp
     running = launch(sys.executable, "train.py")
     record = running.wait_state("running")
     adapter = wait_for(lambda: children(record["pid"], "adapter.py"), bool)
-    # It stands still while he sends: whatever the front does, it does afterwards.
+    # It stands still while he sends: whatever the listener does, it does afterwards.
     os.kill(record["pid"], signal.SIGSTOP)
     wait_for(lambda: thread_states(record["pid"]), lambda states: set(states) == {"T"})
     done = other_user.python(BLIND.replace("ENDING", ending), str(record["port"]))

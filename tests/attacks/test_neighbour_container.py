@@ -104,7 +104,7 @@ def victim(base_image, layout, tmp_path, neighbour, network):
 
 
 @pytest.mark.attack(9)
-def test_an_introduction_of_the_wrong_shape_does_not_reach_debugpy(victim):
+def test_a_malformed_initialize_does_not_reach_debugpy(victim):
     """Sends `initialize` with `arguments: []`, again and again: refused, the adapter lives, and the run can be debugged."""
     said = victim.attack(
         "for shape in ([], 'x', 5, True, [[]], 1.5, [{}]):\n"
@@ -241,7 +241,7 @@ def test_pdb_of_the_host_is_not_reached_by_the_gateway(launch, neighbour, networ
 
 
 @pytest.mark.attack(10)
-def test_the_front_of_a_plain_host_or_of_its_network_is_not_opened_without_a_token(launch, container):
+def test_the_listener_on_a_plain_host_or_its_network_needs_a_token(launch, container):
     """Waits for `launch --host 0.0.0.0` on a plain host, or in a container with the host's network: it ends, with the way."""
     running = launch(sys.executable, "-c", "print('ran')", options=("--host", "0.0.0.0"))
     code, out, err = running.finish()

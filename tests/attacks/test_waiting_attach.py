@@ -354,9 +354,7 @@ print(client.recv(100), flush=True)
 
 
 @pytest.mark.attack(0)
-def test_another_user_asks_no_job_through_a_waiting_door_and_answers_in_the_place_of_none(
-    monkeypatch, other_user
-):
+def test_another_user_queries_no_job_through_a_waiting_attach_and_impersonates_none(monkeypatch, other_user):
     """Another user connects to the socket through which `ps` and `where` ask jobs, also where its folder was opened by a mistake, and
     listens where they look for it: he hears nothing, and is told no question."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:

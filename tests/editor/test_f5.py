@@ -20,7 +20,7 @@ TRAIN = """\
 
 
 @pytest.mark.core
-def test_f5_restart_and_f5_after_an_edit_stop_and_a_second_editor_is_told_that_it_looks_on(
+def test_f5_restart_and_f5_after_an_edit_stop_and_a_second_editor_is_told_that_it_observes(
     repository, open_editor, record_property
 ):
     root = repository(**{"train.py": TRAIN})

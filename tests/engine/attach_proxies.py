@@ -93,7 +93,7 @@ def attach_proxy(
 
 @contextmanager
 def proxy_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[AttachProxy]:
-    """A command that is a `dkdbg attach --json`, ended by Ctrl-C; nobody but the door reads what it says."""
+    """A command that is a `dkdbg attach --json`, ended by Ctrl-C; only the proxy reads its output."""
     process = subprocess.Popen(
         words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
@@ -125,7 +125,7 @@ def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
     port = free_port()
     with typed(root, line.replace(" --attach ", f" --attach {port} ", 1), root / "typed.log") as made:
         end = time.monotonic() + 300
-        with socket.socket() as probe:  # the door of an attach minds nobody who comes and goes
+        with socket.socket() as probe:  # an attach proxy tolerates probes
             while probe.connect_ex(("127.0.0.1", port)):
                 assert made.process.poll() is None, made.said
                 assert time.monotonic() < end, made.said

@@ -151,7 +151,7 @@ def test_an_attach_outlives_restarts_of_container_or_program_or_a_new_one(base_i
         hits += debugger.stack(stopped_anew(debugger, known))[0].line == line
         former, container = container, docker("ps", "-q", *label)
         assert former != container
-        # This client does not close the connection of a session that has ended: the door does, after a while.
+        # This client does not close the connection of a session that has ended: the proxy does, after a while.
         after = wait_for(
             lambda: (processes(container), proxy.descriptors()),
             lambda now: now[0] == before[0] and now[1] <= before[1] + 3,
@@ -297,7 +297,9 @@ def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_it_is
             each.session.close()
 
 
-def test_after_probes_and_garbage_a_client_attaches_a_second_looks_on_after_restarts(containers, laid_out):
+def test_after_probes_and_garbage_a_client_attaches_and_a_second_observes_after_restarts(
+    containers, laid_out
+):
     name = containers.run("python3", "train.py")
     with ExitStack() as stack:
         proxy = stack.enter_context(attach_proxy(laid_out, f"docker://{name}"))

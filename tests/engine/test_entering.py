@@ -76,7 +76,7 @@ def wait_for(is_true, what, limit=300):
 
 
 def is_open(port):
-    """Whether somebody listens there; the door of an attach minds nobody who comes and goes."""
+    """Whether somebody listens there; an attach proxy tolerates probes."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -95,7 +95,7 @@ def python_in(name):
 
 
 def entering(root, name):
-    """The door of an attach that enters it."""
+    """The proxy of an attach that enters it."""
     return attach_proxy(root, f"docker://{name}", options=("--pid", python_in(name)))
 
 
@@ -110,7 +110,7 @@ def stops(root, proxy, line=3):
         return int(debugger.evaluate("n", top)), debugger.evaluate("__import__('os').getuid()", top)
 
 
-def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, tmp_path):
+def test_python_3_14_is_entered_by_remote_exec_left_and_entered_again(running, tmp_path):
     name = running(newest(14), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
     seen = []
     with attach_proxy(tmp_path, f"docker://{name}") as proxy:
@@ -129,7 +129,7 @@ def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, 
     after = steps(name)
     wait_for(lambda: steps(name) > after, "it to run on")
     assert seen == sorted(set(seen))
-    wait_for(lambda: "agent" not in docker("top", name), "what the door has asked there to end")
+    wait_for(lambda: "agent" not in docker("top", name), "the query of the proxy to end")
 
 
 def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(running, tmp_path, base_image):
@@ -231,7 +231,7 @@ def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, r
         env={**os.environ, "LINES": "not theirs"},
     )  # fmt: skip
     try:
-        wait_for(lambda: is_open(port) or started.poll() is not None, "the port of its door")
+        wait_for(lambda: is_open(port) or started.poll() is not None, "the port of its proxy")
         assert started.poll() is None, (tmp_path / "again.log").read_text()
         attach = AttachOptions(port=port, path_mappings=((str(tmp_path), "/code"),))
         with Debugger(attach) as debugger:

@@ -132,7 +132,7 @@ def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(st
         running.communicate(timeout=LIMIT)
 
 
-def test_a_port_that_a_door_has_is_free_when_that_is_stopped_and_a_run_wants_a_command(tmp_path, monkeypatch):
+def test_a_port_of_an_attach_is_free_when_that_is_stopped_and_a_run_needs_a_command(tmp_path, monkeypatch):
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     port = str(free_port())
     words = ("run", "--on", "local:", "--port", str(free_port()), "--attach", port, "--", "true")

@@ -117,7 +117,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
         for node in nodes:
             said, _ = node.communicate(timeout=300)
             assert node.returncode == 0, said
-    wait_for(  # what the door has asked there ends a moment after the door
+    wait_for(  # the query of the proxy ends a moment after the proxy
         lambda: docker("compose", "--project-directory", str(project), "top"),
         lambda found: not re.search("train.py|agent", found),
     )

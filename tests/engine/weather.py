@@ -1,4 +1,4 @@
-"""A line between a job and a waiting door that a test can cut."""
+"""A line between a job and a waiting attach that a test can cut."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ for family, source, target in ways:
 """
 
 
-def test_another_user_of_the_node_reaches_neither_the_door_nor_the_keeper(laptop, tmp_path):
+def test_another_user_of_the_node_reaches_neither_the_agent_nor_the_keeper(laptop, tmp_path):
     """Without a token the kernel says who connects; also for what comes by the other user's own ssh."""
     with ended(laptop, start(tmp_path, laptop, "counts.py", COUNTS, stdout=subprocess.DEVNULL)) as running:
         port = 0

@@ -248,7 +248,7 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_c
         cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
         started.append(launch(root, "k8s://ml/train-1", "python3", "train.py"))
         assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
-    wait_until_no_relay_is_left()  # neither of the door's nor of the runs
+    wait_until_no_relay_is_left()  # neither of the proxy's nor of the runs
 
 
 def test_a_pod_that_is_being_deleted_keeps_its_session_until_its_program_ends(root, cluster, box):

@@ -131,7 +131,7 @@ def test_a_pause_is_announced_to_an_editor_that_waits_as_the_hint_says(ray, tmp_
                 )["time"]
         paused = float((ray.folder / "paused-at").read_text())
         record_property(
-            "Ray: from breakpoint() in an actor to its session behind the door", f"{announced - paused:.2f}"
+            "Ray: from breakpoint() in an actor to its session behind the proxy", f"{announced - paused:.2f}"
         )
     driver.wait(LIMIT)
 

@@ -62,7 +62,7 @@ def listed(root):
 
 
 def stop_through(proxy, root):
-    """Stop at the marked line through the host's door; the function's name."""
+    """Stop at the marked line through the attach proxy; the function's name."""
     options = AttachOptions(host="127.0.0.1", port=proxy.port, path_mappings=((str(root), "/workspace"),))
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])

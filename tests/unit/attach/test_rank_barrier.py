@@ -1,4 +1,4 @@
-"""Ranks of several agents as one job: what the host's door asks each agent for."""
+"""Ranks of several agents as one job: what the attach proxy asks each agent for."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def exchange(*names: str) -> Exchange:
 
 
 class Bench:
-    """A router whose actions are kept, and upstreams that answer as a container's door does."""
+    """A router whose actions are kept, and upstreams that answer as an agent does."""
 
     def __init__(self, *names: str, shared: Exchange | None = None, pinned: bool = False) -> None:
         self.router = Router(shared or exchange(*(names or ("web",))), "192.0.2.1", pinned=pinned)
@@ -205,7 +205,7 @@ def test_a_restarted_container_is_attached_to_again_without_the_editor():
 
 
 def test_a_session_that_the_editor_has_ended_is_not_taken_up_again_and_of_two_targets_the_other_stays():
-    """VS Code's stop button leaves the last process: the container's door ends the root session, without `exited`."""
+    """VS Code's stop button leaves the last process: the agent ends the root session, without `exited`."""
     bench = Bench().live()
     actions = bench.do(bench.router.from_upstream("web", event("terminated")))
     assert HangUp("web", then="replaced") in actions

@@ -1,4 +1,4 @@
-"""Finding a target's door without ever taking something else for one."""
+"""Finding a target's agent without ever mistaking something else for it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ WEB_SERVERS = [HTTP + rest for rest in (b"2\r\n\r\n{}", b"2\r\n\r\n[]", b"900\r\
 
 
 @pytest.mark.parametrize("reply", [None, b"", *WEB_SERVERS, b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00" * 100])
-def test_what_is_no_door_or_does_not_listen_is_not_ready(listener, reply):
+def test_a_port_without_an_agent_or_listener_is_not_ready(listener, reply):
     address = answer_with(listener, reply)
     assert status_of(address) is None
     listener.close()
@@ -77,7 +77,7 @@ def test_what_is_no_door_or_does_not_listen_is_not_ready(listener, reply):
 
 @pytest.fixture
 def proxy():
-    """A real front that says what its record is told to; returns its port."""
+    """A real listener with the given record; returns its port."""
     opened: list[listener_module.Listener] = []
 
     def start(token="", **more):
@@ -94,7 +94,7 @@ def proxy():
         one.stop()
 
 
-def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(proxy, tmp_path):
+def test_an_attachable_endpoint_is_ready_and_identified_by_its_agent(proxy, tmp_path):
     first, second = (
         Upstream(target_of(f"127.0.0.1:{proxy(started=started)}", tmp_path), "x").look()
         for started in (1.0, 2.0)
@@ -104,13 +104,13 @@ def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(proxy
 
 
 @pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_up": False}])
-def test_a_door_that_takes_none_yet_is_waited_for(proxy, tmp_path, more):
+def test_an_endpoint_that_rejects_attaches_yet_is_waited_for(proxy, tmp_path, more):
     seen = Upstream(target_of(f"127.0.0.1:{proxy(**more)}", tmp_path), "x").look()
     assert seen.agent == ""
     assert seen.why
 
 
-def test_a_door_that_answers_slowly_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
+def test_a_slow_endpoint_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
     monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 0.05)
     told = json.dumps(RECORD).encode()
 
