@@ -261,7 +261,7 @@ def test_the_listener_on_a_plain_host_or_its_network_needs_a_token(launch, conta
 
 @pytest.mark.attack(15)
 def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim):
-    """Holds 90 silent and 90 introduced connections and guesses tokens: /healthz answers, and the right token gets in."""
+    """Holds 90 silent and 90 initialized connections and guesses tokens: /healthz answers, and the right token gets in."""
     code = (
         "held = [dial() for _ in range(90)]\n"
         "for _ in range(90):\n"

@@ -21,7 +21,7 @@ _RANK = re.compile(r"rank [0-9]+( \(local [0-9]+\))?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Announced:
+class Announcement:
     """A process as a target's agent announces it.
 
     Attributes:
@@ -175,7 +175,7 @@ def _node(upstream: str) -> str:
     return upstream.rpartition(" on ")[2]
 
 
-class Exchange:
+class ProcessRegistry:
     """Targets and announced processes, shared by the routers of one port.
 
     Not thread-safe.
@@ -201,7 +201,7 @@ class Exchange:
         self._numbers = itertools.count(FIRST_NUMBER)
         self._processes: dict[int, Process] = {}
 
-    def announced(self, upstream: str, found: Announced, told: dict[object, object]) -> Process:
+    def register(self, upstream: str, found: Announcement, told: dict[object, object]) -> Process:
         """Give a process a number; `told` is shared by the processes of one editor."""
         name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}

@@ -91,7 +91,7 @@ class Connection(Editor):
 
     def _from_client(self, body: bytes) -> bool:
         self.act(lambda: self.router.from_client(body))
-        if self.router.phase not in {"new", "introduced"}:
+        if self.router.phase not in {"new", "initialized"}:
             self._parser.allow(MAX_BODY_BYTES)
             self._client.settimeout(None)
         return not self._over and self._branch is None and self.router.phase != "expecting"

@@ -29,7 +29,7 @@ class Editor:
 
     def __init__(self, board: Switchboard, address: str, *, pinned: bool = False) -> None:
         self.board = board
-        self.router = Router(board.exchange, address, pinned=pinned)
+        self.router = Router(board.registry, address, pinned=pinned)
         self._links: dict[str, Link] = {}
         self._turns: dict[str, float] = {}
 

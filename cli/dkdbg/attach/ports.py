@@ -132,7 +132,7 @@ class Ports:
         return None
 
     def _is_known(self, process: Process) -> bool:
-        return self._board.exchange.find(process.number) is process
+        return self._board.registry.find(process.number) is process
 
     def _refusal(self) -> str:
         with self._lock:

@@ -35,7 +35,7 @@ from dkdbg.attach.upstream_session import UpstreamSession
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dkdbg.attach.actions import Action, Announced, Exchange, Process
+    from dkdbg.attach.actions import Action, Announcement, Process, ProcessRegistry
     from dkdbg.attach.root_answers import Message
     from dkdbg.attach.upstream_session import Heard
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     #: `ended`: the editor was told so and is about to disconnect. `branched`: it is a child session's connection.
     #: `expecting`: it becomes one as soon as the process exists.
     Phase = Literal[
-        "new", "introduced", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
+        "new", "initialized", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
     ]
 
 #: Seconds for available upstreams to accept an attach: their longest wait for a leaving editor.
@@ -66,7 +66,7 @@ class Router:
 
     def __init__(
         self,
-        exchange: Exchange,
+        registry: ProcessRegistry,
         address: str = "",
         *,
         pinned: bool = False,
@@ -75,7 +75,7 @@ class Router:
         self.phase: Phase = "new"
         self.sessions: dict[str, UpstreamSession] = {}
         self.address = address
-        self._exchange = exchange
+        self._registry = registry
         self._pinned = pinned
         self._initialize: Message = {}
         self._attach: Message = {}
@@ -103,7 +103,7 @@ class Router:
             return self._first_request(message)
         if command == "disconnect":
             return self._disconnect(message)
-        if self.phase == "introduced":
+        if self.phase == "initialized":
             return self._before_attach(message, command)
         if command in ("attach", "launch", "initialize"):
             return [ToClient(messages.refuse(message, "this connection is already attached"))]
@@ -142,7 +142,7 @@ class Router:
     def _first_request(self, message: Message) -> list[Action]:
         if message["command"] != "initialize":
             return self._close("the first request is not initialize")
-        self.phase, self._initialize = "introduced", message
+        self.phase, self._initialize = "initialized", message
         return [ToClient(messages.answer(message, **root_answers.CAPABILITIES))]
 
     def _before_attach(self, message: Message, command: str) -> list[Action]:
@@ -156,10 +156,10 @@ class Router:
         connect = as_dict(arguments.get("connect"))
         if messages.PROJECT in connect:  # the targets were chosen with `dkdbg attach`
             arguments["connect"] = {k: v for k, v in connect.items() if k != messages.PROJECT}
-        if self._exchange.ranks:
-            arguments.setdefault(messages.RANKS, self._exchange.ranks)
-        if self._exchange.continues:
-            arguments.setdefault(messages.CONTINUE, self._exchange.continues)
+        if self._registry.ranks:
+            arguments.setdefault(messages.RANKS, self._registry.ranks)
+        if self._registry.continues:
+            arguments.setdefault(messages.CONTINUE, self._registry.continues)
         self._attach = {**message, "arguments": arguments}
         number = arguments.get("subProcessId")
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
@@ -170,7 +170,7 @@ class Router:
         initialize = as_dict(self._initialize.get("arguments"))
         self.phase = "arriving"
         arguments = self._to_roots(arguments)
-        self.sessions = {name: UpstreamSession(initialize, arguments) for name in self._exchange.upstreams}
+        self.sessions = {name: UpstreamSession(initialize, arguments) for name in self._registry.upstreams}
         return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_TIMEOUT_S if self.sessions else 0.0)]
 
     def joined(self, upstream: str) -> list[Action]:
@@ -184,7 +184,7 @@ class Router:
 
     def _proving(self, arguments: Message) -> Message:
         """Add the token to the arguments of an attach to a target; it is proven, not sent, and unknown to the editor."""
-        return {tokens.PROPERTY: self._exchange.token, **arguments} if self._exchange.token else arguments
+        return {tokens.PROPERTY: self._registry.token, **arguments} if self._registry.token else arguments
 
     def _to_roots(self, arguments: Message) -> Message:
         """Add the token and the lead of the rank barrier to the arguments of a root session's attach."""
@@ -193,7 +193,7 @@ class Router:
 
     def branch(self, number: int) -> list[Action]:
         """Turn this connection into a child session; its attach has arrived."""
-        process = self._exchange.find(number)
+        process = self._registry.find(number)
         if process is None:
             return self.unbranch()
         self.phase = "branched"
@@ -269,7 +269,7 @@ class Router:
         session = self.sessions.get(upstream)
         if session is None:
             return []
-        self._exchange.forget(session.processes)
+        self._registry.forget(session.processes)
         self._barrier.forget(upstream)
         unexpected = session.phase not in {"down", "left"}
         session.lost()
@@ -295,10 +295,10 @@ class Router:
                 return [ToUpstream(upstream, heard.body)]
             case "ready":
                 return self._configure(upstream, session) if self.phase == "live" else self._settle()
-            case "gate":
+            case "barrier":
                 self._barrier.hear(upstream, heard.message)
                 return self._run_barrier()
-            case "together":
+            case "group":
                 others = [(name, each) for name, each in self.sessions.items() if name != upstream]
                 said = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
                 told = [send(name, each.ask(messages.GROUP, said)) for name, each in others]
@@ -359,20 +359,20 @@ class Router:
             actions.append(Look(INTERVAL_S))
         return actions
 
-    def _announce(self, upstream: str, session: UpstreamSession, found: Announced) -> list[Action]:
-        process = self._exchange.announced(upstream, found, self._told)
+    def _announce(self, upstream: str, session: UpstreamSession, found: Announcement) -> list[Action]:
+        process = self._registry.register(upstream, found, self._told)
         session.processes.append(process)
-        self._exchange.forget(session.processes[:-MAX_PROCESSES])
+        self._registry.forget(session.processes[:-MAX_PROCESSES])
         del session.processes[:-MAX_PROCESSES]
         arguments = as_dict(self._attach.get("arguments"))
         mine = arguments.get("connect")
-        connect = mine if isinstance(mine, dict) else {"host": LOOPBACK, "port": self._exchange.port()}
+        connect = mine if isinstance(mine, dict) else {"host": LOOPBACK, "port": self._registry.port()}
         child = from_targets.child(arguments, called=process.name, number=process.number, connect=connect)
         actions: list[Action] = [Note("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))
         actions.append(ToClient(messages.announcement(client, self._numbers.__next__, child)))
         alone = not messages.opens_sessions(client)
-        return [*actions, Offer(process, say=alone)] if alone or self._exchange.offers_all else actions
+        return [*actions, Offer(process, say=alone)] if alone or self._registry.offers_all else actions
 
     # -- both sides ------------------------------------------------------------------------------------------------
 
@@ -383,7 +383,7 @@ class Router:
     def is_settled(self, upstream: str) -> bool:
         """Tell whether this editor is done with attaching to the upstream."""
         session = self.sessions.get(upstream)
-        return session is None or session.phase in {"held", "left"} or self.phase in {"ended", "closed"}
+        return session is None or session.phase in {"attached", "left"} or self.phase in {"ended", "closed"}
 
     def _settle(self) -> list[Action]:
         waiting = [

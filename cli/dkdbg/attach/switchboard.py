@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dkdbg.attach.actions import Exchange
+from dkdbg.attach.actions import ProcessRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Switchboard:
     ) -> None:
         self.upstreams = {each.name: each for each in upstreams}
         self.lock = threading.RLock()
-        self.exchange = Exchange(tuple(self.upstreams), port)
+        self.registry = ProcessRegistry(tuple(self.upstreams), port)
         self.report = report
         self.token = token
         self.offer: Callable[[Process], str] = lambda _: ""
@@ -68,7 +68,7 @@ class Switchboard:
         """Add a target, also for attached editors."""
         with self.lock:
             self.upstreams = {**self.upstreams, upstream.name: upstream}
-            self.exchange.upstreams = tuple(self.upstreams)
+            self.registry.upstreams = tuple(self.upstreams)
             editors = list(self.editors)
             for editor in editors:
                 editor.act(lambda each=editor: each.router.joined(upstream.name))  # type: ignore[misc]
@@ -81,7 +81,7 @@ class Switchboard:
         for name, upstream in self.upstreams.items():
             seen = upstream.last
             held = any(
-                name in each.router.sessions and each.router.sessions[name].phase == "held"
+                name in each.router.sessions and each.router.sessions[name].phase == "attached"
                 for each in editors
             )
             targets.append(

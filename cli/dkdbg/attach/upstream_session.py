@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, OBSERVE, ROLE, TAKE_OVER, as_dict
 from dkdbg.attach import from_targets
-from dkdbg.attach.actions import Announced
+from dkdbg.attach.actions import Announcement
 from dkdbg.attach.handshake import Handshake
 
 if TYPE_CHECKING:
     from dkdbg.attach.actions import Process
     from dkdbg.attach.root_answers import Message
 
-    #: `down`: not connected, and waiting for a connection. `attaching`: until the upstream accepts breakpoints. `ready`: it
-    #: waits for configurationDone. `held`: attached. `left`: the session has ended and will not be opened again.
-    Phase = Literal["down", "attaching", "ready", "held", "left"]
+    #: `down`: waiting for a connection. `attaching`: until the upstream accepts breakpoints. `ready`: it waits for
+    #: configurationDone. `attached`: the attach was answered. `left`: the session has ended for good.
+    Phase = Literal["down", "attaching", "ready", "attached", "left"]
 
 #: Sequence numbers of the first requests of each connection.
 _INITIALIZE, _ATTACH = 1, 2
@@ -33,17 +33,17 @@ class Heard:
     Attributes:
         kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: by either side, `text` is the
             reason; `child`: a new process; `output`: `message` is the event; `ended`: the program has ended, and the
-            upstream will close; `closed`: the upstream has ended the session; `gate`, `together`: report on its ranks
+            upstream will close; `closed`: the upstream has ended the session; `barrier`, `group`: report on its ranks
             in `message`.
     """
 
     kind: Literal[
-        "reply", "ready", "attached", "refused", "child", "output", "ended", "closed", "gate", "together"
+        "reply", "ready", "attached", "refused", "child", "output", "ended", "closed", "barrier", "group"
     ]
     message: Message = field(default_factory=dict)
     body: bytes = b""
     text: str = ""
-    process: Announced | None = None
+    process: Announcement | None = None
 
 
 class UpstreamSession:
@@ -90,7 +90,7 @@ class UpstreamSession:
 
     def leave(self, *, terminate: bool) -> list[bytes]:
         """Encode a disconnect, which ends the program if `terminate`."""
-        if self.phase not in {"attaching", "ready", "held"}:
+        if self.phase not in {"attaching", "ready", "attached"}:
             return []
         return [self._request("disconnect", {"terminateDebuggee": terminate})]
 
@@ -98,17 +98,17 @@ class UpstreamSession:
         """Encode a request to resume a process that waits at its start for a session."""
         return (
             [self._request(messages.RELEASE, {"subProcessId": pid})]
-            if self.phase in {"ready", "held"}
+            if self.phase in {"ready", "attached"}
             else []
         )
 
     def ask(self, command: str, arguments: Message) -> list[bytes]:
         """Encode a request about its ranks; the answer is ignored."""
-        return [self._request(command, arguments)] if self.phase in {"ready", "held"} else []
+        return [self._request(command, arguments)] if self.phase in {"ready", "attached"} else []
 
     def restart(self) -> list[bytes]:
         """Encode a request to restart the program."""
-        return [self._request("restart", {})] if self.phase == "held" else []
+        return [self._request("restart", {})] if self.phase == "attached" else []
 
     def lost(self) -> None:
         """Handle the end of the connection."""
@@ -149,7 +149,7 @@ class UpstreamSession:
             return [Heard(kind="refused", text=introduction.why_refused(message))]
         if self.phase not in {"attaching", "ready"}:
             return []
-        self.phase = "held"
+        self.phase = "attached"
         if (
             self._arguments.get(ROLE) == TAKE_OVER
         ):  # only once: after a restart there is no other editor to take over from
@@ -174,22 +174,22 @@ class UpstreamSession:
             return self._child(content)
         if name == "output" and content.get("category") != "telemetry":
             return [Heard(kind="output", message=message)]
-        if name in (messages.BARRIER, messages.GROUP) and self.phase in {"ready", "held"}:
-            return [Heard(kind="gate" if name == messages.BARRIER else "together", message=content)]
+        if name in (messages.BARRIER, messages.GROUP) and self.phase in {"ready", "attached"}:
+            return [Heard(kind="barrier" if name == messages.BARRIER else "group", message=content)]
         if name == "exited":
             self._exited = True
-        if name == "terminated" and self.phase in {"ready", "held"}:
+        if name == "terminated" and self.phase in {"ready", "attached"}:
             self.phase = "down" if self._exited else "left"
             return [Heard(kind="ended" if self._exited else "closed")]
         return []
 
     def _child(self, configuration: Message) -> list[Heard]:
         pid, editor = configuration.get("subProcessId"), configuration.get(EDITOR)
-        if isinstance(pid, bool) or not isinstance(pid, int) or self.phase not in {"ready", "held"}:
+        if isinstance(pid, bool) or not isinstance(pid, int) or self.phase not in {"ready", "attached"}:
             return []
         if not 0 < pid < MAX_PID:
             return []
-        process = Announced(
+        process = Announcement(
             pid=pid, name=from_targets.name(configuration.get("name")),
             editor=editor if isinstance(editor, int) and not isinstance(editor, bool) else None,
             observes=configuration.get(ROLE) == OBSERVE,

@@ -15,9 +15,9 @@ from dkdbg.attach.actions import (
     Branch,
     Close,
     Dial,
-    Exchange,
     HangUp,
     Offer,
+    ProcessRegistry,
     ToClient,
     ToUpstream,
     named,
@@ -41,15 +41,15 @@ def event(name: str, /, **body: Any) -> bytes:
     return json.dumps({"seq": 8, "type": "event", "event": name, "body": body}).encode()
 
 
-def exchange(*names: str) -> Exchange:
-    return Exchange(names, lambda: PORT)
+def registry(*names: str) -> ProcessRegistry:
+    return ProcessRegistry(names, lambda: PORT)
 
 
 class Bench:
     """A router whose actions are kept, and upstreams that answer as an agent does."""
 
-    def __init__(self, *names: str, shared: Exchange | None = None, pinned: bool = False) -> None:
-        self.router = Router(shared or exchange(*(names or ("web",))), "192.0.2.1", pinned=pinned)
+    def __init__(self, *names: str, shared: ProcessRegistry | None = None, pinned: bool = False) -> None:
+        self.router = Router(shared or registry(*(names or ("web",))), "192.0.2.1", pinned=pinned)
         self.actions: list[Any] = []
 
     def do(self, actions: list[Any]) -> list[Any]:
@@ -114,7 +114,7 @@ class Bench:
 def test_what_dkdbg_attach_was_told_of_ranks_goes_to_all_targets_unless_the_editor_says_it():
     own = {"dkdbgRanks": "0", "dkdbgContinue": "all"}
     for more, ranks, continues in (({}, "3", "one"), (own, "0", "all")):
-        shared = exchange("a", "b")
+        shared = registry("a", "b")
         shared.ranks, shared.continues = "3", "one"
         bench = Bench(shared=shared).introduce().attach(**more)
         for name in ("a", "b"):
@@ -220,7 +220,7 @@ def test_a_session_that_the_editor_has_ended_is_not_taken_up_again_and_of_two_ta
 
 
 def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names():
-    shared = exchange("a", "b")
+    shared = registry("a", "b")
     bench = Bench(shared=shared).live("a", "b", justMyCode=True)
     first, second = bench.announce(7, "a"), bench.announce(7, "b")
     assert first["subProcessId"] != second["subProcessId"]
@@ -234,7 +234,7 @@ def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names():
 
 
 def test_a_pid_means_a_process_of_the_only_target_and_one_that_is_gone_a_session_that_ends_at_once():
-    shared = exchange("web")
+    shared = registry("web")
     root = Bench(shared=shared).live()
     number = root.announce(7)["subProcessId"]
     root.do(root.router.lost("web"))
@@ -291,7 +291,7 @@ def test_nothing_is_done_before_the_attach(command):
 
 
 def test_a_client_at_the_port_of_a_process_waits_for_it():
-    shared = exchange("web")
+    shared = registry("web")
     root = Bench(shared=shared).live()
     bench = Bench(shared=shared, pinned=True).introduce().attach(justMyCode=False)
     assert bench.router.phase == "expecting"

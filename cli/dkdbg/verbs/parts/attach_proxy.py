@@ -71,9 +71,9 @@ class AttachProxy:
         self._board = Switchboard(
             self.upstreams, port=lambda: self._listener.port, report=report.note, token=token
         )
-        self._board.exchange.ranks, self._board.exchange.continues = ranks, continues
+        self._board.registry.ranks, self._board.registry.continues = ranks, continues
         self._token = token
-        self._board.exchange.token = token if proves else ""
+        self._board.registry.token = token if proves else ""
         self._offers_all = base is not None
         self._extra = Ports(self._board, base or DEFAULT_BASE, log=report.line)
         self._board.offer = self._extra.offer
@@ -89,7 +89,7 @@ class AttachProxy:
         """Accept editors."""
         self._listener.start()
         if self._offers_all:
-            self._board.exchange.offers_all = True
+            self._board.registry.offers_all = True
             self._extra.open_first()
 
     def add(self, target: Target) -> Upstream:

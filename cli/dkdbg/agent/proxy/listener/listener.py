@@ -168,7 +168,7 @@ class Listener:
             if first is not None:
                 with self._lock:
                     if self._let_in_later:
-                        self._pending.introduced(sock)
+                        self._pending.initialized(sock)
                     else:
                         self._pending.leave(sock)
                 with contextlib.suppress(OSError):  # a client that is gone already

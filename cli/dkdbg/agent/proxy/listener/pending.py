@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class _Entry:
     def __init__(self, address: str) -> None:
         self.address = address
-        self.introduced = False
+        self.initialized = False
 
 
 class PendingConnections:
@@ -42,11 +42,11 @@ class PendingConnections:
         self._entries[sock] = _Entry(address)
         return victim
 
-    def introduced(self, sock: socket.socket) -> None:
+    def initialized(self, sock: socket.socket) -> None:
         """Note that a connection has sent its first request."""
         entry = self._entries.get(sock)
         if entry is not None:
-            entry.introduced = True
+            entry.initialized = True
 
     def leave(self, sock: socket.socket) -> None:
         """Remove a connection that was admitted or closed, if present."""
@@ -57,7 +57,7 @@ class PendingConnections:
 
         Behind Docker's proxy all have the same address, so that the address alone is not enough.
         """
-        silent: List[socket.socket] = [sock for sock, entry in self._entries.items() if not entry.introduced]
+        silent: List[socket.socket] = [sock for sock, entry in self._entries.items() if not entry.initialized]
         found = silent or list(self._entries)
         counts: Dict[str, int] = {}
         for sock in found:
