@@ -30,7 +30,7 @@ class RecordedAgent(Agent):
 
 
 class Building:
-    """Seats with a clock, and brokers whose actions are done by hand."""
+    """Sessions with a clock, and brokers whose actions the test carries out."""
 
     def __init__(self, token: str = "") -> None:
         self.now = 0.0
@@ -478,7 +478,7 @@ def outcome(pieces: list[bytes]) -> tuple[list[bytes], bool]:
 
 
 def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps():
-    """The text is torch's own, of `_lazy_init` in torch/cuda/__init__.py (2.13)."""
+    """Uses torch's own text, from `_lazy_init` in torch/cuda/__init__.py (2.13)."""
     one = Building().attached(subProcessId=7)
     text = (
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
@@ -499,6 +499,6 @@ def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told():
     one.from_adapter(response("attach", 2))
     (wait,) = one.from_adapter(event("terminated"))
     assert (wait.kind, one.ready()) == (connection.WAIT, False)
-    building.sessions.program = 8  # started anew
+    building.sessions.program = 8  # restarted
     assert one.ready()
     assert [each["event"] for each in sent(one.resume(), connection.TO_CLIENT)] == ["terminated"]

@@ -33,7 +33,7 @@ def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path
             assert "dkdbgToken" in answer["message"]
             late = client.refusal("evaluate", expression=trace, context="repl")
             assert late == {}  # closed
-        for key in ({}, {"subProcessId": pid}):  # all at once, without waiting to be let in
+        for key in ({}, {"subProcessId": pid}):  # all at once, without waiting for the admission
             with Client(port) as client:
                 with contextlib.suppress(OSError):
                     client.session.send("attach", **shown, **key)
@@ -46,7 +46,7 @@ def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path
     record = running.record()
     assert (record["client"], [one["joined"] for one in record["processes"]]) == (False, [False])
     with Editor(port, {running.script: [4]}, hold=True, token=TOKEN) as editor:
-        stop = editor.wait_stops(1)[0]  # with it, the same word leaves its trace
+        stop = editor.wait_stops(1)[0]  # with the token, the same text leaves its trace
         stop["session"].request("evaluate", expression=trace, frameId=stop["frame"], context="repl")
     assert (tmp_path / "evaluated").exists()
 
@@ -73,7 +73,7 @@ def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(program, t
 
 
 def vanish(port: int, *, reset: bool) -> bool:
-    """Say `initialize` and leave; False when nobody listens yet."""
+    """Send `initialize` and leave; False while the port is closed."""
     try:
         sock = socket.create_connection(("127.0.0.1", port), timeout=300)
     except OSError:
@@ -179,5 +179,5 @@ def sessions(running: Any) -> str:
 
 
 def first_process(running: Any) -> dict[str, Any]:
-    """The record's first process; the record learns of processes a moment after they start."""
+    """Return the record's first process, which appears a moment after its start."""
     return next(iter(running.record()["processes"]), {})

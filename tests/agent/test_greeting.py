@@ -1,4 +1,4 @@
-"""debugpy's adapter speaks first; a client that waits for that before it says anything is not left waiting."""
+"""debugpy's adapter sends first; a client that waits for its greeting gets one."""
 
 import socket
 

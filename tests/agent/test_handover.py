@@ -1,4 +1,4 @@
-"""The adapter is killed, or the editor that holds the session leaves: who stays goes on without doing anything."""
+"""The adapter is killed, or the controller leaves: the remaining editors continue without any action."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ import multiprocessing, os, time
 
 def work(name):
     n = 0
-    while n < 50000 and not os.path.exists("stop"):  # ends in any case
+    while n < 50000 and not os.path.exists("stop"):  # ends at some time
         n += 1
         time.sleep(0.02)
     open(name, "w").close()
@@ -45,7 +45,7 @@ def kill_adapter(running: Any) -> None:
 
 
 def unread_by(pid: int) -> list[bytes]:
-    """What waits on each connection of this process, which is stopped."""
+    """Return the unread data of each connection of this stopped process."""
     found = []
     process = os.pidfd_open(pid)
     for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -54,7 +54,7 @@ def unread_by(pid: int) -> list[bytes]:
             with (
                 socket.socket(fileno=copy) as sock,
                 contextlib.suppress(OSError),
-            ):  # a listening one, or nothing
+            ):  # a listening socket, or no socket
                 found.append(sock.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     os.close(process)
     return found
@@ -109,7 +109,7 @@ def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(lo
 
 @pytest.mark.parametrize("left", ["held after a step", "stepping"])
 def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(program, tmp_path, left):
-    """Almost all of the time it is in line 5: what the former adapter has left behind would stop it in line 6."""
+    """The program is in line 5 almost always: leftovers of the former adapter would stop it in line 6."""
     (tmp_path / "waiting.py").write_text(
         "import os, time\ndef here():\n    time.sleep(0.4)\n    while os.path.exists('hold'): time.sleep(0.02)\n"
     )
@@ -157,7 +157,7 @@ def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(program
         running.wait_state("idle")
         (former,) = children(running.process.pid, "adapter.py")
         os.kill(former, signal.SIGKILL)
-        # The editor counts as gone before there is a new one.
+        # The editor counts as gone before the new adapter.
         wait_for(lambda: set(children(running.process.pid, "adapter.py")) - {former}, bool)
         wait_for(lambda: running.record()["client"], bool)
         assert editor.sessions[0].request("threads")["threads"]
@@ -207,12 +207,12 @@ def test_an_editor_that_comes_back_at_once_keeps_its_session(loop):
 
 
 def test_editors_that_never_answer_or_are_gone_when_asked_to_open_a_session_keep_nobody_out(loop):
-    """The adapter waited for their answer for ever: whoever came later heard that the program is being debugged."""
+    """Regression: the adapter waited for their answer forever, and refused later editors: already being debugged."""
     port = loop().port
     with Client(port).attach() as first:
         first.event("debugpyAttach")
     for number in range(20 if os.environ.get("DKDBG_TEST_FULL") else 6):
-        waits = number % 2  # until it is asked, and says nothing
+        waits = number % 2  # until it is asked, and does not answer
         with socket.create_connection(("127.0.0.1", port), 300) as silent:
             initialize = {"clientID": "vscode", "supportsStartDebuggingRequest": True}
             for command, arguments, said in (
@@ -231,7 +231,7 @@ def test_editors_that_never_answer_or_are_gone_when_asked_to_open_a_session_keep
 
 
 def both_attached(stack: contextlib.ExitStack, running: Any) -> tuple[Editor, Editor]:
-    """Two editors with a session of each process; the first one holds them."""
+    """Two editors with a session of each process; the first one is the controller."""
     first = stack.enter_context(Editor(running.port, {}))
     first.wait_attached(2)
     second = stack.enter_context(Editor(running.port, {running.script: [LINE]}, hold=True))
@@ -240,7 +240,7 @@ def both_attached(stack: contextlib.ExitStack, running: Any) -> tuple[Editor, Ed
 
 
 def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop):
-    """VS Code's button ends the child in focus alone, whereupon the adapter ends the root's session."""
+    """VS Code's button ends only the child in focus, after which the adapter ends the root session."""
     with contextlib.ExitStack() as stack:
         first, second = both_attached(stack, loop())
         child = next(session for pid, session in first.sessions.items() if pid)
@@ -343,7 +343,7 @@ def two_stops(editor: Editor) -> list[Session]:
 
 
 def leave_root(editor: Editor) -> None:
-    """Do what VS Code does at Shift+F5 in the root session, and see all other sessions end."""
+    """Press Shift+F5 in the root session as VS Code does, and wait for the end of all other sessions."""
     editor.wait_attached(4)
     sessions = dict(editor.sessions)
     assert sessions[0].request("disconnect", terminateDebuggee=False) == {}
@@ -354,7 +354,7 @@ def leave_root(editor: Editor) -> None:
 
 
 def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_again(workers, tmp_path):
-    """VS Code's button disconnects the session in focus alone; a configuration may say that this is all."""
+    """VS Code's button disconnects only the session in focus; the configuration can limit it to that."""
     port = workers.port
     for leaving in ("the process", "restart", "break"):
         more = {"dkdbgStop": "process"} if leaving == "the process" else {}

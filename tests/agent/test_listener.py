@@ -25,7 +25,7 @@ BYE = frames.encode({"seq": 9, "type": "event", "event": "bye"})
 
 
 class Behind:
-    """A stand-in for the adapter: counts connections and echoes what it receives."""
+    """A fake adapter that counts connections and echoes its input."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -58,7 +58,7 @@ def behind():
 
 
 class Dying:
-    """A stand-in for an adapter that accepts an attach and dies."""
+    """A fake adapter that accepts an attach and dies."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -74,7 +74,7 @@ class Dying:
 
 
 class Before(Agent):
-    """An agent before the adapter at a port: 0 while there is none, negative when none will come."""
+    """An agent for the adapter at a port: 0 before its start, negative after its end."""
 
     def __init__(self, backend_port: Callable[[], int], log: Callable[[str], object]) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def open_listener(backend_port: Callable[[], int], status=dict, log=lambda text:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """The limit for a first request, where a test waits it out; for one that keeps it, it would be too short."""
+    """Shorten the timeout of the first request, for tests that wait for it."""
     monkeypatch.setattr(listener, "FIRST_FRAME_TIMEOUT_S", 0.4)
 
 
@@ -125,7 +125,7 @@ def dial(port: int) -> socket.socket:
 
 
 def _answer(port: int) -> bytes:
-    """What comes back first for INITIALIZE; nothing from who turns the connection away."""
+    """Return the first answer to INITIALIZE; empty if the connection is refused."""
     with dial(port) as sock, contextlib.suppress(ConnectionError):
         sock.sendall(INITIALIZE)
         return sock.recv(5)
@@ -137,7 +137,7 @@ def request(seq: int, command: str, **arguments: object) -> bytes:
 
 
 def test_a_client_is_connected_once_its_first_request_is_whole(port, behind):
-    # Blanks and the order of keys would not survive a decoding: the body has to pass as it is.
+    # Spaces and key order would not survive decoding: the body must pass unchanged.
     more = request(2, "attach") + frames.wrap(
         b'{ "type":"request" , "seq":3,"command":"threads", "x" : 1.50}'
     )
@@ -156,7 +156,7 @@ def test_a_client_is_connected_once_its_first_request_is_whole(port, behind):
 
 
 def test_a_half_closed_client_still_gets_the_rest_and_half_a_word_of_http_is_its_end(port):
-    """It kept a thread busy for good."""
+    """Regression: it kept a thread busy forever."""
     for beginning in (b"G", b"GET", b"HEAD"):
         with dial(port) as sock:
             sock.sendall(beginning)
@@ -216,9 +216,7 @@ def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_show
     behind, monkeypatch, comes
 ):
     monkeypatch.setattr(relay, "BACKEND_TIMEOUT_S", 30.0 if comes else 0.1)
-    monkeypatch.setattr(
-        relay, "BACKEND_NOTICE_S", 0.05 if comes else 300.0
-    )  # it is not told first that it waits
+    monkeypatch.setattr(relay, "BACKEND_NOTICE_S", 0.05 if comes else 300.0)  # without a notice that it waits
     up = threading.Event()
     one = open_listener(lambda: behind.listener.getsockname()[1] if up.is_set() else 0)
     with dial(one.port) as sock:
@@ -236,7 +234,7 @@ def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_show
 
 
 def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeypatch):
-    """The client was told that its session has ended; the thread that told it closed the connection over the answer."""
+    """Regression: the thread that sent `terminated` closed the connection before the answer to the disconnect."""
     say_goodbye, to_client = relay.Relay._say_goodbye, relay.Relay.to_client
 
     def after_the_disconnect(self):
@@ -244,7 +242,7 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
         say_goodbye(self)
 
     def late(self, body):
-        if b'"disconnect"' in body:  # until the other thread waits for us, or has closed the connection
+        if b'"disconnect"' in body:  # until the other thread waits, or has closed the connection
             wait_for(lambda: self._lock._waiters or not self._answers.is_alive(), bool)  # type: ignore[attr-defined]
         to_client(self, body)
 
@@ -269,11 +267,11 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
     before = threading.active_count()
     monkeypatch.setattr(listener, "FIRST_FRAME_TIMEOUT_S", 300.0)
     idle = [dial(port) for _ in range(listener.MAX_PENDING + 20)]
-    assert [sock.recv(1) for sock in idle[:20]] == [b""] * 20  # the oldest have given way to the last
+    assert [sock.recv(1) for sock in idle[:20]] == [b""] * 20  # the newest have replaced the oldest
     wait_for(lambda: threading.active_count() - before, lambda more: more <= listener.MAX_PENDING + 1)
     for sock in idle:
         sock.close()
-    # They are let go after the limit for a first request.
+    # They are closed after the timeout of the first request.
     monkeypatch.setattr(listener, "FIRST_FRAME_TIMEOUT_S", 0.4)
     monkeypatch.setattr(listener, "GREETING_AFTER_S", 0.1)
     idle = [dial(port) for _ in range(listener.MAX_PENDING)]

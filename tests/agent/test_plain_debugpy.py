@@ -1,4 +1,4 @@
-"""`dkdbg attach HOST:PORT` where a plain debugpy listens: it is debugged, and its port survives whoever comes and goes."""
+"""`dkdbg attach HOST:PORT` with a plain debugpy: it can be debugged, and its port survives all editors."""
 
 import contextlib
 import os
@@ -90,7 +90,7 @@ def test_a_plain_debugpy_is_debugged_and_survives(debugpy):
     with attach_proxy(script.parent, f"127.0.0.1:{port}") as proxy:
         for _ in range(2):
             stop_in(script, proxy.port, 2)
-        for _ in range(30):  # more than any debugpy survives by itself
+        for _ in range(30):  # more than any debugpy survives without the proxy
             socket.create_connection(("127.0.0.1", proxy.port)).close()
             with socket.create_connection(("127.0.0.1", proxy.port)) as killed:
                 killed.sendall(frames.wrap(messages.request(1, "initialize", {"adapterID": "debugpy"})))
@@ -109,7 +109,7 @@ def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs
     with attach_proxy(tmp_path, f"127.0.0.1:{port}") as early, debugpy_at(script, port):
         with Client(early.port).attach() as editor:
             said = editor.event("output", text="a plain debugpy listens")["output"]
-        # debugpy loses a program whose first editor leaves while it begins.
+        # debugpy loses a program whose first editor leaves during its start.
         wait_for(lambda: len(list(tmp_path.glob("train.py.*"))), (2).__eq__)
         assert early.end() == 0
         line = f"dkdbg attach 127.0.0.1:{port}"
@@ -128,7 +128,7 @@ def test_a_plain_debugpy_is_asked_once(debugpy):
     program.kill()
     program.wait()
     upstream.poke()
-    assert upstream.look().why == said  # nobody was asked again
+    assert upstream.look().why == said  # no further query
     upstream.close()
 
 

@@ -1,4 +1,4 @@
-"""`dkdbg attach --ports` before an agent that asks for a token."""
+"""`dkdbg attach --ports` with an agent that requires a token."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_with_the_token_the_processes_get_their_ports(loop, tmp_path, config, mo
     running = loop(DKDBG_TOKEN="right")
     port, base = running.wait_state("running")["port"], free_port(3)
     with attach_proxy(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as proxy:
-        text = proxy.wait("port")["text"]  # nobody has attached
+        text = proxy.wait("port")["text"]  # before any attach
         assert text.startswith("train.py: attach to 127.0.0.1:")
         with Client(int(text.rpartition(":")[2])).attach(dkdbgToken="right") as client:
             assert client.session.request("threads")["threads"][0]["name"] == "MainThread"

@@ -1,4 +1,4 @@
-"""The gate as a state machine: which stops an editor hears of, and when, after an attach to a running job."""
+"""The rank barrier as a state machine: which stops reach an editor, and when, after an attach to a running job."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ RANKS = [11, 12, 13]
 
 
 def processes(*pids: int, world: int = 3) -> list[Any]:
-    """Ranks as the session's record has them: pid 11 is rank 0."""
+    """Return ranks as in the session's record: pid 11 is rank 0."""
     return [{"pid": pid, "ppid": 1, "rank": pid - 11, "world_size": world, "origin": ""} for pid in pids]
 
 
@@ -59,7 +59,7 @@ class Job(Building):
         return self.sessions.barrier.settle()
 
     def ask(self, what: str, **arguments: object) -> list[connection.Action]:
-        """The client of the root session asks for something."""
+        """Send a request of the root session's client."""
         wanted = {"seq": 9, "type": "request", "command": what, "arguments": arguments}
         return self.root.from_client(messages.body_of(wanted))
 
@@ -68,7 +68,7 @@ class Job(Building):
         return [each["body"] for each in sent(mine, connection.TO_CLIENT) if each.get("event") == name]
 
     def told(self, actions: list[connection.Action]) -> list[int]:
-        """Ranks whose editor is told of a stop."""
+        """Return the ranks whose stop is reported."""
         return [
             RANKS.index(action.connection.key)
             for action in actions
@@ -92,7 +92,7 @@ def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_
     job = Job(armed=1)
     assert job.stop(0) == []
     assert job.told(job.arm(1)) == []
-    assert job.later(5) == []  # one is still importing debugpy
+    assert job.later(5) == []  # one rank still imports debugpy
     assert job.told(job.arm(2)) == []
     assert job.stop(1) == []
     assert job.told(job.stop(2)) == [0, 1, 2]
@@ -141,7 +141,7 @@ def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answer
 
 
 def test_a_stop_long_after_all_are_armed_is_told_at_once():
-    """`if rank == 0:` at the end of an epoch: nobody may pass it for the others."""
+    """`if rank == 0:` at the end of an epoch: no rank may pass it for the others."""
     job = Job()
     assert job.later(rank_timeouts.FIRST_STOP_TIMEOUT_S + 0.1) == []
     assert job.told(job.stop(0)) == [0]
@@ -152,7 +152,7 @@ def test_other_stops_are_told_at_once(reason):
     job = Job()
     job.stop(0)
     assert job.told(job.stop(1, reason)) == [1]
-    assert job.told(job.later(0)) == [0]  # it will not come to the others: nobody passes for it
+    assert job.told(job.later(0)) == [0]  # it waits for no other ranks: none passes for it
 
 
 def test_breakpoints_with_conditions_are_told_at_once_and_to_who_asks_for_a_pause_those_held_back():

@@ -1,4 +1,4 @@
-"""What stands before debugpy on a Ray node's address: who does not know the run's secret gets no byte through."""
+"""The guard of debugpy on a Ray node: without the run's secret no byte passes."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""What is said when a Ray cluster cannot be asked, or its worker is gone: against a stand-in for Ray's dashboard."""
+"""Errors for a Ray cluster that cannot be queried, or a worker that is gone: with a fake dashboard."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ NODE = {"node_id": "n1", "node_ip": "127.0.0.1", "node_name": "gpu-1"}
 
 
 class StandIn:
-    """Ray's dashboard, as far as it is asked: answers by path, each a status and what it says; `asked` are the headers."""
+    """A fake of Ray's dashboard: answers by path, each a status and a body; `asked` are the headers."""
 
     def __init__(self, answers):
         self.asked = []
@@ -152,7 +152,7 @@ def test_rays_token_is_shown_to_a_dashboard_that_asks_for_it_and_is_on_no_comman
 
 
 def listing(port):
-    """The answers of a dashboard with one worker, whose debugger listens at this port."""
+    """Return the answers of a dashboard with one worker, whose debugger listens at this port."""
     worker = {
         "worker_id": "w1", "worker_type": "WORKER", "node_id": "n1", "ip": "127.0.0.1", "pid": 77, "is_alive": True,
         "debugger_port": port, "num_paused_threads": 1,

@@ -30,7 +30,7 @@ LIMIT = 300.0
         (SESSION, '{"working_dir": "/shared/repo"}', ""),
         (SESSION, '{"working_dir": "gcs://../../etc.zip"}', ""),
         ("../..", ENV, ""),
-        ("", ENV, ""),  # Ray 2.9 does not say its session
+        ("", ENV, ""),  # Ray 2.9 does not report its session
     ],
 )
 def test_where_a_node_unpacks_a_working_dir_is_taken_from_what_ray_says_and_from_nothing_else(

@@ -1,4 +1,4 @@
-"""The agent's own process at the adapter: what it does in which order when an editor attaches."""
+"""The root session stub: the order of its steps when an editor attaches."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ from dkdbg.agent.proxy.adapter.root_stub import RootStub
 
 
 def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
-    """With the answer a client that is being set up at a new adapter is set up: it would count as another editor."""
+    """The answer completes a replayed attach, after which the client would count as another editor."""
     ours, theirs = socket.socketpair()
     heard, done = [], threading.Event()
     with ours, theirs:

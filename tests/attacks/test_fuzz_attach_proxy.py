@@ -46,7 +46,7 @@ SAYS = st.lists(
 
 
 class Target:
-    """A target that says what a test wants, to whoever attaches; a stand-in for a hostile container."""
+    """A fake hostile container, which sends each client the messages of a test."""
 
     def __init__(self) -> None:
         self.said = b""
@@ -144,7 +144,7 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
 
 
 def throw_from(target: Target, proxy: AttachProxy, few: int, **process: int) -> None:
-    """Attach again and again; each time the target says something else."""
+    """Attach repeatedly; each time the target answers differently."""
 
     @fuzz_settings(few, full=60)
     @given(SAYS)

@@ -112,7 +112,7 @@ def proxy_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) 
 
 @contextmanager
 def typed_proxy(root: Path, line: str) -> Iterator[AttachProxy]:
-    """What comes of typing a `dkdbg attach ...` line in `root`, as `--json` at a free port."""
+    """Run a typed `dkdbg attach ...` line in `root`, with `--json` at a free port."""
     words = ["sh", "-c", f"exec {line} --json --port {free_port()}"]
     with proxy_of(words, root, environment()) as proxy:
         proxy.wait("listening")
@@ -121,7 +121,7 @@ def typed_proxy(root: Path, line: str) -> Iterator[AttachProxy]:
 
 @contextmanager
 def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
-    """What comes of typing a `dkdbg run ... --attach ... -- CMD` line in `root`, at a free port, once it listens there."""
+    """Run a typed `dkdbg run ... --attach ... -- CMD` line in `root`, at a free port, until it listens there."""
     port = free_port()
     with typed(root, line.replace(" --attach ", f" --attach {port} ", 1), root / "typed.log") as made:
         end = time.monotonic() + 300
@@ -135,7 +135,7 @@ def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
 
 @contextmanager
 def ready_proxy(root: Path, target: str, port: int = 0) -> Iterator[AttachProxy]:
-    """As `host_door`, of a target that was ready at the first look: one that took longer than that is said once to be not."""
+    """As `attach_proxy`, for a target that is ready at the first look, so that no line reports that it is not."""
     end = time.monotonic() + 300
     while True:
         with attach_proxy(root, target, port=port) as proxy:
@@ -163,7 +163,7 @@ def docker(*words: str) -> str:
 
 
 class Containers:
-    """Containers with the agent, as debug services have it; taken away at the end.
+    """Containers with the agent, as in debug services; removed at the end.
 
     Args:
         root: what `lay_out` has made; mounted at WORK.
@@ -192,7 +192,7 @@ class Containers:
             "DKDBG_NAME": name,
             "DKDBG_RUNTIME_DIR": "/tmp/dkdbg",
             "DKDBG_WAIT": "300",
-            # On a machine that stands still for some seconds an editor's session of a child comes late.
+            # On a machine that stalls for seconds an editor's child session is late.
             "DKDBG_JOIN_DEADLINE": "60",
         }
         variables = [
@@ -207,12 +207,12 @@ class Containers:
         return name
 
     def name(self) -> str:
-        """A name for a container that is to come."""
+        """Return a name for a future container."""
         self.names.append(f"dkdbg-test-attach-{os.getpid()}-{len(self.names)}-{time.monotonic_ns() % 10**6}")
         return self.names[-1]
 
     def wait_ready(self, name: str, timeout: float = 300) -> None:
-        """Return when an attach to the container would work."""
+        """Wait until an attach to the container would work."""
         end = time.monotonic() + timeout
         while subprocess.run(
             ["docker", "exec", name, "sh", "/opt/dkdbg/agent.pyz", "health"], check=False, capture_output=True
@@ -221,10 +221,10 @@ class Containers:
             time.sleep(0.1)
 
     def options(self, port: int, **extra: object) -> AttachOptions:
-        """How a client attaches through the host's port."""
+        """Return the options to attach through the proxy's port."""
         return AttachOptions(port=port, path_mappings=((str(self.root), WORK),), extra=extra)
 
     def remove(self) -> None:
-        """Take them all away."""
+        """Remove all containers."""
         for name in self.names:
             subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)

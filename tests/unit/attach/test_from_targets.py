@@ -1,4 +1,4 @@
-"""What of a target's words reaches an editor."""
+"""Messages of a target that reach an editor."""
 
 import json
 

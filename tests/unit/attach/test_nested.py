@@ -1,4 +1,4 @@
-"""JSON that is nested without end, from a job that has called or an editor, is no JSON, and nothing falls over it."""
+"""Endlessly nested JSON, from a job or an editor, is rejected without a crash."""
 
 import pytest
 

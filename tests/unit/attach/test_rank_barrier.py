@@ -1,4 +1,4 @@
-"""Ranks of several agents as one job: what the attach proxy asks each agent for."""
+"""The barrier for ranks of several agents: the attach proxy's requests to each agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Job:
             self.barrier.attached(each)
 
     def say(self, agent: str, unarmed: int = 0, armed: int = 0, held: int = 0, **more: Any) -> dict[str, Any]:
-        """An agent tells of its ranks; returns what is asked of which agents then."""
+        """Report an agent's ranks; return the resulting requests by agent."""
         self.number += 1
         first = 2 * (ord(agent) - ord("a"))
         missing = [f"rank {first + n}" for n in range(unarmed or armed - held)]
@@ -39,7 +39,7 @@ OPEN = {"do": "open"}
 def test_nothing_is_asked_for_until_all_ranks_of_all_agents_are_armed_and_held():
     job = Job()
     assert job.say("a", unarmed=2) == {}
-    assert job.say("a", armed=2, held=2) == {}  # the other one has said nothing yet
+    assert job.say("a", armed=2, held=2) == {}  # the other one has not reported yet
     assert job.say("b", unarmed=1, armed=1, held=1) == {}
     assert job.later(5) == {}
     assert job.say("b", armed=2, held=1) == {}

@@ -1,4 +1,4 @@
-"""The router as a state machine: what an editor hears while containers come and go, and whatever random clients send."""
+"""The router as a state machine: an editor's messages while containers restart, and random clients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def registry(*names: str) -> ProcessRegistry:
 
 
 class Bench:
-    """A router whose actions are kept, and upstreams that answer as an agent does."""
+    """A router whose actions are recorded, and upstreams that answer like an agent."""
 
     def __init__(self, *names: str, shared: ProcessRegistry | None = None, pinned: bool = False) -> None:
         self.router = Router(shared or registry(*(names or ("web",))), "192.0.2.1", pinned=pinned)
@@ -60,13 +60,13 @@ class Bench:
         return self.do(self.router.from_client(body))
 
     def heard(self) -> list[dict[str, Any]]:
-        """What the editor was sent since the last call."""
+        """Return the messages to the editor since the last call."""
         found = [json.loads(action.body) for action in self.actions if isinstance(action, ToClient)]
         self.actions = [action for action in self.actions if not isinstance(action, ToClient)]
         return found
 
     def sent(self, upstream: str) -> list[dict[str, Any]]:
-        """What the upstream was sent since the last call."""
+        """Return the messages to the upstream since the last call."""
         mine = [a for a in self.actions if isinstance(a, ToUpstream) and a.upstream == upstream]
         self.actions = [action for action in self.actions if action not in mine]
         return [json.loads(action.body) for action in mine]
@@ -83,7 +83,7 @@ class Bench:
         return self
 
     def take(self, upstream: str = "web") -> Bench:
-        """The upstream is there and takes the attach."""
+        """Let the upstream accept the attach."""
         self.do(self.router.opened(upstream))
         self.do(self.router.from_upstream(upstream, event("initialized")))
         return self

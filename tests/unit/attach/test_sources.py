@@ -1,4 +1,4 @@
-"""What is asked of an agent about a source file, and what becomes of an answer that makes no sense."""
+"""Queries to an agent about source files, and malformed answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dkdbg.attach.sources import Sources
 
 
 def of(folder):
-    """The files of `folder`, which is /w at the target."""
+    """Return the sources of `folder`, which is /w at the target."""
     mappings = [{"localRoot": str(folder), "remoteRoot": "/w/"}, {"localRoot": 1}, None]
     target: Any = None  # nothing is said of it
     found = Sources(mappings, target, "job", {}, count(1 << 20).__next__)

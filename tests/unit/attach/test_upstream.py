@@ -34,12 +34,12 @@ def listener():
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """One look is enough for these tests, also on a machine that stands still for some seconds."""
+    """Raise the timeout, so that one look is enough even on a machine that stalls for seconds."""
     monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 60.0)
 
 
 def answer_with(listener, reply):
-    """A stand-in for whatever may listen at a target's port; None closes at once, as docker-proxy does."""
+    """A fake server at a target's port; None closes at once, as docker-proxy does."""
 
     def serve():
         sock, _ = listener.accept()
@@ -53,7 +53,7 @@ def answer_with(listener, reply):
 
 
 def serve_all(listener, answer):
-    """Answer every connection in a thread of its own, until the listener is closed."""
+    """Answer every connection on its own thread, until the listener is closed."""
 
     def serve():
         with contextlib.suppress(OSError):
@@ -146,7 +146,7 @@ def test_a_local_session_is_found_by_its_record(proxy, tmp_path, monkeypatch):
 
 
 def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(proxy, tmp_path):
-    """So that the right one is not locked out."""
+    """Otherwise the right token would be locked out."""
     port = proxy(token="right", processes=[{"pid": 8, "name": "train.py"}])
     target = target_of(f"127.0.0.1:{port}", tmp_path)
     seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
