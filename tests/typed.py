@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Seconds that a loaded machine may take for anything.
-_PATIENCE = 300.0
+_TIMEOUT_S = 300.0
 
 
 class Typed:
@@ -31,7 +31,7 @@ class Typed:
 
     def wait(self, *texts: str) -> str:
         """Return what it has said, once each of these stands in it."""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT_S
         while any(each not in self.said for each in texts):
             assert self.process.poll() is None or all(each in self.said for each in texts), self.said
             assert time.monotonic() < end, self.said
@@ -42,7 +42,7 @@ class Typed:
         """Press Ctrl-C and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        return self.process.wait(_PATIENCE)
+        return self.process.wait(_TIMEOUT_S)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.editor.code_server import serving
 from tests.editor.install import installed
-from tests.editor.workbench import PATIENCE, Workbench
+from tests.editor.workbench import TIMEOUT_S, Workbench
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
 from tests.ports import free_port
 
@@ -87,7 +87,7 @@ def open_editor(
         def window(folder: Path, name: str, env: dict[str, str]) -> Iterator[Workbench]:
             with serving(vscode, tmp_path / name, {"DKDBG_BASE": base_image, **env}) as server:
                 page = browser.new_page(viewport={"width": 1500, "height": 1100})
-                page.set_default_timeout(PATIENCE * 1000)
+                page.set_default_timeout(TIMEOUT_S * 1000)
                 yield Workbench(page, server, folder)
                 if request.node.stash.get(FAILED, True):
                     picture = tmp_path / name / "failed.png"

@@ -20,7 +20,7 @@ from tests.pythons import cache
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE = 300
+TIMEOUT_S = 300
 STAND_IN = Path(__file__).parent / "nvim"
 #: The frame that the plugin shows, and the local variables in it. The order of both is the plugin's.
 _SHOWN = """
@@ -74,7 +74,7 @@ class Neovim:
     def _say(self, flag: str, text: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.program, "--server", str(self.socket), flag, text], env=self.environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=PATIENCE,
+            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
 
     def press(self, keys: str) -> None:
@@ -89,14 +89,14 @@ class Neovim:
         return done.stdout.strip() or done.stderr.strip()
 
     def wait_until_it_answers(self) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         while self._say("--remote-expr", "1").returncode:
             assert time.monotonic() < end, "Neovim does not answer"
             time.sleep(0.05)
 
     def stop(self) -> dict[str, Any]:
         """Wait until the plugin shows a frame of the program, and return it."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         lua = _SHOWN.replace("\n", " ").replace("'", "''")
         while (shown := json.loads(self.ask(f"luaeval('{lua}')"))) is None:
             assert time.monotonic() < end, f"no stop; Neovim has said: {self.ask('execute([[messages]])')}"

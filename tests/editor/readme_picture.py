@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 from tests.editor.code_server import serving
 from tests.editor.conftest import CHROMIUM
 from tests.editor.install import installed
-from tests.editor.workbench import PATIENCE, Workbench
+from tests.editor.workbench import TIMEOUT_S, Workbench
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
 from tests.ports import free_port
 
@@ -59,7 +59,7 @@ def take() -> None:
         try:
             with serving(vscode, Path(folder) / "vscode", BASE) as server:
                 page = browser.new_page(viewport={"width": 1100, "height": 680})
-                page.set_default_timeout(PATIENCE * 1000)
+                page.set_default_timeout(TIMEOUT_S * 1000)
                 editor = Workbench(page, server, root)
                 editor.open("train.py", 12)
                 frames = [page.screenshot()]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 
 
 class Workbench:
@@ -46,7 +46,7 @@ class Workbench:
         status.filter(has_text=f"Ln {line}, ").filter(has_text="Python").wait_for()
         self.until("the extension runs", lambda: self.trace.lines("ready"))
 
-    def until(self, what: str, look: Callable[[], T], seconds: float = PATIENCE) -> T:
+    def until(self, what: str, look: Callable[[], T], seconds: float = TIMEOUT_S) -> T:
         """What `look` returns as soon as it is true; fails with `what` after so many seconds."""
         deadline = time.monotonic() + seconds
         while not (found := look()):

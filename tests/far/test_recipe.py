@@ -18,7 +18,7 @@ from tests.torchrun import TORCHRUN
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 
 
 @pytest.mark.core
@@ -72,7 +72,7 @@ def test_the_profile_of_rank_0_on_a_node_comes_here_as_its_page_says(laptop, tmp
 
 def debug(page: Page, proxy: AttachProxy, root: Path) -> None:
     """F5 with the entry of the page, and a save."""
-    entry, shown = proxy.wait("entry", PATIENCE)["entry"], page.json("pathMappings")
+    entry, shown = proxy.wait("entry", TIMEOUT_S)["entry"], page.json("pathMappings")
     assert entry == {**shown, "connect": {"host": "127.0.0.1", "port": proxy.port}}
     pairs = tuple(
         (each["localRoot"].replace("${workspaceFolder}", str(root)), each["remoteRoot"])
@@ -82,9 +82,9 @@ def debug(page: Page, proxy: AttachProxy, root: Path) -> None:
     with Debugger(AttachOptions(port=proxy.port, path_mappings=pairs)) as debugger:
         debugger.set_breakpoints(str(here), [marked_line(here)])
         debugger.attach()
-        debugger.wait_stopped(PATIENCE)
+        debugger.wait_stopped(TIMEOUT_S)
         here.write_text(here.read_text().replace("    loss =", "    speed = 7; loss ="))
-        top = debugger.stack(debugger.wait_stopped(PATIENCE))[0]
+        top = debugger.stack(debugger.wait_stopped(TIMEOUT_S))[0]
         assert (top.path, debugger.local_values(top)["speed"]) == (str(here), "7")
 
 

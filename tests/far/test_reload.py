@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
 NODE = "ssh://login,node1"
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 #: Says which start it is, and stays.
 STAYS = "import time\nprint('up', 'one', flush=True)\nwhile True:\n    time.sleep(0.02)\n"
 
@@ -73,7 +73,7 @@ class Running:
             return self._changed.wait_for(lambda: text in self.said, seconds)
 
     def wait_until(self, fits: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT_S
         with self._changed:
             while not fits():
                 assert time.monotonic() < end, self.said
@@ -88,7 +88,7 @@ class Running:
     def end(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(TIMEOUT_S)
         self._reader.join(5)  # ssh may keep the terminal open
         return code
 
@@ -111,7 +111,7 @@ def by_entry(root, proxy: AttachProxy, there: str) -> AttachOptions:
         return [each for each in entries if there in str(each.get("pathMappings"))]
 
     with proxy.changed:
-        assert proxy.changed.wait_for(fitting, PATIENCE), proxy.events
+        assert proxy.changed.wait_for(fitting, TIMEOUT_S), proxy.events
         entry = fitting()[-1]
     pairs = ((each["localRoot"], each["remoteRoot"]) for each in entry["pathMappings"])
     return AttachOptions(
@@ -130,10 +130,10 @@ def test_a_save_here_starts_it_again_two_hops_away_and_it_stops_again(laptop, tm
             here = tmp_path / "train.py"
             debugger.set_breakpoints(str(here), [marked_line(here)])
             debugger.attach()
-            first = debugger.stack(debugger.wait_stopped(PATIENCE))[0]
+            first = debugger.stack(debugger.wait_stopped(TIMEOUT_S))[0]
             assert "speed" not in debugger.local_values(first)
             here.write_text(here.read_text().replace("    loss =", "    speed = 7; loss ="))
-            top = debugger.stack(debugger.wait_stopped(PATIENCE))[0]
+            top = debugger.stack(debugger.wait_stopped(TIMEOUT_S))[0]
             assert (top.path, top.name) == (str(here), "step")
             assert debugger.local_values(top)["speed"] == "7"
         run.wait_for("train.py changed")
@@ -156,7 +156,7 @@ def test_at_a_terminal_one_ctrl_c_restarts_and_two_leave(laptop, tmp_path):
             run.ctrl_c()
             presses += 1
             run.wait_until(lambda n=presses: run.said.count("Ctrl-C: restarting") == n or run.has_ended())
-        assert run.process.wait(PATIENCE) == 130
+        assert run.process.wait(TIMEOUT_S) == 130
 
 
 def test_the_entry_that_attach_prints_knows_where_the_code_lies_before_it_runs_and_while(laptop, tmp_path):
@@ -194,7 +194,7 @@ def test_on_this_machine_nothing_is_synced_and_a_save_starts_it_again(tmp_path):
     run = Running(tmp_path, "--reload", "--port", str(free_port()), "--", sys.executable, "stays.py")
     try:
         run.wait_for("up one")
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_S
         while run.said.count("up two") == 0:  # what is saved before the first look at it is no change
             (tmp_path / "stays.py").write_text(STAYS.replace("one", "two"))
             run.comes("up two", 5.0)

@@ -14,7 +14,7 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 300.0
+TIMEOUT_S = 300.0
 
 
 def stop(root, port, remote):
@@ -22,7 +22,7 @@ def stop(root, port, remote):
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
         debugger.attach()
-        return debugger.local_values(debugger.stack(debugger.wait_stopped(PATIENCE))[0])
+        return debugger.local_values(debugger.stack(debugger.wait_stopped(TIMEOUT_S))[0])
 
 
 def door_words(page):
@@ -42,7 +42,7 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop
             for each in ("docker context create", "docker context use", "dkdbg init", "dkdbg up"):
                 must(page.run(each, cwd=root))
             with proxy_of(door_words(page), root, environment()) as proxy:
-                proxy.wait("target", PATIENCE)
+                proxy.wait("target", TIMEOUT_S)
                 assert float(stop(root, proxy.port, "/workspace")["loss"]) > 0
                 with begun(page.words("dkdbg sync"), root) as following:
                     assert following.stdout is not None
@@ -77,7 +77,7 @@ def test_each_command_of_the_recipe_for_a_gpu_box_does_what_the_page_says(laptop
         assert run.stdout is not None
         assert any("waiting for a debugger" in line for line in iter(run.stdout.readline, ""))
         with proxy_of(door_words(page), root, environment()) as proxy:
-            proxy.wait("target", PATIENCE)
+            proxy.wait("target", TIMEOUT_S)
             assert "loss" in stop(root, proxy.port, "/home/me/code")
             assert "train.py" in must(page.run("dkdbg ps", cwd=root)).stdout
             assert "restarted" in must(page.run("dkdbg restart", cwd=root)).stdout

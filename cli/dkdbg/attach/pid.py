@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Seconds until the agent there has said what comes of it, and that it gets to leave.
 _LIMIT, _GOODBYE = 120.0, 10.0
-_PATIENCE = 0.5
+_TIMEOUT_S = 0.5
 #: Bytes of a line of it, and lines that are kept until they are read.
 _MOST, _KEPT = 1 << 14, 100
 #: Ports that nobody is given by name, for where ours is taken.
@@ -275,7 +275,7 @@ class _Agent:
         """For `wait`; what comes afterwards nobody reads, and it must not hold up who says it."""
         while not self._is_over:
             with contextlib.suppress(queue.Full):
-                self._lines.put(line, timeout=_PATIENCE)
+                self._lines.put(line, timeout=_TIMEOUT_S)
                 return
 
     def _read_errors(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 #: Seconds after which it is said that a process has not come back to Python.
-PATIENCE = 5.0
+TIMEOUT_S = 5.0
 #: Seconds for a call of `sys.remote_exec`.
 _REMOTE_EXEC_TIMEOUT_S = 20.0
 _PEP_768 = (3, 14)
@@ -110,7 +110,7 @@ class _Entered:
                 shared.ended_by_editor.clear()
                 shared.tell("the program runs on: dkdbg has not started it", "important")
             shared.restarts.take()
-            self._look(late=time.monotonic() - since > PATIENCE)
+            self._look(late=time.monotonic() - since > TIMEOUT_S)
         if self._reasons:
             return contract.EXIT_AGENT, self._reasons[0]
         return 0, "the program has ended"

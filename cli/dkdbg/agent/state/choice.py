@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
 #: Seconds after which ranks that were chosen and are not there are named; a launcher needs some to start them.
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 
 
 class Choice:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Callable, Collection, Dict, List, Optional, Sequence, Set
 
 #: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 #: Seconds that a Python has from its start until it must have announced itself, and between two looks.
 ANNOUNCING, BETWEEN = 3.0, 1.0
 #: What is told of a program, and of one of its processes.

@@ -293,7 +293,7 @@ class Session:
         self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
-        self._tell_unseen_after(hook_check.PATIENCE)
+        self._tell_unseen_after(hook_check.TIMEOUT_S)
         self.restarts.started()
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
@@ -305,7 +305,7 @@ class Session:
         self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
-        self._tell_unseen_after(hook_check.PATIENCE)
+        self._tell_unseen_after(hook_check.TIMEOUT_S)
         self.restarts.started()
         self.show("running", child=running.pid, runs=1, detail="")
 
@@ -501,7 +501,7 @@ class Session:
                     self.tell(note, "important")
 
         timer = threading.Timer(
-            max(0.0, self._since + choice.PATIENCE - time.monotonic()) + choice.PATIENCE, tell
+            max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell
         )
         timer.daemon = True
         timer.start()
@@ -538,7 +538,7 @@ class Session:
             self.attaches += 1
             self._pending.forget()
         if self._since:
-            self._tell_unseen_after(max(0.0, self._since + hook_check.PATIENCE - time.monotonic()))
+            self._tell_unseen_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
         changed, self._edited = self._edited, []
         self._service.barrier_timer.begin(
             self._table.ranks_to_gather()

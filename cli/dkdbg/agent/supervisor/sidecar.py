@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
 
 #: Seconds without a program after which it goes, where no container does that.
-PATIENCE = 5.0
+TIMEOUT_S = 5.0
 
 
 class Adopted(child.Child):
@@ -201,11 +201,11 @@ class Accompany:
         stays = starting.in_container()
         last = time.monotonic()
         idle = False
-        while not self._leaving and (stays or time.monotonic() < last + PATIENCE):
+        while not self._leaving and (stays or time.monotonic() < last + TIMEOUT_S):
             self._take(shared.inbox.next(1.0))
             if self._anybody():
                 last = time.monotonic()
-            if idle != (last + PATIENCE < time.monotonic()):
+            if idle != (last + TIMEOUT_S < time.monotonic()):
                 idle = not idle
                 shared.show("idle" if idle else "running", child=None if idle else program.pid)
         return 0, "all programs have ended"

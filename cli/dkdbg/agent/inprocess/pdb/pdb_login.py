@@ -28,10 +28,10 @@ _LONGEST = 4097
 #: Seconds between two looks where the program has taken `select.poll` away, as eventlet does.
 _INTERVAL = 0.02
 #: Seconds that this process may yet be kept from going on by clients that have not typed a token, see `first`.
-_patience = LIMIT
+_seconds_left = LIMIT
 
 
-class _Newcomer:
+class _PendingConnection:
     """Somebody who has not typed the token yet."""
 
     def __init__(self, connection: own_socket.OwnSocket, host: str) -> None:
@@ -87,9 +87,9 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
     Raises:
         OSError: the listener is gone.
     """
-    global _patience  # noqa: PLW0603
+    global _seconds_left  # noqa: PLW0603
     end = time.monotonic() + seconds
-    waiting: List[_Newcomer] = []
+    waiting: List[_PendingConnection] = []
     try:
         while True:
             waiting += _arrived(listener)
@@ -105,12 +105,12 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
                     waiting.remove(each)
                     tried.add(each.host)
                 if found:
-                    _patience = LIMIT
+                    _seconds_left = LIMIT
                     return _let_in(listener, each.connection)
             now = time.monotonic()
-            last = end + _patience if waiting else end
+            last = end + _seconds_left if waiting else end
             if now >= last:
-                _patience = max(0.0, _patience - (now - end))
+                _seconds_left = max(0.0, _seconds_left - (now - end))
                 return None
             _wait(listener, waiting, min(1.0, last - now))
     finally:
@@ -118,9 +118,9 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             each.send_away("somebody else is connected now, or the program no longer waits")
 
 
-def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
+def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
     """Accept those who have come, and ask them for the token."""
-    found: List[_Newcomer] = []
+    found: List[_PendingConnection] = []
     listener.settimeout(0.0)
     while len(found) <= _MOST:
         try:
@@ -134,7 +134,7 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
                 raise
             time.sleep(_INTERVAL)
             break
-        each = _Newcomer(own_socket.take(accepted), address[0] if _asks(listener) else "")
+        each = _PendingConnection(own_socket.take(accepted), address[0] if _asks(listener) else "")
         found.append(each)
         if _asks(listener):
             with contextlib.suppress(OSError):
@@ -142,10 +142,10 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
     return found
 
 
-def _too_many(waiting: List[_Newcomer]) -> List[_Newcomer]:
+def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
     """Return who has to go: the first ones of the address that has most here, so that a crowd keeps nobody else out."""
     hosts = [each.host for each in waiting]
-    gone: List[_Newcomer] = []
+    gone: List[_PendingConnection] = []
     while len(hosts) > _MOST:
         host = max(hosts, key=hosts.count)
         hosts.remove(host)
@@ -153,7 +153,7 @@ def _too_many(waiting: List[_Newcomer]) -> List[_Newcomer]:
     return gone
 
 
-def _judged(listener: own_socket.OwnSocket, each: _Newcomer) -> Optional[bool]:
+def _judged(listener: own_socket.OwnSocket, each: _PendingConnection) -> Optional[bool]:
     """Whether this one comes in; False also closes his connection. None while he may yet type."""
     if not _asks(listener):
         return True
@@ -184,7 +184,7 @@ def _asks(listener: own_socket.OwnSocket) -> bool:
     return listener.family != socket.AF_UNIX
 
 
-def _wait(listener: own_socket.OwnSocket, waiting: List[_Newcomer], seconds: float) -> None:
+def _wait(listener: own_socket.OwnSocket, waiting: List[_PendingConnection], seconds: float) -> None:
     """Wait until somebody comes or types. Descriptors of ours are too high for `select.select`."""
     if not hasattr(select, "poll"):
         time.sleep(min(_INTERVAL, seconds))

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
-_PATIENCE = 10.0
+_TIMEOUT_S = 10.0
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
 _START = 60.0
 _MARK = b"dkdbg-ray "
@@ -224,7 +224,7 @@ class Guard:
 
     def _knows_us(self, client: socket.socket) -> bool:
         number = os.urandom(32).hex()
-        client.settimeout(_PATIENCE)
+        client.settimeout(_TIMEOUT_S)
         client.sendall(_MARK + ("%s %s\n" % (self._run, number)).encode())
         right = hmac.new(self._secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
         said = b""
