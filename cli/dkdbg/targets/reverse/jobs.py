@@ -1,7 +1,7 @@
 """Jobs that may only connect out: they call here over TLS, prove the token, and are the transports of their own relays.
 
 Anybody can find a port on an open network. A connection that has not proven the token gets a TLS handshake and a random
-number, and nothing else. A maximum of NEWCOMERS may try at one time, each for a few seconds, and a new one takes the place
+number, and nothing else. A maximum of MAX_PENDING may try at one time, each for a few seconds, and a new one takes the place
 of the one that matters least.
 """
 
