@@ -1,7 +1,7 @@
 """The agent's command line: `launch`, `supervise`, `restart`, `stop`, `pdb`, `ranks` and more, see _USAGE.
 
-Run as `python -m dkdbg.agent`, or as a file with `python -I -S -B`: then the folder of the package is found from the
-file's own path, and nothing of the user's site-packages or working directory can get in the way.
+Run as `python -m dkdbg.agent`, or as a file with `python -I -S -B`: the package's folder is then found from
+the file's own path, and the user's site-packages and working directory are not on sys.path.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run one sub-command and return the exit code."""
-    owner.become_owner(os.environ)  # for every sub-command: the runtime folder is the owner's
+    """Run one subcommand and return the exit code."""
+    owner.become_owner(os.environ)  # for every subcommand: the runtime folder is the owner's
     words = list(sys.argv[1:] if argv is None else argv)
     command = words.pop(0) if words else ""
     if command in ("launch", "supervise"):
         return _launch(words, supervised=command == "supervise")
-    if command == "accompany":  # by autostart/starting.py, for programs that run already
+    if command == "accompany":  # run by autostart/starting.py, for programs that are already running
         from dkdbg.agent.supervisor import sidecar
 
         return sidecar.main(words, _USAGE)

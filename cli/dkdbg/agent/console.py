@@ -1,4 +1,4 @@
-"""What the agent says to the user of the program's terminal or log."""
+"""Messages from the agent to the user, on the program's terminal or in its log."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 
 
 def printable(text: str) -> str:
-    """Return one line of a program's words with everything that is no text escaped."""
+    """Return one line of text from a program with every unprintable character escaped."""
     return "".join(each if each.isprintable() or each == "\t" else ascii(each)[1:-1] for each in text)
 
 
 def log(text: str) -> None:
-    """Say something to the user, on stderr: stdout is the program's.
+    """Write a message to the user on stderr: stdout is the program's.
 
-    Files and programs are called what others like: nothing of a name commands the terminal.
+    Names of files and programs are escaped: they may hold terminal control sequences.
     """
     try:
         sys.stderr.write("dkdbg: %s\n" % "\n".join(map(printable, text.split("\n"))))

@@ -1,4 +1,4 @@
-"""What the agent and the host agree on: file names, the session record, values of settings, exit codes.
+"""The contract between agent and host: file names, the session record, values of settings, exit codes.
 
 Everything here is a constant or a type, so that `health` starts in a few milliseconds.
 """
@@ -9,14 +9,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from typing import Dict, List, Literal, Optional, TypedDict
 
-    #: `idle`: the program has ended and `supervise` waits for a change or a request; `restarting`: it is being ended
-    #: to be started again.
+    #: `idle`: the program has ended and `supervise` waits for a change or a request; `restarting`: the
+    #: program is being ended to be started again.
     State = Literal[
         "starting", "waiting", "attached", "running", "post-mortem", "restarting", "idle", "exited"
     ]
 
     class Mapping(TypedDict):
-        """One pair of roots as an editor wants it, plus what was found on the remote side.
+        """One pair of roots in an editor's form, with what the agent found for the remote one.
 
         Attributes:
             localRoot: folder on the machine of the editor; may hold `${workspaceFolder}`.
@@ -34,17 +34,18 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         """One Python process below the agent.
 
         Attributes:
-            argv: its command line, at most 16 words.
+            argv: its command line, at most 16 arguments.
             started: epoch seconds.
-            spread: whether its launcher says that there are ranks on other machines too.
-            rank: global rank as its launcher (torchrun, Slurm, Open MPI) says, or null.
+            spread: whether its launcher reports ranks on other machines too.
+            rank: global rank according to its launcher (torchrun, Slurm, Open MPI), or null.
             joined: whether it is connected to the adapter.
-            state: what it waits for: `breakpoint`, or `post-mortem` after a crash; empty while it runs.
-            detail: where that is. expires: epoch seconds of that wait's end, null without one.
-            origin: how it came to be: empty for a start of its own, `fork`, `multiprocessing:NAME` (forked),
+            state: `breakpoint` or `post-mortem` (after a crash) while it waits for an editor; empty while it
+                runs.
+            detail: location of that wait. expires: epoch seconds of that wait's end, null without one.
+            origin: how it was created: empty for an ordinary start, `fork`, `multiprocessing:NAME` (forked),
                 `spawned:NAME` (with an interpreter of its own), `dataloader:NUMBER`, `rank:NUMBER`
                 (torch.multiprocessing), `worker:NUMBER` of a server, `xdist:NAME`.
-            name: what it is, as an editor shows it. stopped: where a debugger holds it; empty while it runs.
+            name: its name in an editor. stopped: where a debugger has stopped it; empty while it runs.
         """
 
         pid: int
@@ -76,10 +77,11 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             client: whether an editor is attached (it has sent configurationDone).
             child: pid of the user's command, null before its start.
             started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
-            exit_code: 0 to 255 as a shell sees it (128+n for signal n); null while the agent runs.
-            runs: how many times the command was started. last_exit_code: of the run before, null in the first.
-            detail: one line about the state in plain words; may be empty.
-            jobs: the names of the batch system's job that it is in; none where that is not known.
+            exit_code: 0 to 255 as a shell reports it (128+n for signal n); null while the agent runs.
+            runs: how many times the command was started. last_exit_code: of the previous run, null in the
+                first.
+            detail: one plain line about the state; may be empty.
+            jobs: names of the batch system's job around the agent; empty where unknown.
         """
 
         version: int
@@ -110,13 +112,13 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         processes: List[Process]
 
     class JoinInfo(TypedDict):
-        """`join.json`: what a Python process needs to join the adapter; it exists only while an editor is attached.
+        """`join.json`: how a Python process joins the adapter; it exists only while an editor is attached.
 
         Attributes:
-            adapter: path of the Unix socket on which the adapter takes processes.
-            token: what the adapter shows to a process that joins. A wrong one would make it hang.
+            adapter: path of the Unix socket on which the adapter accepts processes.
+            token: the adapter's token, which it shows to a joining process. A wrong one would make it hang.
             ppid: the agent's pid: the adapter announces a joining process to the session of this pid.
-            search: folders that may hold debugpy zips. runtime: where an unpacked one is kept.
+            search: folders that may hold debugpy zips. runtime: folder for an unpacked one.
             deadline: seconds that a starting program waits for the editor's breakpoints.
         """
 
@@ -135,17 +137,18 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
-#: For how long processes were held, see inprocess/clocks/held_time.py.
+#: Total time that processes have been stopped, see inprocess/clocks/held_time.py.
 HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
-#: In the session's folder: for each other user of processes below the agent a folder, named by the uid, in which they
-#: find what others find in the session's.
+#: Subfolder of the session's folder with one folder per other user below the agent, named by uid; it stands
+#: in for the session's folder for that user's processes.
 USERS_NAME = "u"
-#: Which ranks are debugged, while not all are; see inprocess/choosing.py.
+#: Selected ranks, while not all are debugged; see inprocess/choosing.py.
 RANKS_NAME = "ranks"
-#: In the processes' folder, where a path is short enough for a socket: takes `restart` and `stop`.
+#: Control socket for `restart` and `stop`, in the processes' folder, where a path is short enough for a
+#: socket.
 CONTROL_NAME = "agent.sock"
-#: There too: where processes connect to debugpy's adapter.
+#: Socket of debugpy's adapter for processes, in the same folder.
 ADAPTER_NAME = "adapter.sock"
 #: In the runtime folder once a debugger could be attached, for the health check in agent.sh, which runs every other
 #: second and must not start a Python for it: the agent's pid and the listener's port (4 hex digits), or NOT_READY when
@@ -153,7 +156,7 @@ ADAPTER_NAME = "adapter.sock"
 READY_NAME = "ready"
 NOT_READY = "0 0000"
 
-#: States in which a debugger can be attached now.
+#: States in which a debugger can attach.
 ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "idle")
 
 LOOPBACK = "127.0.0.1"
@@ -165,7 +168,7 @@ RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
 CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 
 EXIT_NOBODY_CAME = 124
-#: The agent itself could not do its work; the program was not started.
+#: The agent itself failed; the program was not started.
 EXIT_AGENT = 125
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127

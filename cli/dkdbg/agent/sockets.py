@@ -8,12 +8,13 @@ import socket
 import struct
 import time
 
-#: Seconds without a word until the other machine is asked, between two questions, and unanswered ones until it is gone.
+#: Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes before the
+#: peer counts as gone.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Notice within two minutes that the other machine is gone. Raises OSError: the connection is closed."""
+    """Detect within two minutes that the peer is gone. Raises OSError when the connection is closed."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         option = getattr(socket, name, None)
@@ -22,7 +23,10 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def acknowledge(sock: socket.socket) -> None:
-    """Have what was read acknowledged at once. It does not last: each time."""
+    """Acknowledge received data at once (TCP_QUICKACK).
+
+    The kernel resets the option, so call this after each read.
+    """
     quick_ack = getattr(socket, "TCP_QUICKACK", None)
     if quick_ack is not None:
         with contextlib.suppress(OSError):
@@ -30,16 +34,22 @@ def acknowledge(sock: socket.socket) -> None:
 
 
 def is_same_user(sock: socket.socket) -> bool:
-    """Tell whether the other end of a Unix socket is a process of ours, or root's; of a client's, who listened there."""
+    """Tell whether the peer of a Unix socket is a process of this user or of root.
+
+    For a client, the peer is the listener's creator.
+    """
     option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:  # macOS; the folders of our sockets are closed to others there too
+    if option is None:  # macOS, where the sockets' folders are closed to others too
         return True
     told = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
     return struct.unpack("3i", told)[1] in (0, os.getuid())
 
 
 def drain(sock: socket.socket, seconds: float) -> None:
-    """Read what the other side still sends: to close before would reset the connection and lose our last answer."""
+    """Read until the peer closes.
+
+    Closing with unread data would reset the connection and lose our last answer.
+    """
     end = time.monotonic() + seconds
     with contextlib.suppress(OSError):
         while time.monotonic() < end:

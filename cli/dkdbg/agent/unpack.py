@@ -1,8 +1,9 @@
-"""The first steps of the single file: unpack it once into the private runtime folder, and go on from there.
+"""Unpacks the single file once into the private runtime folder, and continues from there.
 
-debugpy and the hook have to be real files, and modules from a folder start faster than from a zip: they keep their
-.pyc. The folder is called by the file's digest; it is used only as long as everything in it is ours alone and is what
-the file holds. Python 3.8+, and few imports: every start of a program passes here.
+debugpy and the hook have to be real files, and modules load faster from a folder than from a zip because
+their .pyc are kept. The folder is named by the file's digest. It is used only while everything in it belongs
+to this user and has the archive's content. Python 3.8+ with few imports: every start of a program passes
+here.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
     #: Name in the zip -> size in bytes.
     Contents = Dict[str, int]
 
-#: Time of change of an unpacked file, epoch seconds: one that was changed later has another.
+#: Modification time of an unpacked file, epoch seconds; a later change sets another one.
 _WHEN = 315532800
 _FOLDER = "agent-"
-#: Set where the file goes with a batch job: what was unpacked goes with the last program on the node. Its folder has
-#: another name, as a brought file of the same digest has a lock of its own.
+#: Set where the file was brought with a batch job: the last program on the node removes what was unpacked.
+#: The folder has a suffix, because a brought file of the same digest has a lock of its own.
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 
 
-#: Of contract.py and supervisor/site_folders.py, which most starts need not import.
+#: The same as in contract.py and supervisor/site_folders.py, which most starts do not import.
 _ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
 
 
 def main(archive: str) -> int:
-    """Launch or supervise as the command line says, from the single file `archive`; return the exit code."""
+    """Launch or supervise from the single file `archive`, as the command line says; return the exit code."""
     words = sys.argv[1:]
     if words[:1] in (["launch"], ["supervise"]):
         _open_sites()
@@ -53,7 +54,7 @@ def main(archive: str) -> int:
                 sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
-            os.environ.pop(kept.ENV_RUN, None)  # for /proc alone: the program need not see it
+            os.environ.pop(kept.ENV_RUN, None)  # only /proc needs it, the program does not
     try:
         return _run(archive, words)
     finally:
@@ -68,7 +69,7 @@ def _open_sites() -> None:
 
         try:
             site_folders.open_files(os.environ)
-        except Exception as error:  # PYTHONPATH leads in as well
+        except Exception as error:  # PYTHONPATH brings the hook in too
             sys.stderr.write("dkdbg: no .pth file: %s\n" % error)
 
 
@@ -80,7 +81,7 @@ def _run_and_remove(archive: str, words: List[str]) -> int:
     def hold(folder: str) -> bool:
         try:
             held.append(kept.Hold(folder))
-        except FileNotFoundError:  # the last one before us has just taken it away
+        except FileNotFoundError:  # another process was the last to release it and has just removed it
             return False
         return True
 
@@ -119,9 +120,9 @@ def _give_up(words: List[str], reason: str) -> int:
 
 
 def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
-    """Return the folder that holds what `archive` holds, unpacked below `runtime` when it is not there yet.
+    """Return the folder with the content of `archive`, after unpacking it below `runtime` where needed.
 
-    Two processes may race for it: each unpacks beside the target, and the first to rename has made it.
+    Two processes may race: each unpacks beside the target, and the first rename wins.
 
     Args:
         archive: path of the single file, as its modules were imported from.
@@ -129,7 +130,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
         suffix: of the folder's name.
 
     Raises:
-        OSError: it cannot be written, or what is there cannot be replaced.
+        OSError: the folder cannot be written, or an existing one cannot be replaced.
     """
     target, contents = _target(archive, runtime) + suffix, _contents(archive)
     for _ in range(3):
@@ -140,7 +141,7 @@ def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
 
 
 def _asked_runtime(words: List[str]) -> Optional[str]:
-    """The runtime folder that the command line names, as supervisor/options.py reads it."""
+    """Return the runtime folder that the command line names, as supervisor/options.py reads it."""
     asked = None
     for position, word in enumerate(words):
         if word == "--":
@@ -159,7 +160,7 @@ def _target(archive: str, runtime: str) -> str:
 
 
 def _sha256(data: bytes) -> str:
-    """The digest in hexadecimal; hashlib would load OpenSSL, which takes longer than all the rest here."""
+    """Return the hexadecimal digest. hashlib would load OpenSSL, which takes longer than all else here."""
     for name in ("_sha2", "_sha256", "hashlib"):  # Python 3.12, older ones, others
         try:
             made: str = __import__(name).sha256(data).hexdigest()
@@ -170,7 +171,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _contents(archive: str) -> Contents:
-    """What the zip holds; the import of this file has read its directory already."""
+    """Return the zip's content; importing this file has already read the directory."""
     import zipimport
 
     table = zipimport._zip_directory_cache[archive]  # type: ignore[attr-defined]
@@ -182,10 +183,10 @@ def _is_ours(info: os.stat_result) -> bool:
 
 
 def _is_sound(target: str, contents: Contents) -> bool:
-    """Whether the folder and everything in it is ours, nobody else may write to it, and no file is short or changed.
+    """Tell whether the folder is complete and unchanged, belongs to this user and is writable by no one else.
 
-    A cleaner of /tmp takes single files away, a full disk leaves short ones, and somebody may have made the folder
-    before the runtime folder was private.
+    A cleaner of /tmp removes single files, a full disk leaves short ones, and another user may have made the
+    folder before the runtime folder was private.
     """
     folders = {""}
     for name in contents:
@@ -219,7 +220,7 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
         with zipfile.ZipFile(archive) as source:
             for name in source.namelist():
                 path = source.extract(name, scratch)
-                os.chmod(path, 0o644)  # other users of a container of our own load the hook from here
+                os.chmod(path, 0o644)  # other users of the session's own container load the hook from here
                 os.utime(path, (_WHEN, _WHEN))
         for folder, _, _ in os.walk(scratch):
             os.chmod(folder, 0o755)  # noqa: S103
