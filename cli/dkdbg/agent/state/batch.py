@@ -1,4 +1,4 @@
-"""Which job of a batch system this process is in, by what the system has put into its environment. Pure."""
+"""Detects the batch job around this process from the environment. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping
 
-#: A row for each name that a system gives to a job, and the variables in it. It stands here and not with the system's
-#: target, as the agent travels alone.
+#: A row for each name that a system gives to a job, and the variables in it. It is here and not with the system's
+#: target because the agent travels alone.
 #: Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; PBS Professional's qsub(1B), ENVIRONMENT VARIABLES; LSF's
 #: Environment variables set for job execution.
 _NAMES = (
@@ -23,7 +23,7 @@ _NAMES = (
 
 
 def jobs(environ: Mapping[str, str]) -> List[str]:
-    """Return the names that its job goes by; none outside of one, and none where it was reached by ssh."""
+    """Return the job's names; empty outside of a job, and on a node that was reached by ssh."""
     found = set()
     for form, *variables in _NAMES:
         values = [environ.get(each, "") for each in variables]

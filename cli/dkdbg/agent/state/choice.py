@@ -1,4 +1,4 @@
-"""Which ranks are debugged now: what the agent was started with, unless the editor that is attached asks for others."""
+"""Selects the ranks to debug: those the agent was started with, unless the attached editor asks for others."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ TIMEOUT_S = 10.0
 
 
 class Choice:
-    """Keeps the file that tells processes about it; there is none while all are debugged.
+    """Owner of the file that tells processes which ranks are debugged; the file is absent while all are.
 
     Args:
         directory: the session's folder, which exists.
-        text: what the agent was started with; empty for all.
+        text: the agent's own setting; empty for all.
 
     Attributes:
         current: the set.
 
     Raises:
-        RankSetError: `text` is none.
+        RankSetError: `text` is not a rank set.
     """
 
     def __init__(self, directory: str, text: str) -> None:
@@ -36,7 +36,7 @@ class Choice:
         self.choose(None)
 
     def choose(self, wanted: Optional[ranks.RankSet]) -> bool:
-        """Debug these from now on, None for those at the start; return whether that is a change."""
+        """Debug these ranks from now on, or the initial ones for None; return whether that is a change."""
         wanted = self._first if wanted is None else wanted
         if wanted == self.current:
             return False
@@ -57,7 +57,7 @@ class Choice:
 
 
 def described(chosen: ranks.RankSet) -> str:
-    """Return what is debugged, in words."""
+    """Describe the debugged ranks in one line."""
     if not chosen.spans:
         return "ranks that fail, from then on; until then all run free"
     numbers = str(ranks.RankSet(chosen.spans))
@@ -67,7 +67,7 @@ def described(chosen: ranks.RankSet) -> str:
 
 
 def missing(chosen: ranks.RankSet, present: List[int]) -> str:
-    """Return a line about ranks that were chosen and are not there, empty when all are."""
+    """Return a line about selected ranks that are missing; empty when all are present."""
     absent = chosen.missing(present)
     if not absent:
         return ""
@@ -77,7 +77,7 @@ def missing(chosen: ranks.RankSet, present: List[int]) -> str:
 
 
 def _spans(present: List[int]) -> str:
-    """Return `0-3, 6`."""
+    """Format ranks as spans, such as `0-3, 6`."""
     spans: List[List[int]] = []
     for rank in present:
         if spans and rank == spans[-1][1] + 1:

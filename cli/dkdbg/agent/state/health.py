@@ -1,4 +1,4 @@
-"""Is there something to attach to? Answered from the record and /proc; nothing is ever connected to."""
+"""Health check: can a debugger attach? Read from the record and /proc, without connecting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def trouble(folder: Optional[str] = None) -> str:
-    """Return in one line why no debugger can be attached now; empty when one can.
+    """Return in one line why no debugger can attach now; empty when one can.
 
     The newest live session counts.
     """

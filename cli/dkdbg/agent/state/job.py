@@ -1,4 +1,7 @@
-"""Which of the processes are the ranks of one job: those that stop, go on and wait for each other together. Pure."""
+"""Finds the processes that are the ranks of one job, which stop, continue and wait for each other together.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Share:
-    """What one agent has of a job.
+    """One agent's share of a job.
 
     Args:
-        world: how many ranks the whole job has, 0 where nothing says it. ranks: which of them are here.
+        world: number of ranks of the whole job, 0 where unknown. ranks: those on this agent.
     """
 
     def __init__(self, world: int, ranks: Iterable[int]) -> None:
@@ -21,15 +24,15 @@ class Share:
         self.ranks: FrozenSet[int] = frozenset(ranks)
 
     def belongs_to(self, other: Share) -> bool:
-        """Tell whether both are of one job: as large, and no rank is in both.
+        """Tell whether both shares are of one job: the same size, and no rank in both.
 
-        Two jobs of one size that run beside each other have the same numbers.
+        Two jobs of one size that run beside each other have overlapping ranks.
         """
         return self.world > 1 and self.world == other.world and not self.ranks & other.ranks
 
 
 def share(processes: Iterable[contract.Process]) -> Share:
-    """Return what these ranks are of their job."""
+    """Return the share that these ranks have of their job."""
     found = list(processes)
     worlds = {each["world_size"] or 0 for each in found}
     numbers = [each["rank"] for each in found if each["rank"] is not None]
@@ -37,7 +40,10 @@ def share(processes: Iterable[contract.Process]) -> Share:
 
 
 def own(processes: Iterable[contract.Process]) -> List[contract.Process]:
-    """Return those that are ranks themselves: what a rank has started (a DataLoader's worker) inherits its number."""
+    """Return the processes that are ranks themselves.
+
+    A rank's children (DataLoader workers) inherit its number and are left out.
+    """
     known = {process["pid"]: process for process in processes}
 
     def inherits(process: contract.Process) -> bool:
@@ -53,12 +59,15 @@ def own(processes: Iterable[contract.Process]) -> List[contract.Process]:
 
 
 def ranks(processes: Iterable[contract.Process], least: int = 2) -> List[contract.Process]:
-    """Return the ranks, by number; none when there are fewer than `least`."""
+    """Return the ranks in order; empty when there are fewer than `least`."""
     found = [each for each in own(processes) if each["world_size"] != 1]
     is_job = len({each["rank"] for each in found}) >= least
     return sorted(found, key=lambda each: (each["rank"] or 0, each["pid"])) if is_job else []
 
 
 def _is_started_as_rank(process: contract.Process) -> bool:
-    """By torch.multiprocessing: what has started it may count as rank 0, as the first process of a job does."""
+    """Tell whether torch.multiprocessing started it as a rank.
+
+    Its parent may count as rank 0, like a job's first process.
+    """
     return process["origin"].startswith("rank:")

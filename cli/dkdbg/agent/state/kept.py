@@ -1,7 +1,9 @@
-"""The single file at a place to which it was brought: kept in the runtime folder by its digest, removed by the last.
+"""The single file after it was brought to a target.
 
-`receive` runs there, sent as text (dkdbg.delivery.bring); the agent that runs from the file holds it as well. A lock on
-the file says that somebody needs it; who lets go and finds himself alone takes it away.
+Kept in the runtime folder by digest, removed by its last user.
+
+The host sends `receive` as text (dkdbg.delivery.bring); the agent that runs from the file holds it as well. A
+lock on the file marks it as in use. A holder that releases the last lock removes the file.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-#: What a process started through us carries in its environment, so that a signal finds it.
+#: Environment variable that identifies a process started through this connection, so that a signal finds it.
 ENV_RUN = "DKDBG_RUN"
 _NAME = re.compile(r"agent-[0-9a-f]{32}\.pyz")
 _LARGEST = 1 << 26
@@ -30,15 +32,15 @@ def name_of(digest: str) -> str:
 
 
 def is_kept(path: str) -> bool:
-    """Tell whether a single file lies where one is brought to, and not where `init` has written it."""
+    """Tell whether a single file was brought here by digest, as opposed to written by `init`."""
     return _NAME.match(os.path.basename(path)) is not None
 
 
 class Hold:
-    """As long as one is held, in whatever process, nobody removes the file, or the folder that was unpacked.
+    """A shared lock that keeps every process from removing the file, or the folder unpacked from it.
 
     Raises:
-        FileNotFoundError: it is not there, or was removed while we waited for it.
+        FileNotFoundError: the file is missing, or was removed while this waited for the lock.
         OSError: it cannot be opened.
     """
 
@@ -50,13 +52,13 @@ class Hold:
             fcntl.flock(self.file, fcntl.LOCK_SH)
             self._locked = True
         except OSError:
-            pass  # a file system without locks: then nobody ever removes it
+            pass  # a file system without locks: then the file is never removed
         if not self._is_current():
             os.close(self.file)
             raise FileNotFoundError(path)
 
     def release(self) -> None:
-        """Let go, and take away the file and the folder that it was unpacked into if nobody else holds it."""
+        """Release the lock, and remove the file and its unpacked folder if no other process holds it."""
         with contextlib.suppress(OSError):
             if self._locked:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +74,10 @@ class Hold:
 
 
 def _remove(path: str) -> None:
-    """The folder first, out of the way in one step: who brings the file anew meanwhile waits until it is gone too."""
+    """Remove the folder first, by one rename.
+
+    A process that brings the file again waits until the file is gone too.
+    """
     folder = path[: -len(".pyz")] if path.endswith(".pyz") else path
     aside = "%s.%d.old" % (folder, os.getpid())
     with contextlib.suppress(OSError):
@@ -85,12 +90,12 @@ def _remove(path: str) -> None:
 
 
 def _python_of(path: str) -> str:
-    """Return the name of the link to the Python that has taken the file, which agent.sh tries first."""
+    """Return the name of the link to the Python that received the file, which agent.sh tries first."""
     return path[: -len(".pyz")] + ".python"
 
 
 def _note_python(path: str) -> None:
-    """Note this Python for `attach`, `ps` and the relay, which run the file later: none may be on the PATH there."""
+    """Record this Python for `attach`, `ps` and the relay, which run the file later: PATH may have none then."""
     link = _python_of(path)
     new = "%s.%d.new" % (link, os.getpid())
     with contextlib.suppress(OSError):
@@ -99,13 +104,15 @@ def _note_python(path: str) -> None:
 
 
 def receive(nonce: str, runtime: str) -> int:
-    """Talk with the host on standard input and output: take the file if it is not here, hold it until the host leaves.
+    """Serve the host on standard input and output.
 
-    Lines of ours are `NONCE WORD JSON`. The host says `DIGEST SIZE`, sends the file when asked for it, and may send
+    Take the file unless it is present, and hold it until the host leaves.
+
+    Output lines are `NONCE WORD JSON`. The host sends `DIGEST SIZE`, the file when asked for it, and may send
     `signal NUMBER RUN` afterwards. Returns the exit code.
 
     Args:
-        nonce: begins each of our lines, so that what a login shell prints is not taken for one.
+        nonce: begins each output line, so that a login shell's output is not mistaken for one.
         runtime: the opened runtime folder.
     """
     words = sys.stdin.buffer.readline(200).split()
@@ -145,7 +152,7 @@ def say(nonce: str, word: str, value: object = None) -> None:
 
 
 def _present(path: str, digest: str) -> Optional[Hold]:
-    """Hold the file if it is here, ours alone and whole; else None."""
+    """Hold the file if it is present, complete and private to this user; else return None."""
     try:
         hold = Hold(path)
     except OSError:
@@ -172,10 +179,12 @@ def _digest_of(file: int) -> str:
 
 
 def _take(path: str, digest: str, size: int) -> bool:
-    """Read the file from standard input and put it in place; False when it is not what was announced.
+    """Read the file from standard input and put it in place.
 
-    One that lies there meanwhile stays: who has brought it holds it, and would not notice that another took its place and
-    went with its last session.
+    Return False when its size or digest is not as announced.
+
+    A file that appeared meanwhile stays: its bringer holds it, and would not notice that another file took
+    its place and was removed with that file's last session.
     """
     import hashlib
 
@@ -197,7 +206,7 @@ def _take(path: str, digest: str, size: int) -> bool:
 def _place(new: str, path: str) -> None:
     try:
         os.link(new, path)
-    except OSError:  # something is there, or the file system has no hard links
+    except OSError:  # a file is there, or the file system has no hard links
         if not _is_file(path):
             os.rename(new, path)
             return
@@ -212,7 +221,7 @@ def _is_file(path: str) -> bool:
 
 
 def _signal(number: int, path: str, run: bytes) -> None:
-    """Send a signal to the agent that runs from `path` and carries `run`."""
+    """Send a signal to the agent that runs from `path` with `run` in its environment."""
     mark, marked = os.fsencode(path), ENV_RUN.encode() + b"=" + run
     for pid in os.listdir("/proc"):
         if not pid.isdigit():

@@ -1,4 +1,7 @@
-"""The path mapping as it really is where the program runs: which roots exist, what covers them, where links lead."""
+"""Checks the path mapping where the program runs.
+
+Which roots exist, which mounts cover them, where links lead.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configured(text: str) -> List[Tuple[str, str]]:
-    """Return the pairs (local root, remote root) of DKDBG_MAPPINGS, in order; unreadable ones are left out."""
+    """Return the pairs (local root, remote root) of DKDBG_MAPPINGS in order, without malformed ones."""
     try:
         entries = json.loads(text or "[]")
     except ValueError:
@@ -23,10 +26,10 @@ def configured(text: str) -> List[Tuple[str, str]]:
 
 
 def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]]) -> List[contract.Mapping]:
-    """Return each pair with what was found, followed by the real path of a remote root that is a link.
+    """Return each pair with its findings, followed by the real path of a remote root that is a link.
 
-    Python names a file by the path it was started with or by the real one, and debugpy translates neither into the
-    other (debugpy #1495): an editor needs both.
+    Python names a file by the path it was started with or by the real one, and debugpy translates neither
+    into the other (debugpy #1495): an editor needs both.
 
     Args:
         pairs: local root, remote root.
@@ -51,7 +54,7 @@ def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]])
 def read_mount_points(path: str = "/proc/self/mountinfo") -> Optional[List[str]]:
     """Return the mount points of this namespace; None without /proc.
 
-    The file quotes blanks, tabs, newlines and backslashes in octal (proc_pid_mountinfo(5)).
+    The file escapes blanks, tabs, newlines and backslashes in octal (proc_pid_mountinfo(5)).
     """
     try:
         with open(path, errors="surrogateescape") as table:

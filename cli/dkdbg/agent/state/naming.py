@@ -1,7 +1,7 @@
-"""What a process is, in the words that an editor shows: `train.py`, `rank 3`, `DataLoader worker 2 of rank 0`.
+"""Names of processes for an editor: `train.py`, `rank 3`, `DataLoader worker 2 of rank 0`.
 
-Pure, from what the hook has written about a process. Only what is known is said: a process that nothing is known of
-keeps its pid as its name.
+Pure, from the hook's record of a process. A name states only known facts: an unknown process keeps its pid as
+its name.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
 
 
 def says_little(process: contract.Process) -> bool:
-    """Tell whether its command line is that of many others, and the process itself may know more (inprocess/parent_lookup.py)."""
+    """Tell whether the command line is generic; inprocess/parent_lookup.py may know more."""
     return not process["origin"] and any(mark in word for word in process["argv"] for mark in _NAMELESS)
 
 
 def leads(process: contract.Process, first: contract.Process) -> bool:
-    """Tell whether a process was started by the first rank of a job, which has no rank until then: Lightning does so."""
+    """Tell whether `first`, without a rank itself, is its job's first rank, as with Lightning."""
     by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
     same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
     return (
@@ -42,7 +42,10 @@ def leads(process: contract.Process, first: contract.Process) -> bool:
 
 
 def program(argv: Sequence[str]) -> str:
-    """Return what a Python command line runs: `train.py`, `torchrun`, `python -m pkg`, `python -c`, `python`."""
+    """Return the program of a Python command line.
+
+    `train.py`, `torchrun`, `python -m pkg`, `python -c`, `python`.
+    """
     found = interpreted(argv[1:])
     if found is None:
         return "python -c" if any(word.startswith("-c") for word in argv[1:]) else "python"
@@ -53,7 +56,7 @@ def program(argv: Sequence[str]) -> str:
 
 
 def command(argv: Sequence[str]) -> str:
-    """Return what any command line runs, without its arguments: they may hold secrets."""
+    """Return the program of any command line, without its arguments: they may hold secrets."""
     first = os.path.basename(argv[0]) if argv else ""
     return program(argv) if first.startswith("python") else first
 
@@ -62,7 +65,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     """Return the name of a process.
 
     Args:
-        parent: the registered process that it was started by or forked from, if there is one.
+        parent: the registered process that started or forked it, if any.
     """
     kind, _, detail = process["origin"].partition(":")
     if kind == "dataloader":
@@ -107,7 +110,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
 
 
 def apart(name: str, process: contract.Process, others: Sequence[str]) -> str:
-    """Return the name, with what tells it from others that are the same.
+    """Return the name, qualified where another process has the same.
 
     Args:
         others: names of the other processes.
@@ -120,7 +123,7 @@ def apart(name: str, process: contract.Process, others: Sequence[str]) -> str:
 
 
 def _rank(process: contract.Process) -> str:
-    """Return `rank 3`, and with which number on its machine in a job of several machines."""
+    """Return `rank 3`, with its local rank in a job of several machines."""
     rank, local = process["rank"], process["local_rank"]
     if local is None or (rank == local and not process["spread"]):
         return "rank %s" % rank
@@ -128,7 +131,7 @@ def _rank(process: contract.Process) -> str:
 
 
 def _child_of(process: contract.Process, parent: Optional[contract.Process], how: str) -> str:
-    """Return what a server calls the process that runs the app below it, empty where that is not known."""
+    """Return a server's name for its child that runs the app; empty where unknown."""
     launcher = _launcher_of(parent["argv"]) if parent is not None else None
     if parent is None or launcher is None or launcher.child_by != how or parent["origin"]:
         return ""
@@ -149,7 +152,7 @@ def _launcher_of(argv: Sequence[str]) -> Optional[Launcher]:
 
 
 def is_forkserver(process: contract.Process) -> bool:
-    """Tell whether it is a forkserver or was forked from one: they have one command line."""
+    """Tell whether this is a forkserver or was forked from one: both have the same command line."""
     return any(_FORKSERVER in word for word in process["argv"])
 
 

@@ -1,4 +1,4 @@
-"""What the processes below the agent wait for, as they say it in `PID.note`; see on_demand.py, which writes them."""
+"""Reads `PID.note`, in which a process below the agent records its wait; on_demand.py writes it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ POST_MORTEM = "post-mortem"
 
 
 def opened(path: str) -> TextIO:
-    """Open what a process has written; it may be another user's, and no regular file.
+    """Open a file that a process has written; it may be another user's, and not a regular file.
 
     Raises:
-        OSError: it is a link, or not there. A pipe is empty.
+        OSError: it is a link, or missing. A pipe reads as empty.
     """
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def read(path: str) -> Tuple[str, str, Optional[float]]:
-    """Return what a process's note says: state (`breakpoint`, `post-mortem`, empty for none), detail, and the end of the wait in epoch seconds."""
+    """Return a process's note.
+
+    State (`breakpoint`, `post-mortem`, empty for none), detail, and the wait's end in epoch seconds.
+    """
     try:
         with opened(path) as source:
             raw = json.load(source)
@@ -35,7 +38,7 @@ def read(path: str) -> Tuple[str, str, Optional[float]]:
 
 
 class Holds:
-    """Says once in the log when a process is held after a crash.
+    """Logs once when a process is held after a crash.
 
     Args:
         log: takes one line for the user.
@@ -49,7 +52,7 @@ class Holds:
         self.held = ""
 
     def fields(self, processes: List[contract.Process]) -> Dict[str, str]:
-        """Take note of the processes; return what it means for the record: its `detail`, when that has changed."""
+        """Note the processes; return the change to the record: its `detail`, where that has changed."""
         before, self.held = self.held, ""
         for process in processes:
             if process["state"] == POST_MORTEM:

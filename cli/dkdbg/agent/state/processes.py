@@ -1,4 +1,4 @@
-"""The Python processes below the agent: who is there, and asking them to join the adapter.
+"""The table of Python processes below the agent; asks them to join the adapter.
 
 Each process announces itself through the hook with `PID.json` and a socket `PID.sock` in one private folder.
 """
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
     from dkdbg.agent import contract
 
-#: Seconds for an answer: a first import of debugpy from a slow disk takes 3, a process that waits for its
-#: breakpoints at start answers after that.
+#: Seconds to wait for an answer: a first import of debugpy from a slow disk takes 3, and a process that waits
+#: for its breakpoints at start answers after that.
 ANSWER_LIMIT = 30.0
-#: Seconds that a process may need to notice that the adapter died.
+#: Seconds that a process may need to notice the adapter's end.
 ORPHANED_LIMIT = 5.0
-#: Seconds between two looks at the folder.
+#: Seconds between two scans of the folder.
 INTERVAL = 0.5
-#: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
+#: Maximum processes to ask at the same time: each imports debugpy, about 0.2 s of CPU.
 PARALLEL = 8
-#: Seconds that an attach waits for the processes to say which of their sources were changed; it takes milliseconds.
+#: Seconds that an attach waits for processes to report changed sources; they need milliseconds.
 CHANGED_LIMIT = 3.0
-#: Looks at which a process that says little of itself is asked who it is, until it knows.
+#: Maximum scans in which a process with a generic command line is asked for its identity.
 TRIES = 40
-#: Reasons that are told.
+#: Maximum reasons to report.
 REASONS = 20
-#: Answers of a process that does not join and that nobody needs to hear of.
+#: Answers of a process that does not join, and that no user needs to see.
 _HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
 
 
 class ProcessTable:
-    """Knows the processes in the folder; a thread of its own keeps it current.
+    """Table of the processes in the folder, kept current by its own thread.
 
     Args:
         directory: where processes announce themselves.
         users: by uid, the same of other users; see SessionStore.
-        attached: tells whether an editor is attached now, and who is asked to join can.
-        on_change: called with the processes, by pid, whenever something about them changed.
-        on_refusal: told once for each reason why a process cannot be debugged, in one line.
-        choice: returns which ranks are debugged.
-        on_absent: told of each process that has not joined when it was asked, and of each that has ended.
-        on_pending: told of each process in a collective that keeps its timeout: pid, name, seconds since, seconds left.
-        on_raised: told whenever a process has raised the timeouts of its process groups.
-        before_look: called before each look at the folder.
-        on_death: told of each process that died of a signal; see deaths.py.
+        attached: tells whether an editor is attached now, so that a process can join.
+        on_change: called with the processes, by pid, on every change.
+        on_refusal: called once per reason why a process cannot be debugged, with one line.
+        choice: returns the ranks to debug.
+        on_absent: called for each process that did not join when asked, and for each that has ended.
+        on_pending: called for each process in a collective that keeps its timeout: pid, name, seconds since, seconds left.
+        on_raised: called whenever a process has raised the timeouts of its process groups.
+        before_look: called before each scan of the folder.
+        on_death: called for each process that died of a signal; see deaths.py.
     """
 
     def __init__(
@@ -104,20 +104,20 @@ class ProcessTable:
         self._stopped = False
 
     def start(self) -> None:
-        """Look at the folder from now on."""
+        """Start the thread that scans the folder."""
         threading.Thread(target=self._watch, name="dkdbg processes", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop scanning."""
         self._stopped = True
         self._wake.set()
 
     def look_now(self) -> None:
-        """Look at once instead of at the next interval."""
+        """Scan at once instead of at the next interval."""
         self._wake.set()
 
     def ask_again(self) -> None:
-        """Forget who was asked: after an editor has left, or a new adapter has taken over."""
+        """Ask every process again: an editor has left, or a new adapter has taken over."""
         with self._lock:
             self._asked.clear()
             self._told.clear()
@@ -127,9 +127,10 @@ class ProcessTable:
         self._wake.set()
 
     def follow_timeouts(self) -> None:
-        """Have ranks raise the timeouts of their process groups while an editor is attached, and put them back after it.
+        """Make ranks raise their process groups' timeouts while an editor is attached, and restore them later.
 
-        Each looks by itself whether one is; the free ones wait for those that are held.
+        Each process checks itself whether an editor is attached. Ranks that run freely are asked too: they
+        wait for stopped ones.
         """
         with self._lock:
             pids = list(self._known)
@@ -137,7 +138,7 @@ class ProcessTable:
             self._ask_timeouts(pid)
 
     def tell_of_holds(self) -> None:
-        """Tell each process once for each attach that one of them is held; see inprocess/clocks/clocks.py."""
+        """Tell each process once per attach that one of them is stopped; see inprocess/clocks/clocks.py."""
         with self._lock:
             pids = [pid for pid in self._known if pid not in self._told]
             self._told.update(pids)
@@ -159,15 +160,16 @@ class ProcessTable:
         threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
 
     def leave_out(self) -> Set[int]:
-        """Ask none of those who are there to join: they are about to be ended. Returns their pids."""
+        """Exclude the present processes from joining, because they are about to be ended. Returns their pids."""
         with self._lock:
             self._asked.update(self._known)
             return set(self._known)
 
     def changed_files(self) -> List[str]:
-        """Return the sources that were changed after a process had been started that has loaded them.
+        """Return sources changed since the start of a process that has loaded them.
 
-        The oldest PARALLEL processes are asked, side by side: the others of a run have loaded the same files.
+        Only the oldest PARALLEL processes are asked, in parallel: the others of a run have loaded the same
+        files.
         """
         with self._lock:
             oldest = sorted(self._known.values(), key=lambda process: process["started"])[:PARALLEL]
@@ -192,12 +194,12 @@ class ProcessTable:
         return sorted(found)
 
     def adapter_died(self) -> None:
-        """Note that no process is connected any more, whatever it says: it needs up to 1 s to notice."""
+        """Treat every process as disconnected, whatever it answers: it needs up to 1 s to notice."""
         self._died = time.monotonic()
         self.ask_again()
 
     def name_of(self, pid: int) -> str:
-        """Return what a process is; one that has announced itself a moment ago is known too."""
+        """Return the name of a process, even if it has only just announced itself."""
         with self._lock:
             process = self._known.get(pid)
         process = process or _read(self._path(pid, ".json"))
@@ -217,7 +219,7 @@ class ProcessTable:
         return name
 
     def is_chosen(self, pid: int) -> bool:
-        """Tell whether a process is one of those that are debugged; one that has failed is, where that is asked for."""
+        """Tell whether a process is to be debugged; a rank that has failed is, with `failing` in the set."""
         choice = self._choice()
         if choice.everyone:
             return True
@@ -230,7 +232,7 @@ class ProcessTable:
         return choice.contains(self.rank_of(pid))
 
     def rank_of(self, pid: int) -> Optional[int]:
-        """Return the rank that a process belongs to, as a worker does to that of its parent; None for none."""
+        """Return a process's rank; a worker has its parent's. None for none."""
         with self._lock:
             process = self._known.get(pid)
             if process is not None and pid in self._belongs:
@@ -254,25 +256,27 @@ class ProcessTable:
         return found
 
     def ranks(self) -> List[int]:
-        """Return the ranks that are there, in order."""
+        """Return the present ranks in order."""
         with self._lock:
             known = list(self._known)
         return sorted({rank for rank in map(self.rank_of, known) if rank is not None})
 
     def ranks_to_gather(self) -> List[contract.Process]:
-        """Return those that an attach is to stop together, with those of other agents: one alone too.
+        """Return the ranks that an attach is to stop together with those of other agents.
 
-        None where one of them waits for the editor in a breakpoint: that one is to stop where it is.
+        A single one counts too.
+
+        Empty where one of them waits for the editor in a breakpoint: that one has to stop where it is.
         """
         found = [each for each in self._ranks_now(1) if self.is_chosen(each["pid"])]
         return [] if any(notes.read(self._path(each["pid"], ".note"))[0] for each in found) else found
 
     def ranks_now(self) -> List[int]:
-        """Return those that run; none when there is one only."""
+        """Return the pids of running ranks; empty when there is only one."""
         return [each["pid"] for each in self._ranks_now(2)]
 
     def _ranks_now(self, least: int) -> List[contract.Process]:
-        """Return them from the folder itself: the table may be half a second behind."""
+        """Read the ranks from the folder itself: the table may be half a second behind."""
         found = []
         for pid in self.announced():
             process = _read(self._path(pid, ".json"))
@@ -281,15 +285,15 @@ class ProcessTable:
         return job.ranks(found, least)
 
     def release(self, pid: int) -> None:
-        """Let a process go on that waits at its start: nobody will open a session for it now."""
+        """Release a process that waits at its start: no session will be opened for it now."""
         with self._lock:
             known = pid in self._known
         if known or _read(self._path(pid, ".json")):
-            with contextlib.suppress(OSError):  # no link is followed: the folder may be another user's
+            with contextlib.suppress(OSError):  # links are not followed: the folder may be another user's
                 os.close(os.open(self._path(pid, join.NOBODY), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
 
     def set_stopped(self, pid: int, where: str) -> None:
-        """Note where a debugger holds a process; empty when it runs."""
+        """Record where a debugger has stopped a process; empty when it runs."""
         with self._lock:
             if self._stops.get(pid, "") == where:
                 return
@@ -297,13 +301,13 @@ class ProcessTable:
         self._report()
 
     def announced(self) -> List[int]:
-        """Return the pids of the processes that have announced themselves, in order."""
+        """Return the pids of the announced processes in order."""
         found: Set[int] = set()
         for folder in self._folders():
             with contextlib.suppress(OSError):
                 names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
                 pids = {int(name) for name in names if name.isdigit()}
-                # In another user's folder any number may stand: only pids of his own processes count.
+                # Another user's folder may hold any number: only pids of that user's own processes count.
                 found |= {
                     pid
                     for pid in pids
@@ -315,16 +319,16 @@ class ProcessTable:
         return [self._directory, *list(self._users.values())]
 
     def _path(self, pid: int, suffix: str) -> str:
-        """Return the path of a process's file: a user other than ours has a folder of its own."""
+        """Return the path of a process's file: processes of another user have a folder of their own."""
         folder = self._directory
-        # In ours one may have announced itself before it changed its user.
+        # A process may have announced itself in our folder before it changed its user.
         if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
             folder = self._users.get(procfs.owner(pid), folder)
         return os.path.join(folder, "%d%s" % (pid, suffix))
 
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
         pid = process["ppid"]
-        for _ in range(2):  # a forkserver in between is not what was asked for; mostly it has not registered
+        for _ in range(2):  # skip a forkserver in between; mostly it has not registered
             with self._lock:
                 parent = self._known.get(pid)
             parent = parent or _read(self._path(pid, ".json"))
@@ -338,7 +342,7 @@ class ProcessTable:
     def _watch(self) -> None:
         while not self._stopped:
             for look in (self._before_look, self._look):
-                # A folder that is removed under us is no reason to end the program.
+                # The folder may be removed at any time; that must not end the thread.
                 with contextlib.suppress(Exception):
                     look()
             self._wake.wait(INTERVAL)
@@ -358,7 +362,7 @@ class ProcessTable:
             process = announced.process
             with self._lock:
                 known = self._known.get(pid)
-                if known is None or known["started"] != process["started"]:  # new, or the pid was used again
+                if known is None or known["started"] != process["started"]:  # new, or the pid was reused
                     self._known[pid] = process
                     new.append(pid)
                     self._asked.discard(pid)
@@ -369,7 +373,7 @@ class ProcessTable:
             process = self._known[pid]
             is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
             if self._attached() and is_rank:
-                self._on_raised()  # it raises the timeouts of its groups when it makes them
+                self._on_raised()  # it raises the timeouts of its groups when it creates them
             if naming.says_little(process):
                 self._unclear.setdefault(pid, TRIES)
             first = self._known.get(process["ppid"])
@@ -387,7 +391,7 @@ class ProcessTable:
             self._report()
 
     def _ask_who(self) -> None:
-        """Have those announce themselves anew that could not know more at their start."""
+        """Ask processes whose identity was unknown at their start to announce themselves again."""
         for pid, tries in list(self._unclear.items()):
             process = self._known.get(pid)
             if tries <= 0 or process is None or process["origin"]:
@@ -437,7 +441,7 @@ class ProcessTable:
                 yield expires, pid
 
     def _watch_failing(self, free: List[int]) -> None:
-        """Have those that run free stop when they fail; who has started with this choice does so already."""
+        """Make free ranks stop when they fail; a process that started with this choice does so already."""
         for pid in free:
             if pid not in self._watching:
                 self._watching.add(pid)
@@ -454,7 +458,7 @@ class ProcessTable:
                 answer, since = self._ask_once(path)
         if answer.startswith("joined"):
             self._joined[pid] = since
-        elif asking != self._asking:  # it has tried to join an adapter that is gone: it is asked again
+        elif asking != self._asking:  # it tried to join an adapter that is gone: ask it again
             with self._lock:
                 self._asked.discard(pid)
             return
@@ -464,7 +468,7 @@ class ProcessTable:
             process = self._known.get(pid)
             if process is not None:
                 process["joined"] = answer.startswith(("joined", "already joined"))
-            if answer == join.NO_EDITOR:  # it has left since we looked; the next one is to have this process
+            if answer == join.NO_EDITOR:  # the editor has left since the scan; the next one gets this process
                 self._asked.discard(pid)
         if not answer.startswith(("joined", "already joined", join.NO_EDITOR)):
             self._on_absent(pid)
@@ -503,7 +507,7 @@ class ProcessTable:
         self._on_absent(pid)
 
     def _report(self) -> None:
-        # One at a time: a thread that was slow would tell what was, after another has told what is.
+        # One report at a time: a slow thread would overwrite a newer report with an older one.
         with self._reporting:
             with self._lock:
                 for pid, process in self._known.items():
@@ -513,7 +517,7 @@ class ProcessTable:
 
 
 def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
-    """Send one word to a process and return its one-line answer, empty when it gives none.
+    """Send one command to a process and return its one-line answer; empty when it does not answer.
 
     Args:
         path: its socket.
@@ -525,7 +529,7 @@ def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
         ours.settimeout(limit)
         sock.settimeout(limit)
         try:
-            with theirs:  # it goes along with the question: a process that ends closes it
+            with theirs:  # sent along with the question: the end of the process closes it
                 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
                 sock.connect(path)
                 sock.sendmsg([command.encode()], [rights])
@@ -535,7 +539,7 @@ def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
 
 
 def announced(directory: str, pid: int) -> Optional[contract.Process]:
-    """Return a process as it has announced itself, with its name; None when it has not.
+    """Return a process as it announced itself, with its name; None when it has not.
 
     Args:
         directory: where processes announce themselves.
@@ -549,10 +553,10 @@ def announced(directory: str, pid: int) -> Optional[contract.Process]:
 
 
 class Announced:
-    """What a process says of itself.
+    """A process's own announcement.
 
     Attributes:
-        rank: what it knows to be its rank besides its environment. environment: its variables that tell of ranks.
+        rank: its rank as known from beyond its environment. environment: its rank variables.
     """
 
     def __init__(self, process: contract.Process, rank: Optional[int], environment: Dict[str, str]) -> None:
@@ -596,4 +600,4 @@ def _announced(path: str) -> Optional[Announced]:
         environment = {str(name): str(value) for name, value in raw["env"].items()}
         return Announced(process, process["rank"], environment)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None  # of another user it may be anything
+        return None  # another user's file may hold anything

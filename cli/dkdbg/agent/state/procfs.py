@@ -1,4 +1,4 @@
-"""What Linux says about processes and listening ports in /proc; everything degrades without it (macOS)."""
+"""Reads processes and listening ports from /proc on Linux; everything degrades without it (macOS)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def alive(pid: int) -> bool:
 
 
 def state(pid: int) -> str:
-    """Return the state's letter, such as `S`; empty when the process is gone or /proc is missing."""
+    """Return the process's state letter, such as `S`; empty when it is gone or /proc is missing."""
     fields = _stat_fields(pid)
     return fields[0] if fields else ""
 
@@ -38,7 +38,7 @@ def exit_status(pid: int) -> Optional[int]:
 
 
 def waits_in(pid: int) -> str:
-    """Return the function of the kernel that the main thread waits in; empty when it runs, or that is not shown to us."""
+    """Return the kernel function that the main thread waits in; empty when it runs, or when access is denied."""
     try:
         with open("/proc/%d/wchan" % pid) as source:
             found = source.read().strip()
@@ -48,23 +48,23 @@ def waits_in(pid: int) -> str:
 
 
 def start_ticks(pid: int) -> Optional[int]:
-    """Return when the process started, in clock ticks since boot; None when it is gone or /proc is missing.
+    """Return the process's start in clock ticks since boot; None when it is gone or /proc is missing.
 
-    Together with the pid it names one process for good: a pid alone is used again, in a container often
-    by the very next start.
+    Together with the pid it identifies one process for good: pids are reused, in a container often by the
+    very next start.
     """
     fields = _stat_fields(pid)
     return int(fields[19]) if fields is not None and len(fields) > 19 else None
 
 
 def parent(pid: int) -> int:
-    """Return the parent's pid; 0 when it is not known."""
+    """Return the parent's pid; 0 when unknown."""
     fields = _stat_fields(pid)
     return int(fields[1]) if fields is not None else 0
 
 
 def owner(pid: int) -> int:
-    """Return the uid as which a process runs; -1 when it is gone or /proc is missing."""
+    """Return the uid of a process; -1 when it is gone or /proc is missing."""
     try:
         return os.stat("/proc/%d" % pid).st_uid
     except OSError:
@@ -72,7 +72,7 @@ def owner(pid: int) -> int:
 
 
 def pid_namespace() -> str:
-    """Return the identity of this process's PID namespace, empty where there is none."""
+    """Return the identity of this process's PID namespace; empty without /proc."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -89,9 +89,9 @@ def uptime() -> float:
 
 
 def listening_ports() -> Optional[Set[int]]:
-    """Return the TCP ports that are in LISTEN state in this network namespace; None without /proc.
+    """Return the TCP ports in LISTEN state in this network namespace; None without /proc.
 
-    Nothing is connected to: one connect and close makes a debugpy port deaf for ever (debugpy #974, #1308).
+    This makes no connection: one connect and close makes a debugpy port deaf for good (debugpy #974, #1308).
     """
     ports = set()
     found = False
@@ -110,9 +110,12 @@ def listening_ports() -> Optional[Set[int]]:
 
 
 def _stat_fields(pid: int) -> Optional[list[str]]:
-    """Fields of /proc/PID/stat from the third (state) on: the second, the name, may hold blanks and brackets."""
+    """Return the fields of /proc/PID/stat from the third (state) on.
+
+    The second, the name, may hold blanks and brackets.
+    """
     try:
-        with open("/proc/%d/stat" % pid, encoding="latin-1") as stat:  # a name is any bytes
+        with open("/proc/%d/stat" % pid, encoding="latin-1") as stat:  # a name may hold any bytes
             return stat.read().rpartition(")")[2].split()
     except OSError:
         return None
@@ -134,7 +137,7 @@ def parents() -> Dict[int, int]:
 
 
 def below(pids: Iterable[int], parents: Dict[int, int]) -> Set[int]:
-    """Return processes and all that descend from them, of `parents`."""
+    """Return these processes and all their descendants in `parents`."""
     children: Dict[int, List[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
@@ -149,7 +152,7 @@ def below(pids: Iterable[int], parents: Dict[int, int]) -> Set[int]:
 
 
 def environment_holds(pid: int, entry: str) -> bool:
-    """Tell whether a process was started with `NAME=value` in its environment; False when it may not be read."""
+    """Tell whether a process was started with `NAME=value` in its environment; False when that is unreadable."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as environ:
             return os.fsencode(entry) in environ.read().split(b"\0")

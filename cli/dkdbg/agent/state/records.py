@@ -1,4 +1,4 @@
-"""The session records in the runtime folder: written atomically, never trusted blindly."""
+"""Session records in the runtime folder: written atomically, validated when read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-#: Finished sessions that are kept for `sessions`.
+#: Finished sessions to keep for `sessions`.
 KEEP_FINISHED = 20
 
 
 def write_json(path: str, value: object) -> None:
-    """Write a file of mode 0600 so that a reader sees the old or the new content, never a part.
+    """Write a file of mode 0600 atomically: a reader sees the old or the new content, never a part.
 
     Raises:
         OSError: the folder cannot be written.
@@ -34,7 +34,7 @@ def write_json(path: str, value: object) -> None:
 def first_record(
     *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str]
 ) -> contract.Record:
-    """Return the record of a session that this process has just opened."""
+    """Return the first record of a session that this process has just opened."""
     import platform
     import sys
 
@@ -71,7 +71,7 @@ def first_record(
     }
 
 
-#: What every reader relies on.
+#: Fields that every reader relies on.
 _FORM: Dict[str, Tuple[type, ...]] = {
     "id": (str,), "state": (str,), "pid_namespace": (str,), "pid": (int,), "started": (int, float),
     "pid_start": (int, type(None)),
@@ -79,7 +79,7 @@ _FORM: Dict[str, Tuple[type, ...]] = {
 
 
 def read_record(session_dir: str) -> Optional[contract.Record]:
-    """Return the record in a session's folder; None when there is none or it is not ours to read."""
+    """Return the record in a session's folder; None when it is missing or unreadable."""
     try:
         with open(os.path.join(session_dir, contract.RECORD_NAME)) as source:
             record = json.load(source)
@@ -88,16 +88,16 @@ def read_record(session_dir: str) -> Optional[contract.Record]:
     if not isinstance(record, dict) or record.get("version") != contract.RECORD_VERSION:
         return None
     if not all(isinstance(record.get(name), kinds) for name, kinds in _FORM.items()):
-        return None  # one that is damaged hides no other one
+        return None  # a damaged record must not hide the others
     known: contract.Record = record  # type: ignore[assignment]  # our own file, version checked
     return known
 
 
 def list_records(folder: Optional[str] = None) -> List[contract.Record]:
-    """Return all records in a runtime folder, or in those of ours here, oldest session first.
+    """Return all records in a runtime folder, or in this user's runtime folders here, oldest session first.
 
     Args:
-        folder: one folder; a missing or a foreign one has none.
+        folder: one folder; a missing or foreign one yields no record.
     """
     found = []
     for base in runtime_dir.folders() if folder is None else [folder]:
@@ -136,7 +136,7 @@ def is_live(record: contract.Record) -> bool:
 def prune(folder: str) -> None:
     """Remove the folders of all but the newest finished sessions. Errors are left for the next time.
 
-    Of those that stay the record alone does: an agent that was killed has left its sockets and its token behind.
+    The newest keep only their record: an agent that was killed has left its sockets and its token behind.
     """
     import shutil
 
@@ -150,7 +150,7 @@ def prune(folder: str) -> None:
 
 
 def _keep_record_alone(directory: str) -> None:
-    """Remove from a session's folder what a running agent needs."""
+    """Remove the files that only a running agent needs from a session's folder."""
     import shutil
 
     shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
@@ -166,11 +166,11 @@ def _keep_record_alone(directory: str) -> None:
 class SessionStore:
     """Owner of one session's folder; the only writer of its record.
 
-    The folder holds `session.json`, `p/` (a file and a socket for each Python process) and, only while an editor
-    is attached, `join.json`.
+    The folder holds `session.json`, `p/` (a file and a socket for each Python process) and, only while an
+    editor is attached, `join.json`.
 
     Attributes:
-        lets_join: whether `join.json` is there.
+        lets_join: whether `join.json` exists.
         users: by uid, the folders in which processes of other users announce themselves; see `let_in`.
     """
 
@@ -183,7 +183,7 @@ class SessionStore:
         self.lets_join = False
         self.users: Dict[int, str] = {}
         self.directory = os.path.join(folder, self.id)
-        shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
+        shutil.rmtree(self.directory, ignore_errors=True)  # a previous container's session with the same pid
         # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
         self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
         os.mkdir(self.directory, mode=0o700)
@@ -207,9 +207,9 @@ class SessionStore:
             self._save()
 
     def update(self, **fields: object) -> None:
-        """Change fields of the record and write it; nothing is written when nothing changes.
+        """Change fields of the record and write it if anything has changed.
 
-        A full or vanished disk is not worth the user's program: such an error is swallowed.
+        Write errors are swallowed: a full or removed disk must not stop the user's program.
         """
         with self._lock:
             record = self._record
@@ -234,17 +234,17 @@ class SessionStore:
             self._let_join(uid, info)
 
     def close_for_joining(self) -> None:
-        """Let Python processes start bare again."""
+        """Let new Python processes start without the debugger again."""
         self.lets_join, self._join_info = False, None
         for directory in (self.directory, *map(self._folder_of, self.users)):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(directory, contract.JOIN_NAME))
 
     def open_for_users(self) -> None:
-        """Let other users pass through the session's folder to the folders that are theirs; they read nothing else there.
+        """Let other users pass through the session's folder to their own folders, without read access.
 
         Raises:
-            OSError: it cannot be done.
+            OSError: a folder cannot be created or opened.
         """
         users = os.path.join(self.directory, contract.USERS_NAME)
         os.mkdir(users)
@@ -252,17 +252,19 @@ class SessionStore:
             os.chmod(folder, 0o711)  # noqa: S103 - to be passed through, not to be read
 
     def close_for_users(self) -> None:
-        """Take the folders of other users away."""
+        """Remove the other users' folders."""
         import shutil
 
         self.users.clear()
         shutil.rmtree(os.path.join(self.directory, contract.USERS_NAME), ignore_errors=True)
 
     def let_in(self, uid: int, gid: int) -> None:
-        """Let processes of another user take part; root alone can. The caller knows that they run below the agent.
+        """Accept processes of another user, which only root can.
+
+        The caller has checked that they run below the agent.
 
         Raises:
-            OSError: it cannot be done.
+            OSError: a folder cannot be created or handed over.
         """
         folder = self._folder_of(uid)
         processes = os.path.join(folder, contract.PROCESSES_NAME)
@@ -272,7 +274,7 @@ class SessionStore:
         if self._join_info is not None:
             self._let_join(uid, self._join_info)
         os.mkdir(processes, 0o700)
-        os.chown(processes, uid, gid)  # the last step: a process of the user's waits for it
+        os.chown(processes, uid, gid)  # must be last: a process of that user waits for it
 
     def _folder_of(self, uid: int) -> str:
         return os.path.join(self.directory, contract.USERS_NAME, str(uid))
@@ -283,7 +285,7 @@ class SessionStore:
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(adapter)
-            # One socket under two names: its folders say who reaches it.
+            # One socket under two names: the folders limit who reaches it.
             os.chmod(info["adapter"], 0o666)  # noqa: S103
             os.link(info["adapter"], adapter)
             with contextlib.suppress(OSError):
@@ -310,7 +312,7 @@ class SessionStore:
         is_ready = record.get("state") in contract.ATTACHABLE and record.get("adapter_up")
         if not is_ready and not self._ready:
             with contextlib.suppress(OSError):
-                os.unlink(path)  # of an earlier session
+                os.unlink(path)  # left by an earlier session
             return
         agent = "%d %04X" % (record["pid"], record["port"]) if is_ready else contract.NOT_READY
         if self._ready.startswith(agent):

@@ -1,7 +1,8 @@
 """The runtime folder: private, for everything that the agent keeps beside a program.
 
-In /tmp anybody may have made a folder of any name before us, with a debugpy of his in it. A folder is used when it is
-ours alone and nobody else can put another one in its place; else one is made that nobody could foresee.
+In /tmp another user may have made a folder of any name first, with a debugpy of their own in it. A folder is
+used if it belongs to this user alone and no other user can replace it. Otherwise one with an unpredictable
+name is made.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Names another runtime folder. Every start of the single file passes here: this module imports nothing else of ours.
+#: Environment variable for another runtime folder. Every start of the single file loads this module: it
+#: imports nothing else of dkdbg.
 ENV_RUNTIME_DIR = "DKDBG_RUNTIME_DIR"
-#: Where a folder for temporary files may be, the user's own choice first.
+#: Candidate folders for temporary files; TMPDIR comes first.
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - what is in them is checked
 
 
 class RuntimeDirError(Exception):
-    """The runtime folder cannot be used, with the reason in plain words."""
+    """The runtime folder cannot be used; the text explains why."""
 
 
 def default_runtime_dir() -> str:
@@ -32,18 +34,19 @@ def default_runtime_dir() -> str:
 def open_runtime_dir(path: Optional[str] = None) -> str:
     """Create the runtime folder, mode 0700, and return its absolute path.
 
-    One that cannot be written, or that others could exchange, is replaced by one with a name that nobody foresees.
+    A folder that cannot be written, or that others could replace, is exchanged for one with an unpredictable
+    name.
 
     Raises:
-        RuntimeDirError: it belongs to somebody else or is no folder. A foreign folder could hand us a changed debugpy
-            to run.
+        RuntimeDirError: it belongs to another user or is not a folder. A foreign folder could hold a modified
+            debugpy.
     """
     wanted = os.path.abspath(path or default_runtime_dir())
     if _is_exchangeable(wanted):
         return temporary_folder(_name())
     try:
         os.makedirs(wanted, mode=0o700)
-        if _is_exchangeable(wanted):  # the umask left those above it open
+        if _is_exchangeable(wanted):  # the umask left its new parents writable for others
             return temporary_folder(_name())
     except FileExistsError:
         pass
@@ -65,9 +68,9 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
 
 
 def folders() -> List[str]:
-    """Return the folders that `open_runtime_dir` may have returned to agents of ours here, the usual one first.
+    """Return the folders that this user's agents here may have from `open_runtime_dir`, the usual one first.
 
-    One that the user has named may be another's when we are root: he looks into a container.
+    A folder that the user has named may be another user's when we are root, looking into a container.
     """
     usual = default_runtime_dir()
     found = []
@@ -80,11 +83,11 @@ def folders() -> List[str]:
 
 
 def private_folder(name: str) -> str:
-    """Return a private folder of ours in /tmp, of this name or, where somebody else has taken it, of one like it.
+    """Return a private folder in /tmp of this name, or of a similar name where another user has taken it.
 
     Raises:
-        OSError: there is no folder for temporary files that can be written.
-        RuntimeDirError: others could exchange what is in each of them.
+        OSError: no folder for temporary files is writable.
+        RuntimeDirError: others could replace what is in each of them.
     """
     wanted = "/tmp/" + name  # noqa: S108 - checked below
     with contextlib.suppress(OSError):
@@ -98,7 +101,7 @@ def private_folder(name: str) -> str:
 
 
 def temporary_folder(name: str) -> str:
-    """Return the private folder NAME-RANDOM of ours that there is already, or a new one.
+    """Return this user's existing private folder NAME-RANDOM, or a new one.
 
     Raises:
         OSError, RuntimeDirError: see `private_folder`.
@@ -127,7 +130,7 @@ def _temporary() -> List[str]:
 
 
 def _temporary_ones(name: str) -> List[str]:
-    """Folders of ours that `_fresh` has made, or somebody like us."""
+    """Return this user's folders that `_fresh` has made, here or in another process."""
     found = []
     for base in dict.fromkeys(_temporary()):
         with contextlib.suppress(OSError):
@@ -141,7 +144,7 @@ def _temporary_ones(name: str) -> List[str]:
 
 
 def _foreign(info: os.stat_result) -> str:
-    """Why this is no folder of ours, empty when it is one."""
+    """Return why this is not a folder of this user; empty when it is."""
     if not stat.S_ISDIR(info.st_mode):
         return "is not a folder"
     if info.st_uid != os.getuid():
@@ -150,9 +153,9 @@ def _foreign(info: os.stat_result) -> str:
 
 
 def _make_private(folder: str, info: os.stat_result) -> bool:
-    """Close our folder to others; False when one of them could write before and has left something there.
+    """Close our folder to others; return False when others could write to it and have left files in it.
 
-    Then it stays as it is: it may be a folder that people share.
+    Then its mode stays unchanged: it may be a shared folder.
 
     Raises:
         OSError: it cannot be closed.
@@ -161,7 +164,7 @@ def _make_private(folder: str, info: os.stat_result) -> bool:
     was_open = bool(mode & 0o022)
     if was_open and not _is_all_ours(folder):
         return False
-    if mode & 0o066:  # with 0711 others only pass through, to folders that are theirs
+    if mode & 0o066:  # mode 0711 only lets others pass through to their own folders
         os.chmod(folder, 0o700)
     if was_open and not _is_all_ours(folder):
         os.chmod(folder, mode)
@@ -179,11 +182,12 @@ def _is_all_ours(folder: str) -> bool:
 
 
 def _is_exchangeable(path: str) -> bool:
-    """Tell whether a user other than root and us could put something else in the place of `path`.
+    """Tell whether a user other than root and us could replace `path`.
 
-    He could where he owns a folder above it, or may write to one that has not the sticky bit, which /tmp has.
+    That is an owner of a folder above it, or a user with write access to one without the sticky bit, which
+    /tmp has.
     """
-    # `/` is root's, or, in a user namespace without root, nobody's that we know.
+    # `/` is root's or, in a user namespace without root, an unknown user's.
     trusted = (0, os.getuid(), os.stat("/").st_uid)
     above = os.path.dirname(path)
     for start in {above, os.path.realpath(above)}:
@@ -192,7 +196,7 @@ def _is_exchangeable(path: str) -> bool:
             try:
                 info = os.lstat(each)
             except OSError:
-                info = None  # will be made, by us
+                info = None  # we will make it
             if info is not None and not _is_safe(info, trusted):
                 return True
             if os.path.dirname(each) == each:
@@ -206,6 +210,6 @@ def _is_safe(info: os.stat_result, trusted: tuple[int, ...]) -> bool:
         return False
     if stat.S_ISLNK(info.st_mode) or info.st_mode & stat.S_ISVTX:
         return True
-    # A group that is called by the number of its only member is his own, and root's group is root's.
+    # A group whose id equals its user's is private to that user, and root's group is root's.
     shared = info.st_mode & 0o020 and info.st_gid not in (0, info.st_uid)
     return not (info.st_mode & 0o002 or shared)
