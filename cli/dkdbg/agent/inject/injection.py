@@ -1,9 +1,10 @@
 """Has a running CPython of this machine execute a line of Python, by ptrace: for versions without `sys.remote_exec`.
 
-Python 3.14 has one (PEP 768). Before it, `Py_AddPendingCall` is what may be called at any moment and from any thread: it
-only notes what the main thread shall call at its next bytecode. So the process is stopped for less than a millisecond, made
-to call that one function with `PyRun_SimpleString` and a text in memory of its own, and put back to the register. Nothing of
-Python's runs while it is stopped, whatever lock it holds. (gdb's `call` does the same; images have no gdb.)
+Python 3.14 has one (PEP 768). Before it, only `Py_AddPendingCall` may be called at any moment and from any
+thread: it queues a function for the main thread's next bytecode. So the process is stopped for less than a
+millisecond, made to call that one function with `PyRun_SimpleString` and a text in its own memory, and
+restored to the last register. No Python code runs while it is stopped, whatever lock it holds. (gdb's `call`
+does the same; images have no gdb.)
 
 Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
 """
@@ -23,27 +24,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
-#: Seconds until a process has stopped, and until a call in it has returned. Both take microseconds.
+#: Seconds for a process to stop, and for a call in it to return. Both take microseconds.
 LIMIT = 10.0
-#: So often it is tried: a thread that is inside `Py_AddPendingCall` itself is let go and stopped again.
+#: Attempts: a thread that is inside `Py_AddPendingCall` itself is released and stopped again.
 TRIES = 5
 _CONT, _GETREGS, _SETREGS, _DETACH, _STEP = 7, 12, 13, 17, 9
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
-#: The vector registers, which the call may use too; they need 2.5 to 11 kB.
+#: The vector registers, which the call may change too; they need 2.5 to 11 kB.
 _XSTATE, _XSTATE_SIZE = 0x202, 1 << 14
 _WALL = 0x40000000
 _REGISTERS = (
     "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
     "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
 )  # fmt: skip
-#: mmap(2): its number, and a private page that can be read and written.
+#: mmap(2): its number, and the arguments for a private readable and writable page.
 _MMAP, _PAGE, _READ_WRITE, _ANONYMOUS = 9, 4096, 3, 0x22
 _NO_SYSCALL = (1 << 64) - 1
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 
 
 class InjectionError(Exception):
-    """It cannot be done; why, in plain words. The process runs on as before."""
+    """The text cannot be injected; the message explains why. The process runs on as before."""
 
 
 class _Vector(ctypes.Structure):
@@ -51,13 +52,13 @@ class _Vector(ctypes.Structure):
 
 
 def run(pid: int, text: str) -> None:
-    """Let the main thread of a process execute `text` at its next bytecode.
+    """Make the main thread of a process execute `text` at its next bytecode.
 
     Args:
         text: Python that raises nothing.
 
     Raises:
-        InjectionError: the system does not allow it, or the process is no CPython that is known here.
+        InjectionError: the system forbids it, or the process is not a supported CPython.
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         raise InjectionError(
@@ -83,7 +84,7 @@ def run(pid: int, text: str) -> None:
 
 
 class _Stopped:
-    """The main thread of a process, stopped; put back as it was at the end."""
+    """The stopped main thread of a process; restored at the end."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -116,13 +117,13 @@ class _Stopped:
             self._let_go()
 
     def write(self, address: int, data: bytes) -> None:
-        """Into its memory."""
+        """Write into the process's memory."""
         with open("/proc/%d/mem" % self._pid, "r+b", buffering=0) as memory:
             memory.seek(address)
             memory.write(data)
 
     def syscall(self, number: int, *arguments: int) -> int:
-        """Have it make a system call."""
+        """Execute a system call in the process."""
         names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
         changed = dict(self._registers, rax=number, orig_rax=_NO_SYSCALL, rip=self._instruction())
         self._set(dict(changed, **dict(zip(names, arguments))))
@@ -131,7 +132,10 @@ class _Stopped:
         return self._get()["rax"]
 
     def call(self, function: int, *arguments: int) -> int:
-        """Have it call a function that returns an int; its return address is 0, where it stops."""
+        """Call a function of the process that returns an int.
+
+        The return address is 0, where the process stops.
+        """
         stack = ((self._registers["rsp"] - 1024) & ~15) - 8
         self.write(stack, struct.pack("<Q", 0))
         changed = dict(self._registers, rax=0, orig_rax=_NO_SYSCALL, rip=function, rsp=stack)
@@ -147,7 +151,7 @@ class _Stopped:
         return after["rax"] & 0xFFFFFFFF if after["rip"] == 0 else -1
 
     def _instruction(self) -> int:
-        """Where an instruction for system calls lies: in the code that the kernel maps into each process."""
+        """Return the address of a syscall instruction, in the vDSO that the kernel maps into each process."""
         for start, end, _, path in _maps(self._pid):
             if path == "[vdso]":
                 with open("/proc/%d/mem" % self._pid, "rb", buffering=0) as memory:
@@ -158,7 +162,10 @@ class _Stopped:
         raise InjectionError("the process has no vdso")
 
     def _wait(self, wanted: int = 0) -> None:
-        """Until it has stopped, for this signal if one is given; others that come meanwhile are kept for later."""
+        """Wait until the process has stopped, for this signal if one is given.
+
+        Other signals are kept for later.
+        """
         end = time.monotonic() + LIMIT
         while True:
             pid, status = os.waitpid(self._pid, _WALL | os.WNOHANG)
@@ -177,7 +184,7 @@ class _Stopped:
     def _let_go(self) -> None:
         try:
             self._ask(_DETACH)
-        except OSError:  # it has ended, or never stopped; then the end of the agent lets it go
+        except OSError:  # it has ended, or never stopped; then the agent's end releases it
             return
         for number in self._late:
             os.kill(self._pid, number)
@@ -206,10 +213,10 @@ class _Stopped:
 
 
 def _functions(pid: int) -> Dict[str, int]:
-    """Addresses of the two functions, in the interpreter or in its library.
+    """Return the addresses of the two functions, in the interpreter or in its library.
 
     Raises:
-        OSError: the process may not be looked at.
+        OSError: the process may not be read.
         InjectionError: it has no such functions.
     """
     seen: Dict[str, int] = {}
@@ -228,7 +235,10 @@ def _functions(pid: int) -> Dict[str, int]:
 
 
 def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
-    """Values of exported symbols of an ELF file, and `dynamic`: whether they count from where it is mapped."""
+    """Return the values of exported symbols of an ELF file, and `dynamic`.
+
+    Whether they are relative to the load address.
+    """
     if data[:5] != b"\x7fELF\x02" or len(data) < 64 or struct.unpack_from("<H", data, 18)[0] != 62:
         return {}
     kind, sections = struct.unpack_from("<H", data, 16)[0], struct.unpack_from("<Q", data, 40)[0]
@@ -241,7 +251,7 @@ def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
         names = headers[header[6]]
         for at in range(header[4], header[4] + header[5], 24):
             name, _, _, index, value, _ = struct.unpack_from("<IBBHQQ", data, at)
-            if index == 0:  # of another file
+            if index == 0:  # undefined: another file's symbol
                 continue
             start = names[4] + name
             for each in wanted:
@@ -251,7 +261,7 @@ def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
 
 
 def _maps(pid: int) -> List[Tuple[int, int, int, str]]:
-    """What is mapped: start, end, offset in the file, its path."""
+    """Return the mappings: start, end, offset in the file, its path."""
     found = []
     with open("/proc/%d/maps" % pid) as source:
         for line in source:

@@ -1,4 +1,4 @@
-"""`enter PID[,PID...]`: a session around Python processes that run already; it started none of them and ends none.
+"""`enter PID[,PID...]`: a session around running Python processes, which it neither started nor ends.
 
 A running Python 3.14 is entered by `sys.remote_exec` (PEP 768); an older one by ptrace (injection.py). Both
 have its main thread register it with the session (inprocess/entered.py) as soon as it executes a bytecode; from then on it is
@@ -37,14 +37,14 @@ _NAME = re.compile(r"(?:lib)?python(\d+)\.(\d+)")
 
 
 class RefusedError(Exception):
-    """A process cannot be entered; why, in plain words."""
+    """A process cannot be attached to; the text explains why."""
 
 
 def processes(text: str) -> List[int]:
-    """The pids that `7,8` names.
+    """Parse the pids in `7,8`.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the text holds none.
     """
     found = [int(each) for each in text.split(",") if each.isdigit() and len(each) < 10]
     if not found or len(found) != len(text.split(",")) or 0 in found:
@@ -53,13 +53,15 @@ def processes(text: str) -> List[int]:
 
 
 def main(words: List[str], usage: str) -> int:
-    """Enter the processes, and stay as long as one of them lives and the host is there; the exit code.
+    """Attach to the processes, and stay while one of them lives and the host is connected.
+
+    Return the exit code.
 
     Args:
         words: the processes, and options as those of `launch`.
 
     Raises:
-        ValueError: they make no sense.
+        ValueError: the arguments are invalid.
     """
     pids = processes(words[0] if words else "")
     with contextlib.suppress(OSError):
@@ -77,7 +79,7 @@ def main(words: List[str], usage: str) -> int:
 
 
 class _Entered:
-    """The wait around processes that somebody else has started."""
+    """The session around processes that were started elsewhere."""
 
     def __init__(self, shared: session.Session, pids: List[int], ways: Dict[int, str]) -> None:
         self._session = shared
@@ -90,7 +92,7 @@ class _Entered:
         self._host_is_gone = False
 
     def run(self) -> Tuple[int, str]:
-        """Return the exit code, and how it ended."""
+        """Run the session; return the exit code and a line about its end."""
         shared = self._session
         shared.restarts.started()
         shared.restarts.ended("dkdbg has not started this program, and does not end it")
@@ -145,7 +147,7 @@ class _Entered:
             self._pending.add(pid)
 
     def _look(self, *, late: bool) -> None:
-        """See who has answered, and who has ended."""
+        """Check which processes have answered and which have ended."""
         for pid in sorted(self._pending):
             path = os.path.join(self._session.store.processes_dir, "%d%s" % (pid, entered.ANSWER))
             with contextlib.suppress(OSError):
@@ -189,10 +191,10 @@ class _Entered:
 
 
 def _ways(pids: List[int]) -> Dict[int, str]:
-    """How each is entered: `remote` or `ptrace`.
+    """Return how to attach to each: `remote` or `ptrace`.
 
     Raises:
-        RefusedError: none can be.
+        RefusedError: none of them can be attached to.
     """
     found, reasons = {}, []
     for pid in pids:
@@ -214,7 +216,7 @@ def _way(pid: int) -> str:
         owner = os.stat("/proc/%d" % pid).st_uid
     except OSError as error:
         raise RefusedError("there is no process %d" % pid) from error
-    if owner != os.geteuid():  # what is run to enter it is the process's own program
+    if owner != os.geteuid():  # the helper that attaches is the process's own executable
         raise RefusedError("process %d belongs to user %d, and this is user %d" % (pid, owner, os.geteuid()))
     version = _version(pid)
     if version is None:
@@ -231,7 +233,7 @@ def _way(pid: int) -> str:
 
 
 def _options(pid: int) -> List[str]:
-    """What stands behind -X in its command line."""
+    """Return the values of -X in its command line."""
     words, found = _command_line(pid), []
     for word, following in zip(words[1:], [*words[2:], ""]):
         if word == "-X":
@@ -255,7 +257,7 @@ def _has_disabled(pid: int) -> bool:
 
 
 def _version(pid: int) -> Optional[Tuple[int, int]]:
-    """Of the interpreter that a process runs, by its program's name or its library's."""
+    """Return the version of a process's interpreter, from the name of its executable or library."""
     names = []
     with contextlib.suppress(OSError):
         names.append(os.path.basename(os.readlink("/proc/%d/exe" % pid)))
@@ -272,7 +274,7 @@ def _by_remote_exec(pid: int, script: str) -> None:
     """PEP 768; the program of the process itself does it: both sides have to be of one version.
 
     Raises:
-        RefusedError: it does not work; why.
+        RefusedError: it failed; why.
     """
     program = os.readlink("/proc/%d/exe" % pid)
     code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
@@ -291,7 +293,10 @@ def _by_remote_exec(pid: int, script: str) -> None:
 
 
 def _line(script: str) -> str:
-    """Executes a file, whatever is in the program's names, and raises nothing: SystemExit would end the program."""
+    """Return code that executes a file, whatever names the program defines, and raises nothing.
+
+    SystemExit would end the program.
+    """
     return (
         "try:\n with open(%r, 'rb') as _dkdbg: exec(compile(_dkdbg.read(), %r, 'exec'), {})\n"
         "except BaseException: pass\n"
@@ -308,6 +313,6 @@ def _command_line(pid: int) -> List[str]:
 
 
 def _tell(word: str, text: str, pid: int = 0) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the host has gone
+    with contextlib.suppress(OSError, ValueError):  # the host is gone
         sys.stdout.write(json.dumps({"word": word, "pid": pid, "text": text}) + "\n")
         sys.stdout.flush()
