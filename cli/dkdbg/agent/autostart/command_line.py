@@ -1,4 +1,4 @@
-"""Which Pythons of a job are its programs: `pip`, `python -c` of a script and their like start no agent."""
+"""Tells a job's programs from its helper Pythons: `pip`, `python -c` of a script and the like start no agent."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Tuple
 
-#: Programs and modules that install, build or look something up; also ours.
+#: Programs and modules that install, build or query; dkdbg's too.
 _HELPERS = re.compile(
     r"^(pip[\d.]*|pipx|uv|ninja|cmake|meson|conda|mamba|poetry|pdm|hatch|virtualenv|venv|ensurepip|setup\.py|build|twine"
     r"|compileall|py_compile|json\.tool|site|sysconfig|platform|zipfile|tarfile|supervisord|supervisorctl|awscli|aws"
     r"|dkdbg|debugpy)(\.exe)?$"
 )
-#: Options of Python's that take a word.
+#: Python's options that take a value.
 _WITH_WORD = "WX"
 
 
 def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
-    """Tell whether a command line of Python is that of a program.
+    """Tell whether a Python command line is that of a program.
 
     Args:
-        words: as the interpreter was started. is_first: whether it is the container's first process, whose command
-            somebody has written as the job: then code on the command line is a program too.
-        more_helpers: more words, with commas, of command lines that are none (DKDBG_SKIP).
+        words: as the interpreter was started. is_first: whether it is the container's first process, whose
+            command
+            was written as the job: then code on the command line is a program too.
+        more_helpers: comma-separated text that marks more helpers (DKDBG_SKIP).
     """
     line = " ".join(words)
     if any(word in line for word in more_helpers.split(",") if word):
@@ -35,7 +36,10 @@ def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> b
 
 
 def builds(words: List[str]) -> bool:
-    """Tell whether it is a helper that starts Pythons for itself; `conda run` and its like start the user's."""
+    """Tell whether this is a helper that starts Pythons for itself.
+
+    `conda run` and the like start the user's.
+    """
     return _is_helper(words) and "run" not in words
 
 
@@ -47,7 +51,10 @@ def _is_helper(words: List[str]) -> bool:
 
 
 def _what_runs(words: List[str]) -> Tuple[str, str]:
-    """Return `code`, `module` or `file`, and which; empty for an interpreter that asks or reads its standard input."""
+    """Return `code`, `module` or `file`, and its name.
+
+    Empty for an interactive interpreter or code on standard input.
+    """
     rest = list(words[1:])
     while rest:
         word = rest.pop(0)

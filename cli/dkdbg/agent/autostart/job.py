@@ -1,7 +1,8 @@
 """One agent for all Pythons of a container: the first program starts it, the others find it.
 
-A lock tells who is first, also among ranks that start at the same instant: the agent holds it as long as it lives. What
-its members need to know lies beside it. All is in the runtime folder, which belongs to this user alone.
+A lock decides who is first, also among ranks that start at the same instant: the agent holds it while it
+lives. The note for its members lies beside it. Both are in the runtime folder, which belongs to this user
+alone.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
-#: Seconds for an agent to come up, on a machine where much starts at once.
+#: Seconds for an agent to start, on a machine where much starts at once.
 _LIMIT = 60.0
-#: Seconds between two looks of one who waits.
+#: Seconds between two checks while waiting.
 _PAUSE = 0.02
-#: Seconds for which others that start do without an agent that could not be started.
+#: Seconds for which other starting programs run without an agent after one failed to start.
 _FAILED = 60.0
-#: Seconds for another process of ours to choose the runtime folder.
+#: Seconds for another process of this user to choose the runtime folder.
 _CHOOSING = 3.0
 
 
 def begin(archive: str) -> str:
     """Make this process a member of the container's session; return the folder of its hook, empty for none.
 
-    The environment is changed for the program's children as `launch` would have.
+    The environment is changed for the program's children as `launch` would.
 
     Args:
         archive: path of the single file.
 
     Raises:
-        OSError, RuntimeDirError: there is no place for the agent's files, or it cannot be started.
+        OSError, RuntimeDirError: no folder for the agent's files is usable, or the agent cannot be started.
     """
     words = _command_line()
     if not _is_python() or os.path.abspath(words[1] if len(words) > 1 else "") == archive:
@@ -44,7 +45,7 @@ def begin(archive: str) -> str:
     is_first = os.getpid() == 1
     helpers = os.environ.get("DKDBG_SKIP", "")
     if not command_line.is_program(words, is_first=is_first, more_helpers=helpers):
-        if command_line.builds(words):  # what it starts is its own: build backends, which look like programs
+        if command_line.builds(words):  # its children are its own: build backends, which look like programs
             _set_python_path([], archive)
         return ""
     found = _meet(archive, words, _open_runtime())
@@ -65,7 +66,7 @@ def _command_line() -> List[str]:
 
 
 def _is_python() -> bool:
-    """Whether this is a Python's own main thread, and no program that has one inside, nor a further interpreter in it."""
+    """Tell whether this is a Python executable's main thread, not an embedded interpreter or a subinterpreter."""
     import _thread
 
     if not sys.platform.startswith("linux") or sys.implementation.name != "cpython" or not sys.executable:
@@ -75,11 +76,16 @@ def _is_python() -> bool:
 
 
 def _open_runtime() -> str:
-    """Open the runtime folder, one after the other: where its usual place is not safe, each would make one of its own."""
+    """Open the runtime folder under a lock.
+
+    Where its usual place is unsafe, each process would make one of its own.
+    """
     lock = _own_lock()
     try:
         end = time.monotonic() + _CHOOSING
-        while lock is not None and not _lock(lock) and time.monotonic() < end:  # it may have been stopped
+        while (
+            lock is not None and not _lock(lock) and time.monotonic() < end
+        ):  # the other process may be stopped
             time.sleep(_PAUSE)
         return runtime_dir.open_runtime_dir()
     finally:
@@ -102,7 +108,7 @@ def _own_lock() -> Optional[int]:
 
 
 def _meet(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
-    """Return what the agent says to its members; None when there is none, and none can be started."""
+    """Return the agent's note to its members; None when no agent runs and none can be started."""
     path = os.path.join(runtime, note.NAME)
     lock = os.open(
         os.path.join(runtime, note.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -154,7 +160,7 @@ def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[
 
 
 def _take_over(found: note.Note, archive: str) -> None:
-    """Change the environment as the agent says."""
+    """Change the environment as the agent's note says."""
     for name in found.without:
         os.environ.pop(name, None)
     os.environ.update(found.environment)
@@ -162,7 +168,7 @@ def _take_over(found: note.Note, archive: str) -> None:
 
 
 def _set_python_path(first: List[str], archive: str) -> None:
-    """Put folders in front of PYTHONPATH, for children, and take the single file out of it."""
+    """Put folders in front of PYTHONPATH for children, and remove the single file from it."""
     former = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
     entries = [*first, *(entry for entry in former if entry and os.path.abspath(entry) != archive)]
     if entries:

@@ -1,4 +1,4 @@
-"""What the agent of a container says to the processes that become its members: one file, written in one step."""
+"""The note of a container's agent to the processes that become its members: one file, written atomically."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Optional, Sequence, Tuple
 
-#: In the runtime folder.
+#: File names in the runtime folder.
 NAME, LOCK, LOG = "start", "start.lock", "start.log"
 _FAILED, _EXIT, _GO = "failed", "exit", "go"
 
 
 class Note:
-    """What was said.
+    """The content of a note.
 
     Attributes:
-        pid, start: the agent's, and when it started in clock ticks since boot.
-        hook: the folder of the hook. environment: what a member sets. without: what it removes from its own.
-        exit_code: what a member ends with instead, before its first line. failed: no agent could be started.
+        pid, start: the agent's, and its start in clock ticks since boot.
+        hook: the folder of the hook. environment: variables that a member sets. without: those that it
+            removes.
+        exit_code: exit code for members that must not run. failed: no agent could be started.
         written: epoch seconds.
     """
 
@@ -38,7 +39,7 @@ class Note:
 
 
 def read(path: str) -> Optional[Note]:
-    """Return what the file says; None where there is none, or it cannot be understood."""
+    """Return the note; None where it is missing or malformed."""
     try:
         with open(path, "rb") as source:
             written = os.fstat(source.fileno()).st_mtime
@@ -48,7 +49,7 @@ def read(path: str) -> Optional[Note]:
 
 
 def remove(path: str) -> None:
-    """Remove what an agent has said that has ended."""
+    """Remove the note of an agent that has ended."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
@@ -56,18 +57,18 @@ def remove(path: str) -> None:
 def write_go(
     path: str, agent: Tuple[int, int], hook: str, environment: Dict[str, str], without: Sequence[str]
 ) -> None:
-    """Let members begin; `agent` is its pid and start. Raises OSError."""
+    """Let members start; `agent` is its pid and start. Raises OSError."""
     changes = ["%s=%s" % pair for pair in environment.items()]
     _write(path, [_GO, "%d" % agent[0], "%d" % agent[1], hook, ",".join(without), *changes])
 
 
 def write_exit(path: str, code: int) -> None:
-    """Let those who wait end with a code. Raises OSError."""
+    """Make waiting processes exit with this code. Raises OSError."""
     _write(path, [_EXIT, "%d" % code])
 
 
 def write_failure(path: str) -> None:
-    """Let those who wait do without an agent."""
+    """Let waiting processes run without an agent."""
     with contextlib.suppress(OSError):
         _write(path, [_FAILED])
 

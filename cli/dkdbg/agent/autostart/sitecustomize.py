@@ -1,9 +1,13 @@
 # -*- coding: utf-8 -*-
-"""At the top of the single file: `PYTHONPATH=/mnt/agent.pyz` lets each Python of a job look here before its first line.
+"""Entry point of the single file.
 
-Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts the agent,
-and it and all others become members of that one session (job.py). Whatever goes wrong, the program runs as without us.
-The file is read by whatever Python the job has, so it is valid Python 2 as well; there it only runs the user's own
+With `PYTHONPATH=/mnt/agent.pyz` each Python of a job runs this before its first line.
+
+Nothing happens unless DKDBG_CONNECT or DKDBG_LISTEN is set. Then the first program of the container starts
+the agent, and it and all others become members of that one session (job.py). On any error the program runs as
+without dkdbg.
+
+Any Python of the job may read the file, so it is valid Python 2 as well; there it only runs the user's own
 `sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
@@ -18,12 +22,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ARCHIVE = os.path.abspath(os.path.dirname(__file__))
-#: In Python 2 the globals of a module that nobody holds are gone.
+#: A reference to this module: Python 2 clears the globals of a module without one.
 _kept = {}  # type: dict[str, Any]
 
 
 def _next():  # type: () -> None
-    """Run the `sitecustomize` that is found next, as `site` would have."""
+    """Run the next `sitecustomize` on sys.path, as `site` would have."""
     here = _kept["here"] = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize
@@ -40,11 +44,11 @@ def _without_archive():  # type: () -> list[str]
 
 
 def _hook():  # type: () -> str
-    """Return the folder of the hook of the session that this process belongs to; empty for none."""
+    """Return the hook's folder of the session that this process belongs to; empty for none."""
     if sys.version_info < (3, 8) or not (os.environ.get("DKDBG_CONNECT") or os.environ.get("DKDBG_LISTEN")):
         return ""
     if os.path.isdir(os.environ.get("DKDBG_SESSION_DIR") or "/nowhere/"):
-        return ""  # the hook that called us has seen to it
+        return ""  # the hook that called this module has joined already
     before = set(sys.modules)
     try:
         from dkdbg.agent.autostart import job
@@ -64,7 +68,7 @@ def _main():  # type: () -> None
     hook = _hook()
     if hook:
         sys.path[:] = [hook] + _without_archive()  # noqa: RUF005 - Python 2
-        _next()  # which runs the user's
+        _next()  # this runs the user's
         return
     there = [(at, entry) for at, entry in enumerate(sys.path) if os.path.abspath(entry) == _ARCHIVE]
     sys.path[:] = _without_archive()

@@ -1,7 +1,9 @@
-"""Starts the agent beside a program, as a process that holds nothing of it: no pipe, no terminal, no child to wait for.
+"""Starts the agent beside a program, as a process that shares nothing with it.
 
-As the first process of a container a program has to stay the one that the others see end: there the agent takes its
-pid, as an init would, and the program goes on as its child.
+No pipe, no terminal, no child to wait for.
+
+A container's first process has to remain the one whose end others see: there the agent takes its pid, as an
+init would, and the program continues as its child.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional
 
-#: Not for the agent: it has the program's user already, it is started once, and it finds its own modules.
+#: Variables to withhold from the agent: it already has the program's user, is started once and finds its own
+#: modules.
 _NOT_PASSED = ("PYTHONPATH", "DKDBG_OWNER", "DKDBG_RELOAD", "DKDBG_SESSION_DIR")
 
 
 def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
-    """Start the agent; return a descriptor on which it writes, or that it closes, once it has said what there is to say.
+    """Start the agent; return a descriptor that it writes to or closes once its note is complete.
 
     Args:
         archive: path of the single file. words: the program's command line. runtime: the agent's folder.
@@ -60,16 +63,16 @@ def _beside(command: List[str], environment: Dict[str, str], runtime: str) -> No
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
     ]
-    # What reads the program's output waits until everybody has closed it.
+    # A reader of the program's output waits until every process has closed it.
     if not is_log_of_container(2):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         actions.append((os.POSIX_SPAWN_OPEN, 2, log, flags, 0o600))
     pid = os.posix_spawn(command[0], command, environment, file_actions=actions)
-    os.waitpid(pid, 0)  # it leaves its child to others
+    os.waitpid(pid, 0)  # it exits at once and leaves its child to init
 
 
 def _as_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
-    """Go on as a child; what was this process becomes the agent."""
+    """Continue as a child; this process becomes the agent."""
     child = os.fork()
     if not child:
         return
@@ -81,7 +84,7 @@ def _as_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> 
 
 
 def _mind(child: int) -> None:
-    """Do without an agent what the first process has to do."""
+    """Forward signals and reap children, as the first process must, without an agent."""
     import signal
 
     for number in (
@@ -102,7 +105,7 @@ def _mind(child: int) -> None:
 
 
 def is_log_of_container(descriptor: int) -> bool:
-    """Tell whether a descriptor is what the container's first process prints to, which stays open as long as it lives."""
+    """Tell whether a descriptor is the container's log, which its first process keeps open to the end."""
     if os.getpid() == 1:
         return True
     try:
@@ -113,9 +116,10 @@ def is_log_of_container(descriptor: int) -> bool:
 
 
 def in_container() -> bool:
-    """Tell whether this is a PID namespace of its own, which ends with its first process.
+    """Tell whether this PID namespace is a container's, which ends with its first process.
 
-    The machine's own one always has the same number (PROC_PID_INIT_INO in include/linux/proc_ns.h, Linux 3.8 to now).
+    The machine's own one always has the same number (PROC_PID_INIT_INO in include/linux/proc_ns.h, Linux 3.8
+    to now).
     """
     try:
         return os.stat("/proc/self/ns/pid").st_ino != 0xEFFFFFFC
@@ -130,7 +134,10 @@ def waits_for_an_editor(environment: Mapping[str, str]) -> bool:
 
 
 def wait(reader: int, limit: Optional[float]) -> None:
-    """Wait until the agent has written to the descriptor or closed it, for `limit` seconds; None waits as long as it takes."""
+    """Wait until the agent has written to the descriptor or closed it, at most `limit` seconds.
+
+    None for no limit.
+    """
     import select
 
     end = None if limit is None else time.monotonic() + limit
