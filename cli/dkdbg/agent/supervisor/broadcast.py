@@ -1,4 +1,4 @@
-"""What is asked of the ranks of a session over the agent's control socket: one line of JSON after a word."""
+"""Parses broadcast queries to a session's ranks from the control socket: one line of JSON after a word."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List
 
-    #: Asks, and returns a row for each process within so many seconds.
+    #: Asks the ranks, and returns a row for each process within this many seconds.
     Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
 
-#: Seconds for the answers, by default and at most; characters of a question.
+#: Default and maximum seconds for the answers; maximum bytes of a question.
 LIMIT, LONGEST_LIMIT = 10.0, 600.0
 SIZE = 256 << 10
 WORD = b"ranks "
 
 
 def answer(line: bytes, gather: Gather) -> Dict[str, Any]:
-    """Return the answer to a line of the control socket: `rows`, or `error` and perhaps `hint`."""
+    """Return the answer to a line from the control socket: `rows`, or `error` and perhaps `hint`."""
     try:
         asked = json.loads(line[len(WORD) :].decode("utf-8", "surrogatepass"))
         verb, expression, frame = asked["verb"], asked["expression"], int(asked["frame"])

@@ -1,8 +1,8 @@
-"""The user's command as a child: started unchanged, signals passed through once, its end reported truthfully.
+"""The user's command as a child: started unchanged, each signal forwarded once, its exit reported truthfully.
 
-The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals are
-blocked and fetched one by one instead of handled: what was sent with kill(2) is passed on, what the terminal sent
-(Ctrl-C, a resize) the child has received already, being in the same process group.
+The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals
+are blocked and fetched one by one instead of handled. A signal from kill(2) is forwarded. A signal from the
+terminal (Ctrl-C, a resize) has already reached the child, which is in the same process group.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ else:
     Arrival = namedtuple("Arrival", "number from_terminal")
 
 _NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
-#: Before the program has started these end the agent; the others mean nothing yet.
+#: Signals that end the agent before the program has started; the others have no effect yet.
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _SI_KERNEL = 0x80
-#: Python ignores these for itself; a program expects the default.
+#: Signals that Python ignores; a program expects the default.
 _RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
 
 
@@ -44,7 +44,7 @@ class StartError(Exception):
     """The command could not be started.
 
     Attributes:
-        exit_code: 127 when there is no such command, 126 when it cannot be executed, as a shell says it.
+        exit_code: as in a shell: 127 when the command does not exist, 126 when it cannot be executed.
     """
 
     def __init__(self, message: str, exit_code: int) -> None:
@@ -53,7 +53,7 @@ class StartError(Exception):
 
 
 class SignalInbox:
-    """Holds back the signals that are meant for the program. Make it before any thread is started."""
+    """Queue of the signals that are meant for the program. Create it before any thread is started."""
 
     def __init__(self) -> None:
         forwarded = {getattr(signal, name) for name in _NAMED if hasattr(signal, name)}
@@ -68,10 +68,10 @@ class SignalInbox:
         os.kill(os.getpid(), signal.SIGCHLD)
 
     def next(self, timeout: float) -> Optional[Arrival]:
-        """Return the next signal for the program; None after the time-out, a wake-up or a child's change."""
+        """Return the next signal for the program; None after the timeout, a wake-up or a child's change."""
         if self._timed:
             info = signal.sigtimedwait(self._set, timeout)
-            # Stopped and continued (Ctrl-Z, fg) beyond the time-out, Python returns what lay in memory.
+            # After a stop and continue (Ctrl-Z, fg) beyond the timeout, Python returns uninitialized memory.
             if info is None or info.si_signo == signal.SIGCHLD or info.si_signo not in self._set:
                 return None
             return Arrival(info.si_signo, info.si_code == _SI_KERNEL)
@@ -92,10 +92,10 @@ class Child:
         argv: passed on word by word.
         environment: its whole environment.
         mask: the signal mask that the agent itself was started with.
-        own_group: in a process group of its own; what a terminal sends then has to be passed on.
+        own_group: start it in a process group of its own, which needs the terminal's signals forwarded.
 
     Raises:
-        StartError: there is no such command, or it cannot be executed.
+        StartError: the command does not exist, or cannot be executed.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Child:
         self.exit_code: Optional[int] = None
         self.signal: Optional[int] = None
         try:
-            # Not subprocess: descriptors that we were given on purpose stay open, and no code runs between
-            # fork and exec of a process with threads.
+            # Not subprocess: inherited descriptors stay open, and no code runs between fork and exec of a
+            # process with threads.
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
             argv = _by_interpreter(_with_python(list(argv)), environment)
             self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
@@ -119,8 +119,8 @@ class Child:
             raise _start_error(argv[0], error) from error
 
     def pass_on(self, arrival: Arrival) -> None:
-        """Send the child a signal, unless the terminal has done so."""
-        # When a terminal is closed the kernel tells the session's leader alone, which may be the agent.
+        """Forward a signal to the child, unless the terminal has already sent it."""
+        # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
         has_it = arrival.from_terminal and not self.own_group and arrival.number != signal.SIGHUP
         if self.exit_code is None and not has_it:
             self.send(arrival.number)
@@ -131,16 +131,16 @@ class Child:
             os.kill(self.pid, number)
 
     def poll(self) -> Optional[int]:
-        """Return the exit code as a shell sees it (128+n for signal n), None while it runs.
+        """Return the exit code as a shell reports it (128+n for signal n), None while it runs.
 
-        As pid 1 it also buries the orphans of the container.
+        As pid 1 it also reaps the container's orphans.
         """
         target = -1 if os.getpid() == 1 else self.pid
         while self.exit_code is None:
             try:
                 pid, status = os.waitpid(target, os.WNOHANG)
             except ChildProcessError:
-                self.exit_code = 255  # somebody else has waited for it: its code is lost
+                self.exit_code = 255  # another waiter has taken the exit status
                 break
             if pid == 0:
                 break
@@ -157,13 +157,13 @@ class Child:
 
 
 def become(argv: Sequence[str], environment: dict[str, str], mask: Optional[Iterable[int]]) -> NoReturn:
-    """Execute a command in the place of this process.
+    """Replace this process with a command.
 
     Args:
-        mask: the signals that it starts with blocked; None leaves them as they are.
+        mask: the signals that it starts with blocked; None leaves them unchanged.
 
     Raises:
-        StartError: there is no such command, or it cannot be executed.
+        StartError: the command does not exist, or cannot be executed.
     """
     argv = _with_python(list(argv))
     for number in _RESET:
@@ -183,7 +183,7 @@ def _start_error(command: str, error: OSError) -> StartError:
 
 
 def describe_end(exit_code: int, number: Optional[int]) -> str:
-    """Return the end of a program in plain words."""
+    """Describe a program's exit in one line."""
     if number is None:
         return "exited with code %d" % exit_code
     try:
@@ -194,7 +194,7 @@ def describe_end(exit_code: int, number: Optional[int]) -> str:
 
 
 def _with_python(argv: List[str]) -> List[str]:
-    """The same, by `python3` where a README's `python` has no program of that name, as on Debian and Ubuntu."""
+    """Replace `python` with `python3` where no program of that name exists, as on Debian and Ubuntu."""
     if argv[0] == "python" and not shutil.which("python") and shutil.which("python3"):
         console.log("no program is called 'python' here: running python3")
         return ["python3", *argv[1:]]
@@ -202,7 +202,7 @@ def _with_python(argv: List[str]) -> List[str]:
 
 
 def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str]:
-    """The same, by the interpreter of its first line where a mounted script lacks the x bit that it has in the image."""
+    """Prefix a script with its shebang interpreter where the mounted copy lacks the image's x bit."""
     path = argv[0]
     if environment.get(settings.ENV_OWN_CONTAINER) != "1" or "/" not in path or not os.path.isfile(path):
         return argv
@@ -226,7 +226,7 @@ def _not_found(command: str) -> str:
 
 
 def _in_foreground() -> bool:
-    """Whether we are in the foreground process group of our terminal."""
+    """Tell whether we are in the foreground process group of our terminal."""
     for descriptor in (0, 1, 2):
         if os.isatty(descriptor):
             return os.tcgetpgrp(descriptor) == os.getpgrp()
@@ -234,7 +234,7 @@ def _in_foreground() -> bool:
 
 
 def words_of(argv: Sequence[str], limit: int = 200) -> str:
-    """Return a command line for a message, shortened."""
+    """Return a shortened command line for a message."""
     import shlex
 
     quoted: List[str] = [shlex.quote(word) for word in argv]

@@ -1,4 +1,7 @@
-"""Asking a running agent to restart or to end its program, or its ranks something: one line over a socket in the session's private folder."""
+"""Control socket of a running agent.
+
+Restart or end the program, or query its ranks, by one line in its private folder.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
-#: Seconds for an answer, which comes when the program has been started again: up to 10 to end it.
+#: Seconds for an answer, which comes after the restart: ending the program takes up to 10.
 ANSWER_LIMIT = 30.0
 
 
 class Control:
-    """The agent's side.
+    """The agent's side of the control socket.
 
     Args:
         processes_dir: folder for the socket.
@@ -31,7 +34,7 @@ class Control:
         restart: asked for by a client; returns one line about it, which begins with `restarted` or with why not.
 
     Raises:
-        OSError: the socket cannot be made.
+        OSError: the socket cannot be created.
     """
 
     def __init__(self, processes_dir: str, restart: Callable[[], str], gather: broadcast.Gather) -> None:
@@ -43,7 +46,7 @@ class Control:
         threading.Thread(target=self._accept, name="dkdbg control", daemon=True).start()
 
     def stop(self) -> None:
-        """Take no more."""
+        """Accept no more requests."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -65,9 +68,7 @@ class Control:
             elif word == b"restart":
                 answer = self._restart()
             elif word == b"stop":
-                os.kill(
-                    os.getpid(), signal.SIGTERM
-                )  # it is the program's, and the agent ends with the program
+                os.kill(os.getpid(), signal.SIGTERM)  # meant for the program; the agent ends with it
                 answer = "asked to end"
             else:
                 answer = "unknown request"
@@ -95,7 +96,7 @@ def main(command: str, words: List[str]) -> int:
 
 
 def ask(session_dir: str, command: str, limit: float = ANSWER_LIMIT) -> str:
-    """Ask the agent of a session for something and return its line, empty when it gives none in so many seconds."""
+    """Send a command to a session's agent and return its line; empty without an answer in time."""
     path = os.path.join(
         os.path.realpath(os.path.join(session_dir, contract.PROCESSES_NAME)), contract.CONTROL_NAME
     )
@@ -110,7 +111,7 @@ def ask(session_dir: str, command: str, limit: float = ANSWER_LIMIT) -> str:
 
 
 def newest(name: Optional[str]) -> Optional[contract.Record]:
-    """Return the record of the newest session of a name or id, or of all."""
+    """Return the record of the newest session with this name or id, or of the newest one."""
     live = [record for record in records.list_records() if records.is_live(record)]
     named = [record for record in live if name in (None, record["name"], record["id"])]
     return named[-1] if named else None

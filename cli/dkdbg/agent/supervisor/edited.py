@@ -1,4 +1,4 @@
-"""Sources that were changed after the program had been started: what an editor shows is not what runs."""
+"""Detects sources that have changed since the program's start, so that the editor shows other code than runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OLD = 3600.0
 
 
 def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
-    """Return those of the files that are the user's: mapped, by themselves or with a folder, else below the working directory.
+    """Return the user's own files among these: below a mapped folder, else below the working directory.
 
     Args:
-        paths: absolute. runtime: the agent's own folder, where its hook and debugpy are laid out.
+        paths: absolute. runtime: the agent's own folder, where its hook and debugpy are unpacked.
     """
     mapped = [entry["remoteRoot"] for entry in record["mappings"] if entry["exists"]]
     roots = [os.path.realpath(root) for root in mapped or [record["cwd"]]]
@@ -27,7 +27,7 @@ def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List
 
 
 def starts_anew(changed: List[str], restart: str, age: float, *, is_held: bool) -> bool:
-    """Tell whether an attach starts the program again.
+    """Tell whether an attach restarts the program.
 
     Args:
         restart: one of contract.RESTART. age: of this run, in seconds.
@@ -37,14 +37,14 @@ def starts_anew(changed: List[str], restart: str, age: float, *, is_held: bool) 
 
 
 def described(changed: List[str]) -> str:
-    """Return in words what was changed."""
+    """Describe the changed files in one line."""
     more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
     was = "were" if len(changed) > 1 else "was"
     return "%s%s %s changed after the program had been started" % (os.path.relpath(changed[0]), more, was)
 
 
 def note(changed: List[str], restart: str) -> str:
-    """Return what an editor's user is told when the program is not started again."""
+    """Return the message for an editor's user when the program is not restarted."""
     how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
     if restart == contract.RESTART_NEVER:
         how = "the task `dkdbg: restart` or `dkdbg restart`"

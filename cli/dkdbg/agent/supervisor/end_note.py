@@ -1,4 +1,4 @@
-"""What the editor is told of the program's end: its exit code or signal, and why, as far as it is known."""
+"""The message to the editor at the program's end: its exit code or signal and, where known, the reason."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-#: Lines of stderr, and characters of each.
+#: Maximum lines of stderr, and characters of each.
 LINES = 12
 LENGTH = 300
 
 
 def compose(code: int, end: str, words: str, name: str = "") -> str:
-    """Return the note.
+    """Return the message.
 
     Args:
-        code: the exit code. end: in words, `exited with code 1`.
-        words: what was written to stderr last, empty where nothing is known of it.
+        code: the exit code. end: its description, `exited with code 1`.
+        words: the last stderr output; empty where unknown.
         name: of the process that wrote it; empty for the program itself.
     """
     text = headline(code, end)
@@ -31,12 +31,12 @@ def compose(code: int, end: str, words: str, name: str = "") -> str:
 
 
 def headline(code: int, end: str) -> str:
-    """Return its first part, without the reason."""
+    """Return the first part, without the reason."""
     return "the program %s%s" % (end, _MEANINGS.get(code, ""))
 
 
 def last_lines(words: str) -> List[str]:
-    """Return the last lines of a program's text, fit for a line of ours, each indented."""
+    """Return the last lines of a program's output, printable and indented."""
     lines = [line.rpartition("\r")[2].rstrip() for line in words.replace("\r\n", "\n").split("\n")]
     found = [console.printable(line) for line in lines if line][-LINES:]
     return ["  " + (line if len(line) <= LENGTH else line[:LENGTH] + "...") for line in found]

@@ -1,7 +1,8 @@
-"""Ends every process of a run: SIGTERM, some seconds, SIGKILL. None is left, wherever it went.
+"""Ends every process of a run: SIGTERM, some seconds, SIGKILL.
 
-A process group is not enough: torchrun puts each rank into a session of its own, daemons leave their parent. What
-belongs to a run is found by parentage, by the session's folder in the environment, and by registration.
+A process group is not enough: torchrun puts each rank into a session of its own, and daemons leave their
+parent. The processes of a run are found by parentage, by the session's folder in the environment, and by
+registration.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.supervisor import child
 
-#: Seconds between SIGTERM and SIGKILL. A process that is paused at a breakpoint runs no signal handler of Python's.
+#: Seconds between SIGTERM and SIGKILL. A process that is paused at a breakpoint runs no Python signal
+#: handler.
 GRACE = 5.0
-#: After SIGKILL only a process in an uninterruptible call is still there.
+#: Seconds after SIGKILL; only a process in an uninterruptible call lives longer.
 KILL_LIMIT = 5.0
 
 
@@ -44,10 +46,10 @@ class Ending:
         self._found: Dict[int, Optional[int]] = {}
 
     def run(self, pause: Callable[[float], bool]) -> int:
-        """End everything and return how many processes would not go.
+        """End every process and return how many could not be ended.
 
         Args:
-            pause: waits so many seconds or less; True asks for SIGKILL now.
+            pause: waits for up to this many seconds; True asks for SIGKILL now.
         """
         self._look()
         self._signal(signal.SIGTERM)
@@ -66,14 +68,14 @@ class Ending:
         return len(self._found)
 
     def _left(self) -> bool:
-        """Whether a process is left; newcomers are sent SIGTERM."""
+        """Tell whether a process is left; send new ones SIGTERM."""
         self._running.poll()
         self._found = {pid: start for pid, start in self._found.items() if _is_same(pid, start)}
         if self._found:
             return True
         self._look()
         self._signal(signal.SIGTERM)
-        # A zombie whose threads are still ending is not alive any more and cannot be waited for yet.
+        # A zombie whose threads are still ending is not alive and cannot be reaped yet.
         return bool(self._found) or self._running.exit_code is None
 
     def _look(self) -> None:
@@ -99,10 +101,10 @@ class Ending:
             with contextlib.suppress(OSError):
                 if _is_same(pid, start):
                     os.kill(pid, number)
-                    os.kill(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
+                    os.kill(pid, signal.SIGCONT)  # a stopped process does not handle SIGTERM
 
     def _group_is_ours(self) -> bool:
-        """Whether a process of this run is still in the command's group, whose number may have been used again."""
+        """Tell whether the command's group, whose number may be reused, still holds a process of this run."""
         return any(_group_of(pid) == self._running.pid for pid in self._found)
 
 

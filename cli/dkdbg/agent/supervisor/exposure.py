@@ -1,4 +1,4 @@
-"""Addresses that others can reach: without a token nobody listens there, for a debugger is a way to run code.
+"""Refuses to listen without a token on addresses that others can reach: a debugger runs arbitrary code.
 
 A container on a network of Docker's or Podman's is the exception for the listener: the engine publishes its port to the
 host's loopback by way of the container's own address, and proxy/listener/peers.py keeps the neighbours out. Nothing else is:
@@ -33,7 +33,7 @@ def refusal(host: str, environment: Mapping[str, str]) -> str:
 
 
 def pdb_refusal(address: str, environment: Mapping[str, str]) -> str:
-    """The same for pdb on `host:port`; nobody but the token looks at who comes there, in a container neither."""
+    """Return the same for pdb on `host:port`, where only the token protects, in a container too."""
     host = address.rpartition(":")[0]
     if _has_token(environment) or loopback.is_loopback(host):
         return ""
@@ -46,5 +46,5 @@ def pdb_refusal(address: str, environment: Mapping[str, str]) -> str:
 def _has_token(environment: Mapping[str, str]) -> bool:
     try:
         return bool(tokens.read(environment))
-    except ValueError:  # the session does not start, and says why
+    except ValueError:  # the session reports the invalid token and does not start
         return True

@@ -1,4 +1,4 @@
-"""Notices Pythons of the program that have not loaded the agent's hook: an editor would wait for its breakpoints in vain."""
+"""Detects Pythons of the program that have not loaded the agent's hook: their breakpoints never stop."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0
 #: Seconds that a Python has from its start until it must have announced itself, and between two looks.
 ANNOUNCING, BETWEEN = 3.0, 1.0
-#: What is told of a program, and of one of its processes.
+#: Messages about a program, and about one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
-#: Without a word on how it was started: it was gone before anybody looked.
+#: The reason where the process had ended before it could be inspected.
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
-#: Comes to no session on purpose, besides what the hook itself leaves out: its children, made by fork, do.
+#: A forkserver never joins a session, beyond the hook's own exclusions; its children, made by fork, do.
 _FORKSERVER = "multiprocessing.forkserver"
 
 
 class Unseen:
-    """What is told once of a program, and once of its Pythons of one name.
+    """Reports once per program, and once per name of its Pythons, that the hook was not loaded.
 
     Args:
         folder: where processes announce themselves.
@@ -48,19 +48,22 @@ class Unseen:
         self._said: Set[str] = set()
 
     def begin(self) -> None:
-        """Note that the program is about to start."""
+        """Record that the program is about to start."""
         self._before, self._told = self._changed(), False
         self._since, self._said = {}, set()
 
     def note(self) -> str:
-        """Return what to tell of the program; empty when some process of it has announced itself, or it was told."""
+        """Return the message about the program.
+
+        Empty when one of its processes has announced itself, or after the first call.
+        """
         if self._told or self._said or self._changed() != self._before:
             return ""
         self._told = True
         return "%s; %s" % (NOTE, _USUAL)
 
     def look(self, program: int, announced: Collection[int]) -> List[str]:
-        """Return what to tell of the Pythons below the program, in lines.
+        """Return messages about Pythons below the program.
 
         Args:
             program: its pid. announced: pids of processes that have announced themselves.
@@ -88,7 +91,7 @@ class Unseen:
         return lines
 
     def _changed(self) -> int:
-        """When a name was made or removed in the folder, in nanoseconds: each announcement is a file there."""
+        """Return the folder's modification time in nanoseconds: each announcement creates a file in it."""
         try:
             return os.stat(self._folder).st_mtime_ns
         except OSError:
@@ -96,7 +99,7 @@ class Unseen:
 
 
 def why(pid: int, words: Sequence[str], hook: str) -> str:
-    """Return why a Python has not loaded the hook, as far as its command line and environment tell."""
+    """Return why a Python has not loaded the hook, as far as its command line and environment show."""
     flags = _flags(words)
     if "S" in flags:
         return "python -S loads nothing from site folders"
@@ -114,7 +117,7 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
 
 
 def _python(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
-    """Return the command line of a Python that runs a program of the user's; None for any other process."""
+    """Return the command line of a Python that runs a user's program; None for any other process."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as source:
             words = [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
@@ -142,7 +145,7 @@ def _flags(words: Sequence[str]) -> str:
 
 
 def _name(words: Sequence[str]) -> str:
-    """Return what a Python runs: its script's name, `-m` with the module, or `python`."""
+    """Return a Python's program: its script's name, `-m` with the module, or `python`."""
     rest = list(words[1:])
     while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[2:] if rest[0] in ("-W", "-X") else rest[1:]

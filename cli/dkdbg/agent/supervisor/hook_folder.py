@@ -1,4 +1,6 @@
-"""Puts the hook into the runtime folder, compiled: from a read-only mount each Python start would compile it anew.
+"""Copies the hook into the runtime folder and compiles it.
+
+On a read-only mount each Python start would compile it again.
 
 Measured on CPython 3.8 to 3.13: 5 to 8 ms a start from sources, 1 to 5 ms from the .pyc file.
 """
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def install(runtime_dir: str) -> str:
-    """Return the folder to be put first on the program's PYTHONPATH; it holds `sitecustomize.py` and no more.
+    """Return the first folder for the program's PYTHONPATH; it holds only `sitecustomize.py`.
 
     Args:
-        runtime_dir: the agent's private folder. An agent that runs from there, as the single file does, has its hook
+        runtime_dir: the agent's private folder. An agent that runs from there, as the single file does, has
+            its hook
             there already.
 
     Raises:
@@ -36,7 +39,7 @@ def install(runtime_dir: str) -> str:
     for name in files(package):
         path = os.path.join(target, name)
         if os.path.exists(importlib.util.cache_from_source(path)):
-            continue  # what a folder is called by its digest never changes
+            continue  # a folder named by its digest never changes
         with contextlib.suppress(OSError, py_compile.PyCompileError):
             py_compile.compile(path, doraise=True)
     return os.path.join(target, "hook")
@@ -68,7 +71,7 @@ def _copy(package: str, runtime_dir: str) -> str:
         try:
             os.rename(scratch, target)
         except OSError:
-            if not bundle.is_own(target):  # not another agent that was faster
+            if not bundle.is_own(target):  # another agent was not faster either
                 raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

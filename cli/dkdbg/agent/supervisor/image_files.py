@@ -1,7 +1,10 @@
-"""Shows what the image alone has below the folder that the checkout is mounted over: generated modules, weights, scripts.
+"""Shows the image's own files below the folder that the checkout is mounted over.
 
-`dkdbg up` and F5 have copied it into a volume (templates/image_files.sh). For each name that the checkout lacks a link
-is put there while the session lasts; git is told to leave it out (`.git/info/exclude`). Existing files are not touched.
+Generated modules, weights, scripts.
+
+`dkdbg up` and F5 have copied them into a volume (templates/image_files.sh). Each name that the checkout lacks
+becomes a link while the session lasts, and `.git/info/exclude` hides it from git. Existing files are not
+touched.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ class ImageFiles:
     """The links of this session.
 
     Args:
-        environ: names the folder; without, there are none.
-        volume: where the copies are.
+        environ: names the folder; without it no links are made.
+        volume: folder of the copies.
     """
 
     def __init__(self, environ: Mapping[str, str], volume: str = settings.IMAGE_FILES) -> None:
@@ -44,10 +47,10 @@ class ImageFiles:
         self._held = -1
 
     def show(self) -> None:
-        """Make the links; those of an agent that was killed are taken over."""
+        """Create the links, and take over those of an agent that was killed."""
         if not self._folder or not os.path.isdir(self._volume):
             return
-        # Another agent in this container shows the same ones: the last to end takes them away.
+        # Another agent in this container shows the same files: the last one to end removes the links.
         self._held = os.open(self._volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             fcntl.flock(self._held, fcntl.LOCK_SH)
@@ -61,7 +64,7 @@ class ImageFiles:
             self._exclude(self._links)
 
     def hide(self) -> None:
-        """Remove them, unless another agent shows them."""
+        """Remove the links, unless another agent needs them."""
         if self._held < 0:
             return
         held, self._held = self._held, -1
@@ -96,7 +99,7 @@ class ImageFiles:
                 yield from self._missing(each)
 
     def _exclude(self, names: List[str]) -> None:
-        """Have git leave out these; what else the file says stays. A file behind a link may be anybody's."""
+        """Exclude these names from git and keep the rest of the file, but never follow a link."""
         path = os.path.join(os.path.realpath(self._folder), ".git", "info", "exclude")
         if os.path.realpath(path) != path:
             return

@@ -1,6 +1,6 @@
 """`launch`: run a command to its end, so that an editor can attach to its Python processes at any time.
 
-It is started again only when somebody asks for that while it runs: `restart`, an editor, an attach after an edit.
+It is restarted only on request while it runs: by `restart`, an editor, or an attach after an edit.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Launch:
         self._leaving = False
 
     def run(self) -> Tuple[int, str]:
-        """Return the exit code of the last run, and how it ended."""
+        """Run the program and its restarts; return the last run's exit code and its description."""
         restarts = self._session.restarts
-        restarts.take()  # what was asked for before the first start is in it
+        restarts.take()  # a request before the first start is already fulfilled
         while True:
             code, end = self._one_run()
             restarts.ended(end)
@@ -53,12 +53,15 @@ class Launch:
         end = child.describe_end(code, running.signal)
         if running.signal:
             self._end_ranks(running)
-        shared.restarts.take()  # too late: it has ended by itself
+        shared.restarts.take()  # too late: the program has already exited
         shared.say_end(running, end)
         return code, end
 
     def _end_ranks(self, running: child.Child) -> None:
-        """End the ranks of a launcher that was killed: it cannot, and those that a debugger holds would wait for good."""
+        """End the ranks of a launcher that was killed.
+
+        It cannot, and ranks in a debugger would wait for good.
+        """
 
         def pause(seconds: float) -> bool:
             arrival = self._session.inbox.next(seconds)
@@ -71,7 +74,7 @@ class Launch:
             self._session.end_program(running, pause)
 
     def _ended_by_us(self, running: child.Child) -> Tuple[int, str]:
-        """End the program, which is to be started again."""
+        """End the program before its restart."""
         shared = self._session
 
         def pause(seconds: float) -> bool:
@@ -87,7 +90,7 @@ class Launch:
         return code, end
 
     def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
-        """Pass a signal on, or the editor's wish to end the program.
+        """Forward a signal, or the editor's request to end the program.
 
         Args:
             arrival: None for none. running: None while the program is being ended.

@@ -1,4 +1,4 @@
-"""What `launch` and `supervise` are asked to do, by flags and by the environment; see contract.py for the latter."""
+"""Options of `launch` and `supervise`, from flags and from the environment; contract.py has the latter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import List, Optional
 
-#: What happens when the program ends by itself with a code other than 0.
+#: Actions when the program exits with a code other than 0.
 ON_CRASH = ("restart", "wait", "exit")
 MAX_RESTARTS = 10
 _SOURCES = (".py",)
@@ -21,13 +21,14 @@ _YES = ("1", "true", "yes", "on")
 
 
 class Supervision:
-    """How the program is started again.
+    """How the program is restarted.
 
     Args:
-        folders: which to watch for changes; none for the mapped ones, else the working directory; None watches nothing.
-        suffixes: of the files that count.
+        folders: folders to watch for changes; empty for the mapped ones, else the working directory; None for
+            none.
+        suffixes: of the watched files.
         on_crash: one of ON_CRASH.
-        max_restarts: after so many crashes in a row it waits.
+        max_restarts: crashes in a row after which it waits.
         interactive: one Ctrl-C restarts, two within 2 s quit; None: when there is a terminal.
     """
 
@@ -50,7 +51,8 @@ class Supervision:
 class Options:
     """What was asked for; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
 
-    `linger` is the seconds after its start for which a program that has not waited keeps its end for an editor.
+    `linger` is the number of seconds after its start for which a program that did not wait keeps its end for
+    an editor.
     """
 
     def __init__(
@@ -80,12 +82,12 @@ class Options:
 
 
 def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
-    """Return what `words`, those after the sub-command, and the environment say.
+    """Parse `words`, the arguments after the subcommand, together with the environment.
 
     `launch` with DKDBG_RELOAD=1 is `supervise --reload`: one entry point in a compose file serves both.
 
     Raises:
-        ValueError: something is wrong, in plain words.
+        ValueError: an option is wrong; the text explains it.
     """
     if "--" not in words:
         raise ValueError("write -- before the command")

@@ -1,4 +1,7 @@
-"""Notices that the service whose place the debug service takes is answered elsewhere too: those calls never stop here."""
+"""Warns when the debugged service's name also resolves to its original container.
+
+Calls there never stop here.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Mapping
 
-#: Seconds between two looks; the engine's name server answers in a millisecond.
+#: Seconds between two checks; the engine's name server answers in a millisecond.
 BETWEEN = 5.0
 
 
 class Beside:
-    """Looks on a thread of its own, as a name server may hang.
+    """Checks on its own thread, because a name server may hang.
 
     Args:
-        environ: names the service in DKDBG_STANDS_FOR; without, nothing is ever told.
-        listens: whether there is somebody to tell. tell: takes the line, once.
+        environ: names the service in DKDBG_STANDS_FOR; without it nothing is reported.
+        listens: tells whether an editor is attached. tell: takes the line, once.
     """
 
     def __init__(
@@ -31,12 +34,12 @@ class Beside:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start checking."""
         if self._name:
             threading.Thread(target=self._look, name="dkdbg beside", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._over.set()
 
     def _look(self) -> None:

@@ -1,6 +1,6 @@
-"""What is seen of a process from outside: its state in the kernel, and by py-spy, where that is installed and may look.
+"""Inspects a process from outside: its kernel state and, where installed and permitted, py-spy.
 
-py-spy is never required. It is what tells of a process that holds the GIL in C for ever, and of native frames.
+py-spy is never required. It shows a process that holds the GIL in C for good, and native frames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
-#: Seconds for one process; looking at them side by side.
+#: Seconds for one process, and the maximum processes to inspect in parallel.
 _LIMIT = 10.0
 _PARALLEL = 8
 _HOOK = "/inprocess/hook/sitecustomize.py"
@@ -32,7 +32,10 @@ _STATES = {
 
 
 def fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
-    """Add what can be seen of the processes that have not answered; of all where native frames are asked for."""
+    """Add what is visible from outside of processes that did not answer.
+
+    Of all where native frames are wanted.
+    """
     silent = [each for each in told if each["threads"] is None]
     for each in silent:
         each["why"] = "it does not answer: %s" % _STATES.get(each["os"], "it has ended, or is about to")
@@ -59,7 +62,7 @@ def fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
 
 
 def py_spy() -> Optional[str]:
-    """Return where py-spy is: on PATH, by whole folders only, or beside this Python."""
+    """Return the path of py-spy: from absolute folders on PATH, or beside this Python."""
     folders = [each for each in os.environ.get("PATH", "").split(os.pathsep) if each.startswith(os.sep)]
     for folder in [*folders, os.path.dirname(sys.executable)]:
         path = os.path.join(folder, "py-spy")
@@ -69,7 +72,7 @@ def py_spy() -> Optional[str]:
 
 
 def _look(program: str, process: Dict[str, Any], *, native: bool) -> None:
-    # Without --nonblocking py-spy stops the process for some milliseconds; native frames cannot be had otherwise.
+    # Without --nonblocking py-spy stops the process for some milliseconds; native frames require that.
     how = "--native" if native else "--nonblocking"
     argv = [program, "dump", "--json", how, "--pid", str(process["pid"])]
     try:
@@ -86,14 +89,14 @@ def _look(program: str, process: Dict[str, Any], *, native: bool) -> None:
 
 
 def complaint(said: str) -> str:
-    """Return what py-spy says is wrong; its reasons and a backtrace may follow."""
+    """Return py-spy's error line; its reasons and a backtrace may follow."""
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it says nothing"]
     first = next((line for line in lines if line.startswith("Error: ")), lines[-1])
     return first.replace("Error: ", "", 1)[:200]
 
 
 def read(said: List[Any], pid: int) -> List[Dict[str, Any]]:
-    """Return the threads of a `py-spy dump --json` (0.4) as stacks.py tells them, the main one first."""
+    """Return the threads of `py-spy dump --json` (0.4) in the form of stacks.py, the main one first."""
     found = []
     for each in said:
         frames = [_frame(frame) for frame in each.get("frames", ())]

@@ -35,7 +35,7 @@ _CLIENT_INFO = {
 
 
 class OwnClient:
-    """A client that attaches to every process that is announced, sets nothing, and goes on leaving.
+    """A client that attaches to every announced process, sets no breakpoints, and continues them on leaving.
 
     Args:
         serve: serves a client, as for the listener. token: required for an attach.
@@ -64,12 +64,12 @@ class OwnClient:
     ) -> None:
         with self._changed:
             self._leaving = True
-            lines = sorted(self._lines.items(), reverse=True)  # the root's last: it takes the others with it
+            lines = sorted(self._lines.items(), reverse=True)  # the root's last: it ends the others
         for _, line in lines:
             line.leave()
 
     def wait(self, wanted: Set[int], limit: float) -> bool:
-        """Return whether these processes are attached, within so many seconds."""
+        """Return whether these processes are attached within this many seconds."""
 
         def attached() -> bool:
             return all(pid in self._lines and self._lines[pid].is_attached for pid in wanted)
@@ -118,7 +118,7 @@ class _Line:
         threading.Thread(target=self._read, name="dkdbg own answers", daemon=True).start()
 
     def leave(self) -> None:
-        """End the session; what was held runs on."""
+        """End the session; stopped processes continue."""
         self._send("disconnect", {"terminateDebuggee": False})
         self._left.wait(LEAVE_LIMIT)
         with contextlib.suppress(OSError):

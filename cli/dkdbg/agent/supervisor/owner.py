@@ -1,7 +1,8 @@
-"""Steps down from root to the owner of the mounted workspace, so that files the program writes are the developer's.
+"""Drops from root to the owner of the mounted workspace, so that the program's files belong to the developer.
 
-A checked-in compose file cannot know a teammate's uid, and compose sees no $UID (bash does not export it). The mount
-knows: its owner in the container is the developer, whatever the uid, also where a rootless engine maps it to 0.
+A checked-in compose file cannot know a teammate's uid, and compose sees no $UID (bash does not export it).
+The mount does: its owner in the container is the developer, whatever the uid, also where a rootless engine
+maps it to 0.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import MutableMapping
 
-#: Path in the container whose owner the agent becomes.
+#: Environment variable with the path in the container whose owner the agent becomes.
 OWNER_ENV = "DKDBG_OWNER"
 
 
 def become_owner(environ: MutableMapping[str, str]) -> None:
-    """Become the owner of `$DKDBG_OWNER` when we are root and somebody else owns it; else do nothing.
+    """Become the owner of `$DKDBG_OWNER` when we are root and it belongs to another user; else do nothing.
 
-    Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not. HOME is
-    moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there; USER is set
-    because getpass.getuser() raises KeyError for a uid without a passwd entry.
+    Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not.
+    HOME is moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there;
+    USER is set because getpass.getuser() raises KeyError for a uid without a passwd entry.
 
     Args:
         environ: os.environ, changed in place.
@@ -43,7 +44,7 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
         os.setgid(status.st_gid)
         os.setuid(status.st_uid)
     except OSError:
-        # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would have without us.
+        # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would without dkdbg.
         return
     _give_home(environ, status.st_uid)
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
 
-#: Seconds without a prompt until we say why.
+#: Seconds without a prompt before a message explains it.
 SILENCE = 2.0
 
 
 def main(words: List[str]) -> int:
-    """Enter a process's main thread at its next line and pass lines both ways; return the exit code."""
+    """Start pdb in a process's main thread at its next line and forward lines both ways.
+
+    Return the exit code.
+    """
     import argparse
 
     parser = argparse.ArgumentParser(prog="dkdbg.agent pdb")
@@ -63,7 +66,7 @@ def _session(name: Optional[str]) -> Optional[contract.Record]:
 
 
 def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) -> Optional[contract.Process]:
-    """Return the process that is asked for; else rank 0, because a launcher only waits; else the first one."""
+    """Return the requested process; else rank 0, because a launcher only waits; else the first one."""
     found = [
         each for each in session["processes"] if pid in (None, each["pid"]) and rank in (None, each["rank"])
     ]
@@ -73,7 +76,7 @@ def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) 
 
 
 def _nobody(session: contract.Record) -> str:
-    """Why there is no such process."""
+    """Return why the process does not exist."""
     there = _listing(session["processes"])
     if session["state"] == "waiting" and not there:
         return "the program has not started yet: it is %s" % (session["detail"] or "waiting for a debugger")
@@ -90,7 +93,7 @@ def _send(sock: socket.socket) -> None:
     try:
         for line in sys.stdin:
             sock.sendall(line.encode())
-        sock.shutdown(socket.SHUT_WR)  # the process goes on
+        sock.shutdown(socket.SHUT_WR)  # the process continues
     except OSError:
         pass
 
@@ -112,7 +115,7 @@ def _show(sock: socket.socket) -> int:
             sys.stdout.write(data.decode("utf-8", "replace"))
             sys.stdout.flush()
     except (KeyboardInterrupt, BrokenPipeError):
-        return 0  # the connection ends, the process goes on
+        return 0  # the connection ends, the process continues
     except OSError as error:
         return _fail("connection lost: %s" % error)
 

@@ -1,4 +1,7 @@
-"""What is to be profiled, by flags and variables; whether the tools for it are here; and, at the end, what was and what not."""
+"""Profiler requests from flags and variables.
+
+Checks the tools at the start and reports the results at the end.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ FLAGS = {
 }
 _FOLDER = "dkdbg-profiles"
 _STEPS = "2:12"
-#: Seconds for what py-spy still writes after the program's end.
+#: Seconds for py-spy to finish its file after the program's end.
 _LAST = 60.0
 _HINTS = {
     "nsys": "install Nsight Systems there (apt-get install nsight-systems-cli of NVIDIA's repository), put its folder on PATH, or "
@@ -48,7 +51,7 @@ _HINTS = {
 
 
 def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -> None:
-    """Say to the program's processes what was asked for.
+    """Write the requested profilers into the environment of the program's processes.
 
     Args:
         log: takes a line for the user.
@@ -73,7 +76,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
 
 
 def tell(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
-    """Say at the end what was profiled, and for what nothing was.
+    """Report at the end which processes were profiled, and which requests matched none.
 
     Args:
         directory: the session's folder. environment: as `prepare` has left it.
@@ -93,7 +96,7 @@ def tell(directory: str, environment: Mapping[str, str], log: Callable[[str], No
         for note, said in zip(of_ray, ray_profiles.fetch(of_ray, wanted["folder"], environment)):
             log("%s of %s: %s" % (note["tool"], note["worker"], said))
     for tool in asked:
-        # NeMo RL wraps Ray's actors itself, by its own variable: what it matches is not seen here.
+        # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
         if tool["is_ours"] and not any(note.get("tool") == tool["tool"] for note in notes):
             seen = sorted({note["worker"] for note in notes})[:10]
             there = "the processes were: %s" % ", ".join(seen) if seen else "no Python process was seen"
@@ -101,7 +104,7 @@ def tell(directory: str, environment: Mapping[str, str], log: Callable[[str], No
 
 
 def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None]) -> Optional[Dict[str, Any]]:
-    """What a tool was asked for; None for nothing. Raises ValueError, see `prepare`."""
+    """Return the request for a tool; None for none. Raises ValueError, see `prepare`."""
     of_names, of_ranks, of_options = _VARIABLES[name]
     wanted = patterns.parse(environment.get(of_names, ""))
     is_nemos = name == "nsys" and not wanted and not environment.get(of_ranks)
@@ -151,7 +154,7 @@ def _flag(tool: Mapping[str, Any]) -> str:
 
 
 def _found(name: str, environment: Mapping[str, str]) -> str:
-    """Where a program lies, absolute; empty when nowhere."""
+    """Return a program's absolute path; empty when missing."""
     found = shutil.which(name, path=environment.get("PATH"))
     if found is None and name == "nsys":
         others = sorted(
@@ -172,7 +175,7 @@ def _steps(text: str) -> List[int]:
 
 
 def _notes(directory: str) -> List[Dict[str, Any]]:
-    """What the processes have noted; a program could write there too: what is no note is none."""
+    """Return the processes' notes. A program could write there too: malformed ones are skipped."""
     found = []
     try:
         with open(os.path.join(directory, profiling.NAME)) as source:
@@ -197,7 +200,7 @@ def _is_note(note: Any) -> bool:  # noqa: ANN401 - whatever was read
 
 
 def _file(note: Mapping[str, Any]) -> str:
-    """Its path and size; nsys calls it by the pid of the program below it, which is another than was noted."""
+    """Return a profile's path and size; nsys names it by the pid of its child, not by the noted one."""
     paths = [note["path"]]
     if note["base"]:
         endings = (profiling.ENDINGS[note["tool"]], nsight.RAW)
@@ -209,7 +212,7 @@ def _file(note: Mapping[str, Any]) -> str:
 
 
 def _wait_for(pid: int) -> None:
-    """Return when py-spy has written its file, which it does after the end of what it looked at."""
+    """Wait until py-spy has written its file, which it does after the end of its target."""
     end = time.monotonic() + _LAST
     while pid and time.monotonic() < end:
         try:

@@ -1,4 +1,4 @@
-"""Flags of `launch` that only change the program's environment: pdb, what happens at a crash, torch.compile."""
+"""Flags of `launch` that only change the program's environment: pdb, crashes, torch.compile and more."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _YES = ("1", "true", "yes", "on")
 
 
 def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
-    """Move `--pdb [HOST:]PORT`, `--connect HOST:PORT`, `--on-crash hold=TIME`, `--ranks SET`, `--continue all|one` and flags into the environment.
+    """Move flags such as `--pdb [HOST:]PORT`, `--ranks SET` or `--on-crash hold=TIME` into the environment.
 
     Args:
-        words: the command line after the sub-command; what follows `--` is the user's.
+        words: the command line after the subcommand; everything after `--` is the user's.
         environment: the agent's own, which the program inherits.
 
     Returns:
-        The words that are left.
+        The remaining words.
 
     Raises:
-        ValueError: a flag, or the variable behind it, has no meaning, or would let others run code.
+        ValueError: a flag, or the variable behind it, is invalid or would let others run code.
     """
     cut = words.index("--") if "--" in words else len(words)
     left: List[str] = []
@@ -81,11 +81,11 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
 
 
 def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> float:
-    """Add what a program finds in its environment; return how long the agent itself has to wait for an editor.
+    """Complete the program's environment; return how long the agent itself has to wait for an editor.
 
     Args:
         environment: the agent's own, which the program inherits.
-        wait: seconds that were asked for.
+        wait: requested seconds.
         then: `exit` or `run`.
     """
     environment.setdefault(settings.ENV_BREAKPOINT_WAIT, "forever" if wait == float("inf") else "%g" % wait)
@@ -104,7 +104,7 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
 
 
 def _set_by_env(command: List[str]) -> Dict[str, str]:
-    """Return the variables that a command gives its program: `env NAME=VALUE ... PROGRAM`."""
+    """Return the variables that a command sets for its program: `env NAME=VALUE ... PROGRAM`."""
     if os.path.basename((command or [""])[0]) != "env":
         return {}
     found: Dict[str, str] = {}
@@ -117,7 +117,7 @@ def _set_by_env(command: List[str]) -> Dict[str, str]:
 
 
 def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> None:
-    """Have drivers lead to their workers; the rest is done in a driver (inprocess/ray/hook.py)."""
+    """Make workers reachable through their drivers; the driver does the rest (inprocess/ray/hook.py)."""
     if not any(each.strip() for each in patterns.split(",")):
         raise ValueError(
             "--ray-workers takes shell patterns separated by commas, such as '*policy*,crunch', not %r"
@@ -127,10 +127,10 @@ def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> N
 
 
 def _digest(environment: MutableMapping[str, str]) -> str:
-    """Return salt and digest of the token, by which pdb in the program can check one."""
+    """Return salt and digest of the token, with which pdb in the program checks one."""
     try:
         token = tokens.read(environment)
-    except ValueError:  # the session says so in a moment
+    except ValueError:  # the session reports it shortly
         return ""
     if not token:
         return ""

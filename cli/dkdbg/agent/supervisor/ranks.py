@@ -1,6 +1,6 @@
-"""`dkdbg.agent ranks`: one question to all ranks of a session, by the agent's control socket.
+"""`dkdbg.agent ranks`: one query to all ranks of a session, through the agent's control socket.
 
-Who may enter the session's private folder may ask, as with pdb: no port and no token is in between.
+Access to the session's private folder is enough, as with pdb: no port and no token is involved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fetches the profiles of Ray's workers from their nodes, once the driver has ended: nodes and their files may go soon."""
+"""Fetches profiles of Ray's workers from their nodes once the driver has ended, before the nodes disappear."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-#: Seconds for all files.
+#: Seconds for all files together.
 _LIMIT = 1800.0
 _KEYS = ("node", "node_id", "python", "cluster")
 
 
 def is_of_ray(note: Mapping[str, Any]) -> bool:
-    """Whether a note tells of a worker's file on some node."""
+    """Tell whether a note describes a worker's file on another node."""
     return (
         all(isinstance(note.get(key), str) and note[key] for key in _KEYS)
         and isinstance(note.get("paths"), list)
@@ -29,7 +29,7 @@ def is_of_ray(note: Mapping[str, Any]) -> bool:
 
 
 def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, str]) -> List[str]:
-    """Copy them into a folder of this machine; return what is to be said of each note, in their order.
+    """Copy the files into a local folder; return a message for each note, in their order.
 
     Args:
         notes: of one driver's cluster.

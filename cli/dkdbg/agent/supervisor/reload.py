@@ -1,7 +1,8 @@
-"""Watches source files by asking for their times, and compiles them before a program has to.
+"""Watches source files by polling their modification times, and compiles them before the program does.
 
-Events of the kernel do not pass a bind mount of Docker Desktop or a network file system; a poll is cheap enough: a
-folder is listed anew only when its own time has changed, so a tree costs one stat(2) a folder and a source file.
+Kernel events do not pass a bind mount of Docker Desktop or a network file system, and polling is cheap
+enough: a folder is listed again only when its own time has changed, so a tree costs one stat(2) per folder
+and source file.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-    #: Time of change in nanoseconds, size, inode: a rename over a file changes the inode at least.
+    #: Modification time in nanoseconds, size, inode: a rename over a file changes at least the inode.
     Stamp = Tuple[int, int, int]
 
-#: Seconds between two looks; a look may take a tenth of the time at most.
+#: Seconds between two polls; a poll may take at most a tenth of the time.
 INTERVAL = 0.25
-#: Seconds without a further change before a change counts: editors save in several steps, git writes many files.
+#: Seconds of quiet before a change counts: editors save in several steps, git writes many files.
 QUIET = 0.1
 #: The same for a file that is empty now: it is being written.
 QUIET_EMPTY = 0.5
-#: Folders that are watched; beyond it lies a data set.
+#: Maximum folders to watch; a larger tree holds a data set.
 MAX_FOLDERS = 20000
 _IGNORED = {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env"}
 _MARKS = ("pyvenv.cfg", "conda-meta")
 
 
 class Watcher:
-    """Looks at the files below some folders, in a thread of its own.
+    """Polls the files below some folders in its own thread.
 
     Args:
         folders: absolute; hidden ones, caches, environments and links to folders below them are left out.
-        suffixes: of the files that count.
-        without: folders below them that are not looked into.
+        suffixes: of the watched files.
+        without: folders below them to skip.
         on_change: called in that thread with the changed, new and removed files.
         log: takes one line for the user.
     """
@@ -56,20 +57,20 @@ class Watcher:
         self._on_change = on_change
         self._log = log
         self._stop = threading.Event()
-        #: Time of a folder when it was listed, its folders and its files.
+        #: Modification time of a folder when it was listed, its folders and its files.
         self._listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
         self._said_full = False
 
     def start(self) -> None:
-        """Take what is there now as unchanged, and watch."""
+        """Take the present state as unchanged, and start watching."""
         threading.Thread(target=self._watch, name="dkdbg reload", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stop.set()
 
     def look(self) -> Dict[str, Stamp]:
-        """Return every file that counts, with its stamp."""
+        """Return every watched file with its stamp."""
         found: Dict[str, Stamp] = {}
         seen = set(filter(None, map(_identity, self._without)))
         listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
@@ -111,7 +112,7 @@ class Watcher:
                 if changed and not self._stop.is_set():
                     with contextlib.suppress(
                         Exception
-                    ):  # whatever the program's files hold, watching goes on
+                    ):  # watching continues whatever the program's files hold
                         self._on_change(changed)
             self._stop.wait(max(INTERVAL, 9 * (time.monotonic() - begin)))
 
@@ -172,7 +173,7 @@ def syntax_error(path: str, other_python: str = "") -> str:
 
     Args:
         path: the file.
-        other_python: the program's interpreter, asked when ours refuses: it may be a newer one.
+        other_python: the program's interpreter, tried when ours fails: it may be a newer one.
     """
     import warnings
 

@@ -1,4 +1,4 @@
-"""Wishes to start the program again: from `restart`, from an editor, from a changed file; and who waits for it to be done."""
+"""Requests to restart the program (from `restart`, an editor, a changed file) and their waiting senders."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable
 
-#: Seconds until it is said that a restart takes too long.
+#: Seconds before a restart is reported as too slow.
 LIMIT = 25.0
 NOT_STARTED = "not started yet: it waits for an editor"
 
 
 class Restarts:
-    """Between those who ask, in any thread, and the loop around the program.
+    """Connects the threads that request a restart with the loop around the program.
 
     Args:
-        wake: makes the loop look.
+        wake: wakes the loop.
 
     Attributes:
-        reason: why the program is to be started again; empty while nobody asks.
-        runs: how often it was started.
+        reason: why the program is to be restarted; empty without a request.
+        runs: number of starts.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -34,13 +34,16 @@ class Restarts:
         self._is_over = False
 
     def request(self, reason: str) -> None:
-        """Ask for a restart."""
+        """Request a restart."""
         with self._changed:
             self.reason = self.reason or reason
         self._wake()
 
     def ask(self) -> str:
-        """Ask for a restart and wait for it; returns one line, which begins with `restarted`, or says why not."""
+        """Request a restart and wait for it.
+
+        Return one line, which begins with `restarted`, or states the reason why not.
+        """
         with self._changed:
             before = self.runs
         if not before:
@@ -53,27 +56,27 @@ class Restarts:
             return "restarted, run %d" % self.runs
 
     def take(self) -> str:
-        """Return the reason; from now on there is none. By the loop."""
+        """Return and clear the reason. Called by the loop."""
         with self._changed:
             reason, self.reason = self.reason, ""
         return reason
 
     def started(self) -> None:
-        """Note that the program runs."""
+        """Record that the program runs."""
         with self._changed:
             self.runs += 1
             self.is_up = True
             self._changed.notify_all()
 
     def ended(self, end: str) -> None:
-        """Note that it does not any more, and how it ended."""
+        """Record that the program has ended, and how."""
         with self._changed:
             self._end = end
             self.is_up = False
             self._changed.notify_all()
 
     def over(self) -> None:
-        """Note that it will not be started again."""
+        """Record that the program will not be restarted."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()

@@ -1,4 +1,7 @@
-"""Calls a waiting `dkdbg attach --listen`, from a job that nobody can connect to: DKDBG_CONNECT, by a process of its own."""
+"""Reverse connection to a waiting `dkdbg attach --listen` from an unreachable job.
+
+DKDBG_CONNECT, in its own process.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Mapping, Optional, Tuple
 
-#: After the address: the fingerprint of the certificate there.
+#: Fingerprint of the certificate, after the address.
 _FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})", re.IGNORECASE)
-#: Seconds for it to end.
+#: Seconds for the process to end.
 _LIMIT = 10.0
 
 
 def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
-    """Return the host, port and fingerprint to call that the environment names; None if it names no address.
+    """Return the host, port and fingerprint to connect to from the environment, None without an address.
 
     Raises:
-        ValueError: a part of the address is missing, or there is no token, or one that could be guessed, or no TLS 1.3.
+        ValueError: a part of the address is missing, the token is missing or too short, or TLS 1.3 is missing.
     """
     text = environment.get(settings.ENV_CONNECT, "").strip()
     if not text:
@@ -73,7 +76,7 @@ def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
 
 
 def _lacking_tls() -> str:
-    """Return what this Python has in the place of TLS 1.3; empty if it has that."""
+    """Return what this Python has instead of TLS 1.3; empty if it has that."""
     try:
         import ssl
     except ImportError:
@@ -82,10 +85,10 @@ def _lacking_tls() -> str:
 
 
 class Outward:
-    """The process that calls, while the session lasts.
+    """The process that makes the connection, while the session lasts.
 
     Args:
-        to: host, port and fingerprint. about: what it says of this session.
+        to: host, port and fingerprint. about: its description of this session.
 
     Raises:
         OSError: it cannot be started.
@@ -93,7 +96,7 @@ class Outward:
 
     def __init__(self, to: Tuple[str, int, str], token: str, about: Dict[str, Any]) -> None:
         agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
-        # Other jobs of this user have the token too, and none of them has the key.
+        # Other jobs of this user have the token too, but not the key.
         about = dict(about, key=os.urandom(16).hex())
         said = {"host": to[0], "port": to[1], "fingerprint": to[2], "token": token, "about": about}
         self._process = subprocess.Popen(
@@ -105,7 +108,7 @@ class Outward:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """End it, and what it has started."""
+        """End the process and its children."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

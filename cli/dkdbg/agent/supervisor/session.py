@@ -1,4 +1,4 @@
-"""One session: the open port, the adapter, the record and the wait for an editor, around whatever runs a program."""
+"""One session around a program: the listener, the adapter, the record and the wait for an editor."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
     from dkdbg.agent.inprocess import ranks
     from dkdbg.agent.supervisor.options import Options
 
-    #: Runs the user's program, once or again and again; returns the agent's exit code and how it ended.
+    #: Runs the user's program once or repeatedly; returns the agent's exit code and a description of the end.
     Program = Callable[["Session"], Tuple[int, str]]
 
-#: Seconds that an editor gets to close its sessions after `terminated`; VS Code needs 20 ms.
+#: Seconds for an editor to close its sessions after `terminated`; VS Code needs 20 ms.
 GOODBYE = 1.5
-#: Seconds that the adapter may take to tell it; at most, for it needs milliseconds.
+#: Maximum seconds for the adapter to deliver it; it needs milliseconds.
 TOLD = 10.0
-#: What somebody in another container can do who is refused.
+#: Advice to a refused client in another container.
 _OUTSIDERS = "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
 
 
 def run(options: Options, program: Program) -> int:
-    """Open the session, wait for an editor as asked, run the program, and return the agent's own exit code."""
+    """Open the session, wait for an editor as requested, run the program, and return the agent's exit code."""
     inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
     try:
         allow = peers.AllowList(os.environ.get(settings.ENV_ALLOW, ""))
@@ -76,7 +76,7 @@ def run(options: Options, program: Program) -> int:
 
 
 def search_dirs() -> List[str]:
-    """Return the folders that may hold debugpy zips: beside the package, as `dkdbg init` lays it out."""
+    """Return the folders that may hold debugpy zips: beside the package, where `dkdbg init` puts them."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return [os.path.dirname(package), package]
 
@@ -85,13 +85,13 @@ class Session:
     """One agent's work, from the open port to the exit code.
 
     Attributes:
-        options: what was asked for.
+        options: the parsed options.
         inbox: signals for the program.
         store: the session's folder and record; the program's processes carry the folder in their environment.
-        restarts: who wants the program to be started again; the program's loop does it.
+        restarts: requests to restart the program; the program's loop fulfils them.
         ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
-        attaches: how many times an editor has attached.
-        leaving: somebody has asked the agent to end.
+        attaches: number of attaches by editors so far.
+        leaving: a signal has asked the agent to end.
 
     Raises:
         OSError: the port cannot be listened on, or the session's folder cannot be written.
@@ -209,7 +209,7 @@ class Session:
         )
 
     def run(self, program: Program) -> int:
-        """Wait for the editor as asked, run the program, and clean up whatever happens."""
+        """Wait for the editor as requested, run the program, and always clean up."""
         code, detail = contract.EXIT_AGENT, ""
         asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
         self._image_files.show()
@@ -235,7 +235,7 @@ class Session:
 
     @property
     def attached(self) -> bool:
-        """Whether an editor is attached, and processes that start now, or are asked, find where to join."""
+        """Whether an editor is attached and processes, new or asked, can join."""
         return self._backend.attached and self.store.lets_join
 
     @property
@@ -244,10 +244,10 @@ class Session:
         return "%s:%d" % (self._listener.host, self._listener.port)
 
     def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
-        """Ask the ranks; where no editor holds them, hold them for a moment.
+        """Query the ranks; stop them for a moment where no editor has.
 
         Args:
-            limit: seconds for the answers; as many again for the processes to be held.
+            limit: seconds for the answers; as many again for stopping the processes.
         """
         if self.attached or self._phase != "running" or question.verb not in broadcast_query.READS:
             return self._service.broadcast(question, limit)
@@ -270,10 +270,10 @@ class Session:
         return rows
 
     def start_program(self, *, own_group: bool = False) -> child.Child:
-        """Start the command and say so in the record and the editor's console.
+        """Start the command, and report it in the record and the editor's console.
 
         Args:
-            own_group: in a process group of its own, which a Ctrl-C in the terminal does not reach.
+            own_group: start it in a process group of its own, which a Ctrl-C in the terminal does not reach.
 
         Raises:
             StartError: it cannot be started.
@@ -300,7 +300,7 @@ class Session:
         return running
 
     def adopt_program(self, running: child.Child) -> None:
-        """Note that a program runs which somebody else has started, with `environment()`."""
+        """Record a running program that was started elsewhere, with `environment()`."""
         self._unseen.begin()
         self._program = running.pid
         self._service.program_started(running.pid)
@@ -310,7 +310,7 @@ class Session:
         self.show("running", child=running.pid, runs=1, detail="")
 
     def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
-        """End every process of a run, and say how many would not go.
+        """End every process of a run, and report how many could not be ended.
 
         Args:
             pause: see `Ending.run`.
@@ -321,7 +321,7 @@ class Session:
             self.tell("%d processes of the program cannot be ended" % stuck)
 
     def show(self, phase: contract.State, **fields: object) -> None:
-        """Write into the record what the session is doing, and further fields."""
+        """Write the session's state and further fields into the record."""
         self._phase = phase
         self._write(**fields)
 
@@ -331,7 +331,7 @@ class Session:
         self._service.say(text)
 
     def say_end(self, running: child.Child, end: str) -> None:
-        """Tell the editor that the program has ended of itself, and of a failure why.
+        """Tell the editor that the program has exited and, after a failure, why.
 
         Args:
             end: see `child.describe_end`.
@@ -350,12 +350,12 @@ class Session:
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
 
     def tell(self, text: str, category: str = "console") -> None:
-        """Say a line to the user wherever he looks: on stderr and in the editor's debug console."""
+        """Report a line to the user on stderr and in the editor's debug console."""
         console.log(text)
         self.say(text, category)
 
     def _look_around(self) -> None:
-        """Let in the users that processes of the program have changed to, and tell which Pythons are not with us."""
+        """Let in the users that the program's processes have changed to, and report Pythons without the hook."""
         if not self._program or self._phase != "running":
             return
         if self._lets_users_in:
@@ -371,7 +371,9 @@ class Session:
     def _let_in(self, uid: int, gid: int) -> None:
         try:
             self.store.let_in(uid, gid)
-        except OSError as error:  # without CAP_CHOWN, for one; without the folders no process waits for one
+        except (
+            OSError
+        ) as error:  # for example without CAP_CHOWN; without the folders no process waits for one
             self._lets_users_in = False
             self.store.close_for_users()
             self.tell("processes of other users cannot be debugged: %s" % error)
@@ -386,7 +388,7 @@ class Session:
         timer.start()
 
     def ranks_left(self) -> List[int]:
-        """Return the pids of the job's ranks that run now."""
+        """Return the pids of the job's running ranks."""
         return self._table.ranks_now()
 
     def registered(self) -> List[int]:
@@ -394,7 +396,7 @@ class Session:
         return self._table.announced()
 
     def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
-        """Wait as asked; return None when the program may start, else the agent's exit code and why."""
+        """Wait as requested; return None when the program may start, else the agent's exit code and why."""
         options, where = self.options, self.endpoint
         if options.wait <= 0:
             console.log("a debugger can attach on %s at any time" % where)
@@ -423,10 +425,10 @@ class Session:
         return None
 
     def _wait_for_latecomer(self, code: int, detail: str) -> None:
-        """Tell the editor that comes after a short program how it has ended, instead of closing the port before it.
+        """After a short program, wait for the editor and report the end, instead of closing the port first.
 
-        A failure is no session to start an editor for, so that it is not healthy from now on. But compose may have seen
-        it healthy in the moment before, and then the editor comes.
+        A failed session counts as unhealthy from now on, so that no editor starts for it. But compose may
+        have seen it healthy a moment before, and then the editor comes.
         """
         end = self._since + self.options.linger
         before = self.attaches if self._attaches_before_end is None else self._attaches_before_end
@@ -445,7 +447,7 @@ class Session:
                 self._backend.say("dkdbg: " + end_note.compose(code, detail, ""), "stderr")
 
     def _call_out(self) -> None:
-        """Let a dkdbg attach that waits elsewhere know of this session, if asked to."""
+        """Announce this session to a waiting `dkdbg attach --listen`, if requested."""
         to = reverse.asked(os.environ)
         if to is not None:
             about = {"id": self.store.id, "name": self.options.name, "port": self._listener.port}
@@ -487,7 +489,7 @@ class Session:
             )
 
     def _say_choice(self) -> None:
-        """Say which ranks are debugged, and in a moment which of them are not there."""
+        """Report which ranks are debugged, and shortly after which of them are missing."""
         chosen = self._choice.current
         if chosen.everyone:
             return
@@ -510,9 +512,9 @@ class Session:
         """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` in broker/connection.py.
 
         Returns:
-            The pids of the program's processes, if it is to be started again.
+            The pids of the program's processes, if it is to be restarted.
         """
-        if self._asks:  # nobody has come to see new code
+        if self._asks:  # a query does not care about new code
             return set()
         record = self.store.snapshot()
         self._edited = edited.of_ours(self._table.changed_files(), record, self._runtime)
@@ -547,11 +549,11 @@ class Session:
             self.store.open_for_joining(self._join_info())
         except OSError as error:
             self.tell("no process can be debugged: %s" % error, "important")
-        self._has_attached.set()  # after that: the program starts now, and is to join at its start
+        self._has_attached.set()  # must come after: the program starts now, and is to join at its start
         self._write(client=True)
         self._table.follow_timeouts()
         self._say_choice()
-        if changed and self._starts_anew:  # now that what starts joins, and stops from its first line on
+        if changed and self._starts_anew:  # now that new processes join, and stop from their first line on
             self.restarts.request(edited.described(changed))
         elif changed:
             self.tell(edited.note(changed, self.options.restart), "important")
@@ -584,7 +586,7 @@ class Session:
     # -- values -------------------------------------------------------------------------------------------------
 
     def _write(self, **fields: object) -> None:
-        """Write fields and the state into the record; no thread writes a state that another one has overtaken."""
+        """Write fields and the state into the record, under a lock: no thread writes an outdated state."""
         with self._writing:
             self.store.update(state=self._state(), **fields)
 
@@ -596,10 +598,12 @@ class Session:
         return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
 
     def environment(self) -> Dict[str, str]:
-        """Return the program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder.
+        """Return the program's environment.
+
+        Ours, the hook's folder first on PYTHONPATH, and the session's folder.
 
         Raises:
-            OSError: the hook cannot be laid out.
+            OSError: the hook cannot be written.
         """
         environment = tokens.without(os.environ)
         hook = self._unseen.hook = hook_folder.install(self._runtime)
@@ -629,7 +633,7 @@ class Session:
         return self._phase in contract.ATTACHABLE and self._backend.up
 
     def _status(self) -> Dict[str, Any]:
-        """The record, with the programs' names in place of their command lines, which may hold secrets."""
+        """Return the record with the programs' names in place of their command lines, which may hold secrets."""
         record: Dict[str, Any] = dict(self.store.snapshot())
         program = naming.command(record.pop("argv"))
         processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]

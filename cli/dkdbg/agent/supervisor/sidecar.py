@@ -1,8 +1,8 @@
-"""`accompany`: the agent beside programs that somebody else has started, from the first one on; see autostart/job.py.
+"""`accompany`: the agent beside programs that it did not start, from the first one on; see autostart/job.py.
 
-It starts and restarts nothing. In a container it stays as long as the first process: a job may be a script of many
-programs, and they are one session. Elsewhere it goes a moment after the last of them. As the first process itself it is
-an init: it passes signals on to the program, its child, and ends as it does.
+It starts and restarts nothing. In a container it stays as long as the first process: a job may be a script of
+many programs, and they are one session. Elsewhere it ends a moment after the last of them. As the first
+process itself it is an init: it forwards signals to the program, its child, and exits with its code.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TIMEOUT_S = 5.0
 
 
 class Adopted(child.Child):
-    """A program that is there already.
+    """A program that was already running.
 
     Args:
-        pid: its pid. is_child: whether it is ours to wait for; else its exit code is never known.
+        pid: its pid. is_child: whether we can wait for it; else its exit code stays unknown.
 
     Attributes:
         is_child: the same.
@@ -57,10 +57,11 @@ class Adopted(child.Child):
 
 
 def main(words: Sequence[str], usage: str) -> int:
-    """Run one session around what runs already; return the exit code for the agent's own process.
+    """Run one session around the running program; return the exit code for the agent's own process.
 
     Args:
-        words: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, as autostart/starting.py writes it.
+        words: `--runtime DIR --lock FD --ready FD (--pid PID | --child PID) -- COMMAND`, from
+            autostart/starting.py.
     """
     cut = list(words).index("--")
     given = dict(zip(words[:cut:2], words[1:cut:2]))
@@ -99,7 +100,7 @@ def main(words: Sequence[str], usage: str) -> int:
 
 
 def _hold_nothing_else(ours: set[int]) -> None:
-    """Close what the program was given: a pipe's reader waits for everybody who could write, a lock for its holders."""
+    """Close inherited descriptors: a pipe's reader waits for every writer, a lock for its holders."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in ours:
             with contextlib.suppress(OSError):
@@ -109,7 +110,7 @@ def _hold_nothing_else(ours: set[int]) -> None:
 
 
 def _leave_family() -> bool:
-    """Become nobody's child, in a terminal's place neither; False in the process that is left behind."""
+    """Detach from the parent and the terminal; return False in the process that is left behind."""
     if os.fork():
         return False
     os.setsid()
@@ -117,7 +118,7 @@ def _leave_family() -> bool:
 
 
 def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
-    """Return what the environment asks for. Raises ValueError."""
+    """Parse the options from the environment. Raises ValueError."""
     environment = os.environ
     program_env.take_flags([], environment)
     flags = ["--runtime", runtime]
@@ -138,7 +139,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
 
 
 def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
-    """Until the program has been `told` to begin: end where it ends."""
+    """Until the program has been told to begin, end when it ends."""
 
     def watch() -> None:
         poll = select.poll()
@@ -148,12 +149,12 @@ def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
                 found = poll.poll(1000)
             except OSError:
                 return
-            if told.is_set():  # by now the number may be of something else
+            if told.is_set():  # the descriptor's number may have been reused by now
                 return
             if found and program.poll() is not None:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
-            if found:  # a process closes its files before it is seen to have ended
+            if found:  # a process closes its files before its end is visible
                 time.sleep(0.1)
 
     if not program.is_child:
@@ -161,7 +162,7 @@ def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
 
 
 def _mind(program: Adopted) -> int:
-    """Do what the first process of a container has to do, until the program ends."""
+    """Forward signals and reap children, as a container's first process must, until the program ends."""
     inbox = child.SignalInbox()
     while program.poll() is None:
         arrival = inbox.next(1.0)
@@ -174,8 +175,8 @@ class Accompany:
     """The loop beside the programs.
 
     Args:
-        program: the first one. path: of the file in which the members are told. ready: descriptor to be closed then.
-        before: the environment that was given.
+        program: the first one. path: of the note to the members. ready: descriptor to close after writing it.
+        before: the original environment.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class Accompany:
         self._leaving = False
 
     def run(self) -> Tuple[int, str]:
-        """Return the exit code of the program where it is known, and how it ended."""
+        """Run the session; return the program's exit code where known, and a description of the end."""
         shared, program = self._session, self._program
         try:
             self._let_members_begin()
@@ -220,7 +221,7 @@ class Accompany:
         return code, end
 
     def _let_members_begin(self) -> None:
-        """Say what members need. Raises OSError."""
+        """Write the note for the members. Raises OSError."""
         now = self._session.environment()
         hook = now.pop("PYTHONPATH").split(os.pathsep)[0]
         changed = {name: value for name, value in now.items() if self._before.get(name) != value}

@@ -1,10 +1,10 @@
-"""The second way of the hook into a Python: a .pth file in the site folders of the container's Pythons.
+"""Second entry of the hook into a Python: a .pth file in the site folders of the container's Pythons.
 
-The first is PYTHONPATH, which programs set and clear (`export PYTHONPATH=src`, `env -i`, tox, `python -I`). A .pth file
-is read by every Python that is not started with -S. It is made only where the container is the session's own
-(DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It lets in what runs below the agent, nothing else, and
-is empty as soon as the agent has ended. The files are opened while the agent is root: the Pythons are mostly root's, and
-the agent becomes the owner of the workspace before it knows the session.
+The first is PYTHONPATH, which programs set and clear (`export PYTHONPATH=src`, `env -i`, tox, `python -I`).
+Every Python without -S reads a .pth file. It is written only where the container is the session's own
+(DKDBG_OWN_CONTAINER=1), never in a mounted folder of the user's. It affects only processes below the agent,
+and is emptied as soon as the agent has ended. The files are opened while the agent is root: the Pythons are
+mostly root's, and the agent becomes the owner of the workspace before it knows the session.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, Mapping, MutableMapping, Set
 
-#: Descriptors of the open files, separated by commas: from the first steps of the single file to its session.
+#: Comma-separated descriptors of the open files, passed from the start of the single file to its session.
 ENV_FILES = "DKDBG_SITES"
-#: Where Docker, Podman and a kubelet keep volumes.
+#: Volume folders of Docker, Podman and a kubelet.
 _VOLUME = re.compile(r"/volumes/[^/]+/_data|kubernetes\.io~empty-dir")
-#: Folders that are looked into, of each.
+#: Maximum subfolders of a folder to search.
 _MOST = 200
 _PYTHON = re.compile(r"python[0-9.]*$")
 _SITES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
-#: Folders whose folders may be virtual environments, or hold them, with no Python on PATH.
+#: Folders whose subfolders may be virtual environments, or hold them, with no Python on PATH.
 _ABOVE = (
     "",
     "/",
@@ -40,7 +40,8 @@ _ABOVE = (
     "/opt/conda/envs",
     "/var/lib",
 )
-#: One line, which begins with `import`: `site` executes it. It reads the other file only where its own user or root owns it.
+#: One line that begins with `import`: `site` executes it. It reads the other file only where the process's
+#: user or root owns it.
 _LINE = (
     "import os, sys; %(hook)r in sys.path or (os.path.exists(%(file)r) and os.stat(%(file)r).st_uid in (0, os.getuid())"
     " and eval(compile(open(%(file)r).read(), %(file)r, 'exec'), {'session': %(session)r, 'agent': %(agent)d, 'hook': %(hook)r}))\n"
@@ -48,10 +49,10 @@ _LINE = (
 
 
 def open_files(environ: MutableMapping[str, str]) -> None:
-    """Make the files, empty, and note their descriptors in the environment.
+    """Create the empty files, and record their descriptors in the environment.
 
     Raises:
-        OSError: /proc says nothing of mounts.
+        OSError: /proc has no mount table.
     """
     descriptors = []
     mounted = _Mounts()
@@ -104,7 +105,7 @@ def _site_folders(environ: Mapping[str, str], mounted: _Mounts) -> Set[str]:
 
 
 def _prefixes(environ: Mapping[str, str], mounted: _Mounts) -> Iterable[str]:
-    """Return the folders that hold `bin/python`, as far as they can be found without starting one."""
+    """Return the folders that hold `bin/python`, as far as possible without starting one."""
     folders = [*environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/opt/conda/bin"]
     found = {environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)}
     found.update(filter(_is_environment, mounted.volumes()))
@@ -124,7 +125,7 @@ def _prefixes(environ: Mapping[str, str], mounted: _Mounts) -> Iterable[str]:
 
 
 def _folders(folder: str, mounted: _Mounts) -> Iterable[str]:
-    """Return the folders in one, of the container itself: what is mounted may be a disk of another machine that is gone."""
+    """Return the subfolders that are not mounted: a mount may be a disk of another machine that is gone."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
             paths = [each.path for each in entries if each.is_dir(follow_symlinks=False)][:_MOST]
@@ -137,7 +138,7 @@ def _is_environment(folder: str) -> bool:
 
 
 class _Mounts:
-    """Tells the container's own folders, volumes of the engine among them, from those of the host that are mounted."""
+    """Tells the container's own folders and the engine's volumes from the host's mounted folders."""
 
     def __init__(self) -> None:
         self._roots: Dict[str, str] = {}
@@ -150,11 +151,11 @@ class _Mounts:
                 ]  # proc(5): 4 is the root within its file system, 5 the mount point
 
     def volumes(self) -> Iterable[str]:
-        """Return where volumes of the engine are mounted."""
+        """Return the mount points of the engine's volumes."""
         return [point for point, root in self._roots.items() if _VOLUME.search(root)]
 
     def is_of_container(self, folder: str) -> bool:
-        """Tell it of an absolute path without links."""
+        """Tell whether an absolute path without links is the container's own."""
         point = folder
         while point not in self._roots and point != "/":
             point = os.path.dirname(point)

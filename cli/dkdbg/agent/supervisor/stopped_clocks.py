@@ -1,4 +1,7 @@
-"""Holds of the program's processes, written down for the clocks of all of them; see inprocess/clocks/clocks.py."""
+"""Records when the program's processes are stopped, for the clocks of all of them.
+
+See inprocess/clocks/clocks.py.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Optional, Set
 
-#: Seconds between two writings during a hold; each holds for held_time.LEASE_S.
+#: Seconds between two writes during a stop; each is valid for held_time.LEASE_S.
 INTERVAL_S = 1.0
 
 
 class StoppedClocks:
-    """Writes when the clocks of a session stop and when they go on.
+    """Records when the clocks of a session stop and continue.
 
     Args:
         directory: the session's folder.
-        on_hold: called when a hold begins, and each INTERVAL_S of it: processes replace their clocks now.
+        on_hold: called when a stop begins, and every INTERVAL_S during it: processes replace their clocks
+            now.
     """
 
     def __init__(self, directory: str, on_hold: Callable[[], object]) -> None:
         self._writer: Optional[held_time.Writer] = None
-        with contextlib.suppress(OSError):  # a full disk is not worth the user's program
+        with contextlib.suppress(OSError):  # a full disk must not stop the user's program
             self._writer = held_time.Writer(directory)
         self._on_hold = on_hold
         self._changed = threading.Condition()
@@ -33,7 +37,7 @@ class StoppedClocks:
         self._renews = False
 
     def note(self, pid: int, *, is_held: bool) -> None:
-        """Note that a process is held, or that it runs or has ended."""
+        """Record that a process is stopped, or that it runs or has ended."""
         with self._changed:
             if self._writer is None or is_held == (pid in self._held):
                 return
@@ -48,14 +52,17 @@ class StoppedClocks:
                 threading.Thread(target=self._renew, name="dkdbg clocks", daemon=True).start()
 
     def release(self) -> None:
-        """Note that none is held: the editor has left."""
+        """Record that no process is stopped: the editor has left."""
         with self._changed:
             pids = list(self._held)
         for pid in pids:
             self.note(pid, is_held=False)
 
     def _renew(self) -> None:
-        """Write again until all processes run: if the agent is killed, the clocks go on. One thread, from the first hold on."""
+        """Write again until all processes run, in one thread from the first stop on.
+
+        If the agent is killed, the clocks continue.
+        """
         while True:
             with self._changed:
                 while not self._held:

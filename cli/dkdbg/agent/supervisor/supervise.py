@@ -1,7 +1,7 @@
-"""`supervise`: the program is started again and again; port, adapter and the editor's session stay.
+"""`supervise`: the program is restarted again and again; port, adapter and the editor's session stay.
 
-It restarts on request (`restart`, SIGHUP, one Ctrl-C in a terminal), on a changed file and, when asked to, after a
-crash. Otherwise a program that has ended is waited for: the next change, request or editor starts it again.
+It restarts on request (`restart`, SIGHUP, one Ctrl-C in a terminal), on a changed file and, if configured,
+after a crash. Otherwise a program that has ended stays down until the next change, request or editor.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.supervisor.options import Options, Supervision
 
-#: Two Ctrl-C within so many seconds quit.
+#: Seconds within which a second Ctrl-C quits.
 TWICE = 2.0
-#: Seconds before a crashed program is started again; doubled with each crash in a row.
+#: Seconds before a crashed program is restarted; doubled with each crash in a row.
 BACKOFF = 1.0
 MAX_BACKOFF = 30.0
-#: A run of so many seconds ends a row of crashes.
+#: Seconds of a run that ends a row of crashes.
 HEALTHY = 60.0
 
 
 def run(options: Options) -> int:
-    """Keep the command running as asked and return the exit code for the agent's own process."""
+    """Keep the command running as requested and return the exit code for the agent's own process."""
     return session.run(options, lambda shared: Supervisor(shared).run())
 
 
 class Supervisor:
-    """The loop around the program. Only the watcher's part runs in another thread."""
+    """The loop around the program. Only the watcher's callbacks run in another thread."""
 
     def __init__(self, shared: session.Session) -> None:
         self._session = shared
@@ -57,10 +57,10 @@ class Supervisor:
         self._python = ""
 
     def run(self) -> Tuple[int, str]:
-        """Return the exit code of the last run, and how it ended."""
+        """Run the loop; return the exit code of the last run, and a description of its end."""
         watcher = self._watcher()
         try:
-            self._take_reason()  # what changed before the first start is in it
+            self._take_reason()  # a change before the first start is already in it
             while True:
                 self._one_run()
                 if self._leaving or not self._wait():
@@ -72,7 +72,7 @@ class Supervisor:
     # -- one run ------------------------------------------------------------------------------------------------
 
     def _one_run(self) -> None:
-        """Start the program and see it through to its end, of itself or by us."""
+        """Start the program and stay with it to its end, by its own exit or by us."""
         shared = self._session
         self._halted = False
         begin = time.monotonic()
@@ -84,7 +84,7 @@ class Supervisor:
             self._crashes += 1
             self._leaving = (
                 self._leaving or self._restarts.runs == 0
-            )  # a wrong command line does not mend itself
+            )  # a wrong command line does not correct itself
             return
         while (
             running.poll() is None and not self._restarts.reason and not self._quitting and not self._halted
@@ -105,7 +105,7 @@ class Supervisor:
 
     def _ended(self, code: int, end: str) -> None:
         self._code, self._end = code, end
-        self._attaches = self._session.attaches  # before anybody can see that it has ended
+        self._attaches = self._session.attaches  # before its end is visible to others
         self._session.show(
             "idle" if not self._restarts.reason else "restarting",
             child=None,
@@ -124,7 +124,7 @@ class Supervisor:
     # -- between two runs ---------------------------------------------------------------------------------------
 
     def _wait(self) -> bool:
-        """Wait until the program shall run again; False when the agent shall end."""
+        """Wait until the program should run again; return False when the agent should end."""
         if self._restarts.reason:
             self._take_reason()
             return True
@@ -153,7 +153,7 @@ class Supervisor:
         return False
 
     def _backoff(self) -> Optional[float]:
-        """Return when a crashed program is started again; None when it has crashed too often."""
+        """Return when to restart a crashed program; None when it has crashed too often."""
         if self._crashes > self._how.max_restarts:
             self._session.tell("crashed %d times in a row: not started again" % self._crashes)
             return None
@@ -166,14 +166,15 @@ class Supervisor:
             self._broken.clear()
         return self._restarts.take()
 
-    # -- what comes from outside --------------------------------------------------------------------------------
+    # -- external events
+    # ----------------------------------------------------------------------------------------
 
     def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
-        """Act on a signal, or on the editor's wish to end the program.
+        """Act on a signal, or on the editor's request to end the program.
 
         Args:
             arrival: None for none.
-            running: the program where it may be passed on to; None while it is being ended or has ended.
+            running: the program, to forward signals to; None while it is being ended or has ended.
         """
         if self._session.ended_by_editor.is_set():
             self._session.ended_by_editor.clear()
@@ -226,7 +227,7 @@ class Supervisor:
             self._how.suffixes,
             without=[
                 os.path.dirname(self._session.store.directory)
-            ],  # ours: hook and debugpy are laid out there
+            ],  # the agent's own: hook and debugpy are there
             on_change=self._on_files,
             log=console.log,
         )
@@ -250,14 +251,14 @@ class Supervisor:
         keeps = "the running program is kept" if self._restarts.is_up else "not started"
         if broken:
             for error in broken.values():
-                # The console that an editor shows is that of the program, which has not noticed.
+                # The editor's console shows the program, which has not noticed.
                 self._session.tell("%s; %s" % (error, keeps), "important")
             return
         more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
         self._restarts.request("%s changed%s" % (os.path.relpath(changed[0]), more))
 
     def _program_python(self) -> str:
-        """Return the interpreter of the program's newest Python process, as far as seen."""
+        """Return the interpreter of the program's newest known Python process."""
         for pid in reversed(self._session.registered()):
             try:
                 self._python = os.readlink("/proc/%d/exe" % pid)

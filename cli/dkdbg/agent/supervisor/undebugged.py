@@ -1,4 +1,4 @@
-"""What `launch` does when it cannot debug: the program runs all the same, and the reason is on stderr.
+"""Fallback of `launch` when it cannot debug: run the program anyway, with the reason on stderr.
 
 The disk may be full, or no folder writable. Without dkdbg the program would start.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def become(command: Sequence[str], reason: str, mask: Optional[Iterable[int]] = None) -> int:
-    """Say why there is no debugger, and execute the command in the place of the agent.
+    """Report the reason, and replace the agent with the command.
 
     Returns:
         An exit code, where the command cannot be executed.

@@ -1,7 +1,10 @@
-"""`dkdbg.agent where`: the stacks of all Python processes of the sessions here, as one JSON object on standard output.
+"""`dkdbg.agent where`.
 
-The processes are asked over their own sockets, all at the same time, and answer in the hook's thread; who may enter the
-session's private folder may ask. What does not answer in time is looked at from outside (`outside.py`).
+The stacks of all Python processes of the sessions here, as one JSON object on standard output.
+
+The processes are asked in parallel over their own sockets, and answer in the hook's thread. Access to the
+session's private folder is enough. A process that does not answer in time is inspected from outside
+(`outside.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +25,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
-#: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with us.
+#: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with
+#: us.
 LIMIT = 1.5
-#: Bytes of one answer, and processes that are told.
+#: Maximum bytes of one answer, and maximum processes to report.
 _MOST, _PROCESSES = 1 << 20, 4096
-#: What is told of a process besides its stacks, as the session record has it.
+#: Fields of the session record to report for a process besides its stacks.
 _TOLD = (
     "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
 )  # fmt: skip
 
 
 def main(words: List[str]) -> int:
-    """Ask all processes of all live sessions of this user, or of those that are named, and print what they say."""
+    """Query all processes of all live sessions of this user, or of the named ones, and print the answers."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="dkdbg.agent where")
@@ -63,7 +67,7 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
 
 
 def _processes(folder: str, record: contract.Record) -> List[contract.Process]:
-    """Return those that have announced themselves and still run; the record may be half a second old."""
+    """Return the announced processes that still run; the record may be half a second old."""
     listed = {each["pid"]: each for each in record["processes"]}
     names: List[str] = []
     with contextlib.suppress(OSError):  # the session has ended
@@ -94,7 +98,7 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
 
 
 def ask_all(folder: str, pids: List[int], word: str, limit: float) -> Dict[int, str]:
-    """Send one word to processes and return what they answer within `limit` seconds, by pid; also a part of it."""
+    """Send one command to processes and return their answers within `limit` seconds by pid, even partial ones."""
     with selectors.DefaultSelector() as waiting:
         for pid in pids:
             ours = _asked(os.path.join(folder, "%d.sock" % pid), word)
@@ -117,11 +121,11 @@ def ask_all(folder: str, pids: List[int], word: str, limit: float) -> Dict[int, 
 
 
 def _asked(path: str, word: str) -> Optional[socket.socket]:
-    """Return the connection on which the process will answer, None where nobody listens any more."""
+    """Return the connection on which the process will answer, None where it does not listen any more."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)  # one that stands still takes a few questions, and no more
+        sock.setblocking(False)  # a stopped process's queue takes only a few questions
         try:
             sock.connect(path)
             rights: List[Tuple[int, int, bytes]] = [
@@ -135,7 +139,7 @@ def _asked(path: str, word: str) -> Optional[socket.socket]:
 
 
 def _read(ours: socket.socket, said: bytearray) -> bool:
-    """Read on; False at the end."""
+    """Read more; return False at the end."""
     try:
         data = ours.recv(1 << 16)
     except BlockingIOError:
