@@ -1,7 +1,10 @@
-"""What is said of a tensor or an array in one line: its shape, its figures, and what stands in their way. No I/O.
+"""Describes a tensor or an array in one line: its shape, its figures, and the reason for missing ones.
 
-The figures are of all elements, or of pieces at even distances where there are more than MOST: the same pieces in each
-process, so that ranks can be compared. The frameworks read the pieces (torch_views, numpy_views, jax_views).
+No I/O.
+
+The figures cover all elements, or evenly spaced pieces where there are more than MOST: the same pieces in
+each process, so that ranks can be compared. The frameworks read the pieces (torch_views, numpy_views,
+jax_views).
 """
 
 from __future__ import annotations
@@ -13,22 +16,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
-#: Elements that are read at a time: below what PyTorch hands to threads (at::internal::GRAIN_SIZE), because the threads
-#: of a forked process are gone and would be waited for.
+#: Elements to read at a time: below at::internal::GRAIN_SIZE, above which PyTorch uses threads, because a
+#: forked process has lost them and would wait for them.
 PIECE = 1 << 15
-#: Elements that are all read; of more, as many are read in pieces.
+#: Maximum elements to read completely; of larger arrays, as many are read in pieces.
 MOST = 1 << 22
-#: Elements that are shown with their values in the line, and on the page below it.
+#: Maximum elements to show with their values in the line, and on the page below it.
 SHORT = 10
 PAGE = 100
-#: Seconds for one tensor, and for all that are asked for in a row: a frame may have hundreds.
+#: Seconds for one tensor, and for all in a row of requests: a frame may have hundreds.
 LIMIT = 0.2
 ROW_LIMIT = 0.5
-#: Seconds without a question after which a new row begins.
+#: Seconds without a request after which a new row begins.
 ROW_GAP = 0.25
-#: Characters of a text that comes from the program.
+#: Maximum characters of a text from the program.
 LONGEST = 200
-#: Elements of a picture's side, and bars of a histogram.
+#: Elements per side of a picture, and bars of a histogram.
 SIDE, BARS = 96, 64
 
 
@@ -36,7 +39,7 @@ class Figures:
     """The figures of the elements that were read.
 
     Attributes:
-        count: elements that there are. read: of them, how many were read.
+        count: all elements. read: the number of elements that were read.
         nan, inf: how many of these are not numbers, or infinite. finite: the others.
         low, high, total, squares: of the finite ones.
         signed: whether NaN and Inf exist in this type.
@@ -49,7 +52,10 @@ class Figures:
         self.low = self.high = self.total = self.squares = 0.0
 
     def add(self, read: int, nan: int, inf: int, finite: Sequence[float]) -> None:
-        """Add a piece: of its finite elements the lowest, the highest, the sum and the sum of the squares."""
+        """Add a piece.
+
+        `finite` holds the lowest, the highest, the sum and the sum of squares of its finite elements.
+        """
         count = read - nan - inf
         if count:
             low, high, total, squares = finite
@@ -85,7 +91,7 @@ class Figures:
         return found
 
     def text(self) -> str:
-        """Return them in words."""
+        """Return the figures as text."""
         words = []
         if self.finite:
             words.append("min %s max %s mean %s" % (number(self.low), number(self.high), number(self.mean)))
@@ -97,16 +103,16 @@ class Figures:
 
 
 class View:
-    """What is known of one tensor or array.
+    """Description of one tensor or array.
 
     Attributes:
         kind: name of its type. shape: as Python writes it. dtype, device: names; the device may be empty.
-        notes: what else is worth a word. why: why there are no figures.
+        notes: further remarks. why: the reason for missing figures.
         figures: None where nothing was read.
         values: the elements as text, where there are few.
-        digest: of the elements that were read, where it was asked for.
-        grid: returns the width and the numbers of a picture of SIDE by SIDE elements at most, row by row.
-        rows: returns the children, (name, value, how the value is written after the name of the whole).
+        digest: of the elements that were read, if requested.
+        grid: returns the width and the numbers of a picture of at most SIDE by SIDE elements, row by row.
+        rows: returns the children: (name, value, expression suffix after the name of the whole).
     """
 
     def __init__(self, kind: str, shape: str, dtype: str, device: str = "") -> None:
@@ -133,10 +139,10 @@ class View:
 
 
 class Rows:
-    """How much time is left for the tensors that are asked for in a row.
+    """The remaining time for a row of requested tensors.
 
     Args:
-        clock: seconds, only forward.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -145,7 +151,7 @@ class Rows:
         self._spent = 0.0
 
     def begin(self) -> float:
-        """Return when the next one has to be done, on the clock."""
+        """Return the deadline of the next tensor, on the clock."""
         now = self._clock()
         if now > self._last + ROW_GAP:
             self._spent = 0.0
@@ -153,14 +159,14 @@ class Rows:
         return now + max(0.0, min(LIMIT, ROW_LIMIT - self._spent))
 
     def end(self) -> None:
-        """Note the time that it took."""
+        """Add the time that the tensor took."""
         now = self._clock()
         self._spent += now - self._last
         self._last = now
 
 
 def pieces(count: int, piece: int = PIECE, most: int = MOST) -> Iterator[Tuple[int, int]]:
-    """Yield from where to where elements are read, of so many."""
+    """Yield the spans of elements to read, out of this many."""
     if count <= most:
         for start in range(0, count, piece):
             yield start, min(count, start + piece)
@@ -172,7 +178,7 @@ def pieces(count: int, piece: int = PIECE, most: int = MOST) -> Iterator[Tuple[i
 
 
 def strides(shape: Sequence[int], most: int = MOST) -> Tuple[int, ...]:
-    """Return each how manieth element of a dimension is read, so that at most about `most` are."""
+    """Return the step of each dimension with which at most about `most` elements are read."""
     steps = [1] * len(shape)
     sizes = list(shape)
     while _product(sizes) > most:
@@ -183,7 +189,10 @@ def strides(shape: Sequence[int], most: int = MOST) -> Tuple[int, ...]:
 
 
 def corners(shape: Sequence[int]) -> List[slice]:
-    """Return which elements of each dimension a picture has: all other dimensions at their first element."""
+    """Return the elements of each dimension in a picture.
+
+    All but the last two dimensions stay at their first element.
+    """
     flat = len(shape) == 1
     found = [slice(0, 1)] * max(0, len(shape) - 2)
     return found + [
@@ -192,7 +201,7 @@ def corners(shape: Sequence[int]) -> List[slice]:
 
 
 def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, List[int]]:
-    """Return a byte from 0 to 254 for each number, 255 for what is none, and how many there are in each bar."""
+    """Return a byte per number, 0 to 254 or 255 for NaN and Inf, and the counts of the histogram's bars."""
     counts = [0] * BARS
     found = bytearray()
     reach = high - low
@@ -207,7 +216,7 @@ def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, Li
 
 
 def number(value: object) -> str:
-    """Return a number as a person reads it, in four digits."""
+    """Format a number in four digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e6):
@@ -216,7 +225,7 @@ def number(value: object) -> str:
 
 
 def thousands(value: int) -> str:
-    """Return a count, as `4.2M`."""
+    """Format a count, such as `4.2M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return "%.3g%s" % (value / size, letter)
@@ -224,13 +233,13 @@ def thousands(value: int) -> str:
 
 
 def listed(values: Sequence[object], alone: bool = False) -> str:
-    """Return a few elements as text; `alone`: it is one without a dimension."""
+    """Format a few elements; `alone` marks a scalar."""
     words = ["%.6g" % each if isinstance(each, float) else str(each)[:40] for each in values]
     return words[0] if alone and words else "[%s]" % ", ".join(words)
 
 
 def clean(text: object) -> str:
-    """Return a text of the program's as one line of bounded length."""
+    """Return a text from the program as one line of bounded length."""
     return " ".join(str(text)[: LONGEST * 2].split())[:LONGEST]
 
 

@@ -1,11 +1,11 @@
-"""How tensors and arrays look in an editor: Variables, Watch, hover and the Debug Console.
+"""Presents tensors and arrays in an editor: Variables, Watch, hover and the Debug Console.
 
-pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value; ours stands before its own
-for NumPy. What reads a framework's values is imported with the first of them that is shown, and no framework is
-imported from here. What cannot be read without harm is described by what is known without reading.
+pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value; ours comes
+before its own for NumPy. A framework's reader is imported with the first of its values, and no framework is
+imported from here. A value that cannot be read without side effects is described from its metadata.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found, import-untyped, misc, no-untyped-call"
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
     Children = List[Tuple[str, Any, Optional[str]]]
 
-#: The module that the program has to have imported, the name of the type in it, and who reads it.
+#: Module that the program must have imported, name of the type in it, and module that reads it.
 _KNOWN = (
     ("torch", "Tensor", "torch_views"),
     ("numpy", "ndarray", "numpy_views"),
     ("jax", "Array", "jax_views"),
 )
-#: The context of an evaluation that asks for all that a comparison needs, as JSON; see described().
+#: Context of an evaluation that requests everything for a comparison, as JSON; see described().
 COMPARED = "dkdbg-compare"
 _mro = type.__dict__["__mro__"].__get__
-#: array_figures.Rows of this process; with the first value.
+#: array_figures.Rows of this process; created with the first value.
 _rows: List[Any] = []
 
 
 def watch() -> None:
-    """Show them so from now on; once for each process."""
+    """Register the views with pydevd; once per process."""
     from _pydevd_bundle.pydevd_extension_api import StrPresentationProvider, TypeResolveProvider
     from _pydevd_bundle.pydevd_extension_utils import extensions_of_type
 
@@ -50,7 +50,7 @@ class ArrayViews:
     """pydevd's StrPresentationProvider and TypeResolveProvider for tensors and arrays."""
 
     def can_provide(self, type_object: Any, type_name: str) -> bool:  # noqa: ARG002
-        """Tell whether a type is one of ours."""
+        """Tell whether a type is handled here."""
         return _reader_of(type_object) is not None
 
     def get_str(self, val: Any) -> Optional[str]:
@@ -59,7 +59,10 @@ class ArrayViews:
         return None if view is None else view.text()
 
     def get_str_in_context(self, val: Any, context: str) -> Optional[str]:
-        """Return the text for a place in the editor; what is copied or typed there is the value as the program would print it."""
+        """Return the text for a context of the editor.
+
+        For the clipboard and the console it is the value as the program prints it.
+        """
         if context == "clipboard":
             return None
         if context == COMPARED:
@@ -67,11 +70,11 @@ class ArrayViews:
         view = _view(val)
         if view is None:
             return None
-        # A value that must not be read (of a GPU that is busy, of a function that is traced) is not printed either.
+        # A value that must not be read (on a busy GPU, in a traced function) is not printed either.
         return None if context == "repl" and (view.rows is not None or not view.why) else view.text()
 
     def get_contents_debug_adapter_protocol(self, obj: Any, fmt: Any = None) -> Children:
-        """Return the children, each with how it is written after the name of the whole."""
+        """Return the children, each with its expression suffix after the name of the whole."""
         if type(obj) is Attributes:
             return list(_default().get_contents_debug_adapter_protocol(obj.of, fmt=fmt))
         view = _view(obj)
@@ -101,7 +104,10 @@ class ArrayViews:
 
 
 class Attributes:
-    """Stands for the attributes of a tensor as pydevd lists them, which reads each of them: only when opened."""
+    """Placeholder for a tensor's attributes in pydevd's own listing, which reads each of them.
+
+    Only when opened.
+    """
 
     def __init__(self, of: Any) -> None:
         self.of = of
@@ -111,7 +117,7 @@ class Attributes:
 
 
 class _Shown(str):
-    """A text that is shown without quotes."""
+    """A text to show without quotes."""
 
     __slots__ = ()
 
@@ -120,7 +126,7 @@ class _Shown(str):
 
 
 def described(value: Any) -> Optional[str]:
-    """Return what a comparison of ranks needs of a tensor as JSON; None leaves the value to pydevd."""
+    """Return a tensor's figures for a comparison of ranks as JSON; None leaves the value to pydevd."""
     import json
 
     view = _view(value, digest=True)
@@ -140,10 +146,10 @@ def described(value: Any) -> Optional[str]:
 
 
 def plotted(value: Any) -> str:
-    """Return what a picture of a tensor or array needs, as JSON of bounded size.
+    """Return the picture of a tensor or array, as JSON of bounded size.
 
-    `error`; or `text`, `low`, `high`, `width`, `rows` (the picture's bytes from low to high, in base64, of every so
-    manieth element; 255 stands for NaN and Inf) and `counts` (a histogram of the elements that were read for it).
+    `error`; or `text`, `low`, `high`, `width`, `rows` (the picture's sampled elements as base64 bytes from
+    low to high; 255 stands for NaN and Inf) and `counts` (a histogram of the elements that were read for it).
     """
     import base64
     import json
@@ -164,7 +170,7 @@ def plotted(value: Any) -> str:
 
 
 def _reader_of(kind: Any) -> Optional[ModuleType]:
-    """Return who reads values of a type."""
+    """Return the module that reads values of a type."""
     if kind is Attributes:
         return sys.modules[__name__]
     try:
@@ -173,7 +179,7 @@ def _reader_of(kind: Any) -> Optional[ModuleType]:
         return None
     for module, name, reader in _KNOWN:
         known = getattr(sys.modules.get(module), name, None)
-        # jax.Array is no base class of its arrays: it knows them by registration.
+        # jax.Array is not a base class of its arrays: they are registered with it.
         if known is not None and (known in line or (module == "jax" and _is_jax(kind))):
             return _loaded(reader)
     return None
@@ -201,8 +207,8 @@ def _loaded(name: str) -> ModuleType:
 
 
 def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
-    """Look at a value; None if it is none of ours or nothing at all can be said."""
-    kind = type(value)  # the true one: a mock may say that it is a tensor
+    """Describe a value; return None if it is not handled here or nothing is known."""
+    kind = type(value)  # not `__class__`: a mock may claim to be a tensor
     reader = None if kind is Attributes else _reader_of(kind)
     if reader is None:
         return None
@@ -214,7 +220,7 @@ def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
     try:
         found: Optional[array_figures.View] = reader.look(value, deadline, digest)
         return found
-    except Exception as error:  # its shape raises, for one
+    except Exception as error:  # for example its shape raises
         view = array_figures.View(kind.__name__, "", "")
         view.why = "%s: %s" % (type(error).__name__, array_figures.clean(error))
         return view

@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Bytes that are copied from a device other than the CPU: a part would have to be cut out by a compiled kernel.
+#: Maximum bytes to copy from a device other than the CPU: extracting a part would need a compiled kernel.
 COPIED = 1 << 20
-#: Seconds for which a result that is still being computed is waited for.
+#: Seconds to wait for a result that is still being computed.
 READY_LIMIT = 0.05
 
 
@@ -24,7 +24,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
     """Describe an array; see array_figures.View.
 
     Args:
-        deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
+        deadline: when to stop reading, on the monotonic clock. digest: whether to add a digest.
     """
     aval = value.aval
     view = View("Array", str(tuple(aval.shape)), array_figures.clean(aval.dtype))
@@ -38,7 +38,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
     if plain.dtype.kind in "biufc":
         flat = plain.reshape(-1) if plain.flags.c_contiguous else numpy_views._flat(plain)
         numpy_views.figures(view, flat, int(plain.size), deadline, digest)
-    elif plain.dtype.itemsize <= 2:  # bfloat16 and its smaller kin, of ml_dtypes
+    elif plain.dtype.itemsize <= 2:  # ml_dtypes: bfloat16 and smaller ones
         flat = plain.reshape(-1)[: array_figures.MOST].astype(numpy.float32)
         numpy_views.figures(view, flat, int(plain.size), deadline, digest)
     if plain.size <= SHORT and flat is not None:

@@ -14,26 +14,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Optional, Tuple
 
-#: Bases of a view that are looked at for the file that it lies in.
+#: Maximum bases of a view to search for a memory-mapped file.
 _DEPTH = 16
 
 
 def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
-    """Describe an array; see array_figures.View. None for the element of a masked array that has no value.
+    """Describe an array; see array_figures.View. Return None for `numpy.ma.masked`, which has no value.
 
     Args:
-        deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
+        deadline: when to stop reading, on the monotonic clock. digest: whether to add a digest.
     """
     numpy = sys.modules["numpy"]
     if value is getattr(sys.modules.get("numpy.ma"), "masked", numpy):
         return None
-    plain = numpy.ndarray.view(value, numpy.ndarray)  # whatever a subclass makes of it
+    plain = numpy.ndarray.view(value, numpy.ndarray)  # bypasses the methods of a subclass
     name = "array" if type(value) is numpy.ndarray else type(value).__name__
     view = View(name, str(tuple(plain.shape)), array_figures.clean(plain.dtype))
     view.why = _why_not(numpy, value, plain)
-    if (
-        view.why
-    ):  # figures would read all of it; opened, it shows its first elements, of a masked array with the mask
+    if view.why:  # figures would read everything; the opened view shows its first elements, and the mask
         view.rows = lambda: rows(value if _is_masked(value) else plain)
         return view
     flat = _flat(plain)
@@ -46,7 +44,7 @@ def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
 
 
 def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) -> None:
-    """Read the elements, in one dimension, for a view of so many."""
+    """Read the elements of a flat array into the figures of a view."""
     import hashlib
 
     numpy = sys.modules["numpy"]
@@ -65,7 +63,7 @@ def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) ->
 
 
 def rows(whole: Any) -> List[Tuple[str, Any, str]]:
-    """Return the first elements along the first dimension, numbers as Python's."""
+    """Return the first elements along the first dimension, with numbers as Python's."""
     if not whole.ndim:
         return [("value", whole.item(), "[()]")]
     length = min(PAGE, len(whole))
@@ -119,7 +117,7 @@ def _of_piece(numpy: Any, piece: Any) -> Tuple[int, int, int, Tuple[float, ...]]
     work = piece.astype(numpy.float64)
     nan = inf = 0
     if piece.dtype.kind == "f":
-        # As they are: 1e300 in a long double is finite.
+        # Test before the conversion: 1e300 in a long double is finite.
         nan = int(numpy.count_nonzero(numpy.isnan(piece)))
         inf = int(numpy.count_nonzero(numpy.isinf(piece)))
         if nan or inf:

@@ -1,8 +1,8 @@
 """Reads PyTorch's tensors for array_views. PyTorch is never imported from here.
 
-Only plain strided tensors of the CPU and of CUDA are read, without autograd, modes and overrides of subclasses. Of
-others, and while PyTorch traces, captures or transforms, only what is known without a kernel is said: an operation
-would become part of what is traced, end a capture, or run the code of a subclass.
+Only plain strided tensors of the CPU and of CUDA are read, without autograd, modes and overrides of
+subclasses. Other tensors, and all while PyTorch traces, captures or transforms, are described from their
+metadata: an operation would become part of the trace, end a capture, or run a subclass's code.
 """
 
 # ruff: noqa: ANN401
@@ -21,13 +21,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, List, Tuple
 
-#: Elements that are read at a time on a device: few kernels, 16 MiB of float32.
+#: Elements to read at a time on a device: few kernels, 16 MiB of float32.
 DEVICE_PIECE = 1 << 22
-#: Of them, those that are all read there; of more, as many.
+#: Maximum elements to read completely on a device; of larger tensors, as many are sampled.
 DEVICE_MOST = 1 << 24
-#: Seconds for which what a device has to do before is waited for.
+#: Seconds to wait for a device's earlier work.
 BUSY_LIMIT = 0.05
-#: Elements of a digest of what is on a device: they are copied.
+#: Elements in the digest of a tensor on a device: they are copied.
 COPIED = 1 << 18
 _DISPATCH = "__torch_dispatch__"
 
@@ -36,7 +36,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
     """Describe a tensor; see array_figures.View.
 
     Args:
-        deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
+        deadline: when to stop reading, on the monotonic clock. digest: whether to add a digest.
     """
     torch = sys.modules["torch"]
     with _quiet(torch):
@@ -59,7 +59,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
                 return view
         try:
             _read(torch, view, plain, deadline, digest)
-        except RuntimeError as error:  # a type without these operations, no memory on the device
+        except RuntimeError as error:  # a type without these operations, or no memory on the device
             view.figures, view.why = None, array_figures.clean(error)
             return view
         if plain.numel() <= SHORT:
@@ -70,13 +70,13 @@ def look(value: Any, deadline: float, digest: bool) -> View:
 
 @contextlib.contextmanager
 def _quiet(torch: Any) -> Iterator[None]:
-    """Run operations without autograd and without anybody who takes part in them."""
+    """Run operations without autograd and without overrides."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         yield
 
 
 def _shape(torch: Any, base: Any, value: Any) -> str:
-    """Return the shape; a nested tensor has none, and reading it would become part of a trace."""
+    """Return the shape, or `(?)`: a nested tensor has none, and reading it would become part of a trace."""
     if _asked(torch._C, "_get_tracing_state") is not None:
         return "(?)"
     try:
@@ -93,7 +93,7 @@ def _notes(base: Any, value: Any) -> List[str]:
 
 
 def _why_not(torch: Any, base: Any, value: Any) -> str:
-    """Return why nothing is read, empty where it may be."""
+    """Return why the tensor must not be read; empty where it may."""
     core = torch._C
     if getattr(type(value), _DISPATCH, None) is not getattr(torch.Tensor, _DISPATCH, None):
         return "a %s defines its own operations" % array_figures.clean(type(value).__name__)
@@ -125,13 +125,13 @@ def _why_not(torch: Any, base: Any, value: Any) -> str:
 
 
 def _asked(module: Any, name: str, *arguments: Any) -> Any:
-    """Return what a function of PyTorch's insides says; an older PyTorch has neither it nor what it is about."""
+    """Call a function of PyTorch's internals; return None in an older PyTorch that lacks it."""
     function = getattr(module, name, None)
     return None if function is None else function(*arguments)
 
 
 def _without_data(value: Any) -> str:
-    """Return why there is nothing to read: FSDP frees the storage of a parameter that it has spread."""
+    """Return why there is no data: FSDP frees the storage of a sharded parameter."""
     if not value.numel():
         return ""
     last = value.storage_offset() + sum((size - 1) * step for size, step in zip(value.shape, value.stride()))
@@ -143,7 +143,7 @@ def _without_data(value: Any) -> str:
 
 
 def _local_part(torch: Any, value: Any, deadline: float) -> List[str]:
-    """Return the part of a DTensor that this process has, in words."""
+    """Describe this process's part of a DTensor."""
     slot = getattr(type(value), "_local_tensor", None)
     part = (
         slot.__get__(value)
@@ -156,7 +156,7 @@ def _local_part(torch: Any, value: Any, deadline: float) -> List[str]:
 
 
 def _busy(torch: Any, plain: Any, deadline: float) -> str:
-    """Return why a tensor of a device is not read: nothing may be asked, or its turn does not come."""
+    """Return why a tensor on a device is not read: queries are forbidden, or the device is busy."""
     cuda = torch.cuda
     if cuda._is_in_bad_fork():
         return "this process was forked after CUDA was used"
@@ -196,7 +196,7 @@ def _read(torch: Any, view: View, plain: Any, deadline: float, digest: bool) -> 
 
 
 def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
-    """Return the digest of what was read, with the number of elements where it is not all of them."""
+    """Return the digest of the elements that were read, with their number if they are not all."""
     read = found.read
     if hashed is None:
         import hashlib
@@ -231,7 +231,7 @@ def _is_dense(plain: Any) -> bool:
 
 
 def _bytes(piece: Any) -> bytes:
-    """Return the bytes of a piece of the CPU, without NumPy, which may not be there."""
+    """Return the bytes of a piece on the CPU, without NumPy, which may be missing."""
     import ctypes
 
     piece = piece.resolve_conj().resolve_neg() if hasattr(piece, "resolve_neg") else piece
