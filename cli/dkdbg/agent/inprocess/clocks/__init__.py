@@ -1,1 +1,1 @@
-"""Clocks and timeouts that stop while a process of the job is held."""
+"""Clocks and timeouts that stop while a process of the job is stopped."""

@@ -1,14 +1,19 @@
-"""Clocks that stop with the program: nothing of a job times out because a process of it stands at a breakpoint.
+"""Clocks that stop with the program: a process at a breakpoint must not make others of its job time out.
 
-Many parents wait for a child with a time limit (`DataLoader(timeout=20)`, gunicorn's arbiter, an engine's heartbeat), by
-Python's clocks. While an editor is attached two things are changed in each process of the session, held or not:
+Many parents wait for a child with a time limit (`DataLoader(timeout=20)`, gunicorn's arbiter, an engine's
+heartbeat), by Python's clocks. While an editor is attached two things change in each process of the session,
+stopped or not:
 
-- `time.monotonic`, `perf_counter` and `time`, from the first hold on, do not count the time of holds (held_time.py).
-  Loops that wait until a moment (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait longer by that.
-- A wait of the standard library that is one call (`Event.wait`, `Future.result`, `Thread.join`, `select`, reading from a
-  socket with a timeout) is begun again for what is left of its time by these clocks.
+- `time.monotonic`, `perf_counter` and `time`, from the first stop on, do not count stopped time
+    (held_time.py).
+Loops that wait until a moment (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait
+    longer by it.
+- A standard library wait that is one call (`Event.wait`, `Future.result`, `Thread.join`, `select`, reading
+    from a
+socket with a timeout) is repeated for the remaining time by these clocks.
 
-The debugger and dkdbg itself keep the true clocks. A timer of the held process that sends SIGALRM is stopped meanwhile.
+The debugger and dkdbg itself keep the true clocks. A stopped process's timer that sends SIGALRM is stopped
+meanwhile.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -32,18 +37,21 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 _NAMES = ("monotonic", "perf_counter", "time")
-#: Modules that keep the true clocks, by the beginnings of their names.
+#: Prefixes of modules that keep the true clocks.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
 
 
-#: What is left of a wait that is not worth another call, in seconds.
+#: Remaining seconds of a wait that are not worth another call.
 _RESOLUTION = 0.001
-#: Seconds between two looks whether an editor still is attached, while the clocks are right.
+#: Seconds between two checks whether an editor is still attached, while the clocks are right.
 _LOOKS_S = 1.0
 
 
 def _true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
-    """Return the system's clock: kept as a default, as freezegun replaces it wherever a module has it by a name."""
+    """Return the system's clock.
+
+    It is kept as a default argument because freezegun replaces module attributes.
+    """
     return true()
 
 
@@ -51,12 +59,15 @@ class _State:
     """Changes made to this process.
 
     Attributes:
-        directory: the session's folder. reader: what the agent says of holds, while an editor is attached or the clocks
-            are behind. looks_at: when it is looked next whether an editor still is. lengthened: waits are.
-        stopping: by the program's own clocks, those that have taken their places.
-        alarm: what was left of the timer of a held process, and its interval.
-        ran_on: when this process last ran on after it was held itself; 0 when the agent is known to have seen that.
-        lead: seconds that its clocks do not lose: before they were replaced, and while it ran on before the agent saw it.
+        directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
+            the clocks
+            are behind. looks_at: time of the next check for the editor. lengthened: waits are.
+        stopping: the replaced functions, each with its replacement.
+        alarm: remaining time of a stopped process's timer, and its interval.
+        ran_on: when this process last continued after a stop of its own; 0 once the agent is known to have
+            seen that.
+        lead: seconds that its clocks do not lose: before they were replaced, and while it ran before the
+            agent saw it.
     """
 
     directory = ""
@@ -70,17 +81,17 @@ class _State:
 
 
 class _Builtin:
-    """Stands for a function in C: no class makes a method of it, and it is pickled by its name.
+    """Stand-in for a C function: it does not become a method of a class, and is pickled by its name.
 
     Args:
-        true: the function. module: where it is found.
+        true: the function. module: its module.
     """
 
     def __init__(self, true: Any, module: str) -> None:
         self.true = true
         self.__name__ = self.__qualname__ = true.__name__
         self.__module__, self.__doc__ = module, true.__doc__
-        self.__annotations__: Dict[str, Any] = {}  # of a function in C there are none
+        self.__annotations__: Dict[str, Any] = {}  # functions in C have none
         self.__text_signature__ = getattr(true, "__text_signature__", None)
 
     def __reduce__(self) -> Any:
@@ -98,13 +109,13 @@ class _Clock(_Builtin):
     def __init__(self, true: Any) -> None:
         super().__init__(true, "time")
         self._is_whole = true.__name__.endswith("_ns")
-        #: More than what a float of that size can tell apart.
+        #: Larger than the resolution of a float of that size.
         self._tick: Any = 1 if self._is_whole else 1e-6 if true.__name__ == "time" else 1e-9
         self._last = true()
 
     def __call__(self) -> Any:
         true = self.true()
-        if _State is None or _is_ours():  # the interpreter is ending, and has emptied this module
+        if _State is None or _is_ours():  # the interpreter is shutting down, and has cleared this module
             return true
         behind = _seconds_behind()
         if behind == 0.0 and true >= self._last:
@@ -115,12 +126,12 @@ class _Clock(_Builtin):
 
 
 def follow(directory: str) -> None:
-    """Do what the moment asks for: lengthen waits while an editor is attached, replace the clocks after a first hold.
+    """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop.
 
     Args:
         directory: the session's folder.
     """
-    with contextlib.suppress(Exception):  # nothing of this may end the program
+    with contextlib.suppress(Exception):  # an error here must not end the program
         _follow(directory)
 
 
@@ -128,7 +139,7 @@ def _follow(directory: str) -> None:
     _State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
-        _State.reader = held_time.Reader(directory)  # a new one: what was read last may be some ms old
+        _State.reader = held_time.Reader(directory)  # a new one: the last reading may be some ms old
         if not _State.lengthened:
             _State.lengthened = True
             for name, change in _WAITS.items():
@@ -140,7 +151,10 @@ def _follow(directory: str) -> None:
 
 
 def held() -> None:
-    """Stop the timer that sends SIGALRM. Called when the debugger holds this process, perhaps by two threads at once."""
+    """Stop the timer that sends SIGALRM.
+
+    Called when the debugger stops this process, perhaps by two threads at once.
+    """
     if hasattr(signal, "setitimer"):
         found = signal.setitimer(signal.ITIMER_REAL, 0.0)
         if found[0] > 0.0:
@@ -148,7 +162,7 @@ def held() -> None:
 
 
 def runs_on() -> None:
-    """Let the timer run on unless the program has set another one, and the clocks before the agent says so."""
+    """Restart the timer unless the program has set another one, and the clocks before the agent records it."""
     _State.ran_on = _true_monotonic()
     (left, interval), _State.alarm = _State.alarm, (0.0, 0.0)
     if left > 0.0 and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
@@ -161,7 +175,7 @@ def _behind() -> float:
         return 0.0
     now = _true_monotonic()
     amount, since, rate, until = reader.state(now)
-    if 0.0 < _State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next writing
+    if 0.0 < _State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next write
         if _State.ran_on and since > _State.ran_on:
             _State.lead += min(since - _State.ran_on, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
         _State.ran_on = 0.0
@@ -174,7 +188,10 @@ def _behind() -> float:
 
 
 def _seconds_behind() -> float:
-    """Return how far the clocks are behind, and put the true ones back when the editor has left and they are right."""
+    """Return how far the clocks are behind.
+
+    Restore the true ones once the editor has left and they are right.
+    """
     found = _behind()
     if found == 0.0 and _State.reader is not None and _true_monotonic() >= _State.looks_at:
         _State.looks_at = _true_monotonic() + _LOOKS_S
@@ -187,18 +204,18 @@ def _replace() -> None:
     """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
     if _State.stopping:
         return
-    _State.lead += _behind()  # the clocks go on from the true time
+    _State.lead += _behind()  # the clocks continue from the true time
     for name in _NAMES:
         for full in (name, name + "_ns"):
             found = getattr(time, full)
-            if isinstance(found, types.BuiltinFunctionType):  # else somebody else has replaced it
+            if isinstance(found, types.BuiltinFunctionType):  # otherwise another library has replaced it
                 _State.stopping[found] = _Clock(found)
     copyreg.pickle(types.BuiltinFunctionType, _reduced)
     _exchange(_State.stopping)
 
 
 def _restore() -> None:
-    """Put them back; by whichever thread of the program asks for the time, and without a word to it."""
+    """Restore the clocks, in the program thread that asks for the time, without a message."""
     _State.reader = None
     stopping, _State.stopping = _State.stopping, {}
     with contextlib.suppress(Exception):
@@ -208,7 +225,10 @@ def _restore() -> None:
 
 
 def _reduced(function: Any) -> Any:
-    """Have a true clock pickled that the program has kept from before: by its name another one is found now."""
+    """Pickle a true clock that the program has kept from before as its replacement.
+
+    The name now finds that one.
+    """
     clock = _State.stopping.get(function)
     return function.__reduce__() if clock is None else (functools.partial, (clock,))
 
@@ -217,7 +237,7 @@ def _exchange(functions: Dict[Any, Any]) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
             continue
-        with contextlib.suppress(Exception):  # not a module, or one that is constant
+        with contextlib.suppress(Exception):  # not a module, or an immutable one
             for key, value in list(vars(module).items()):
                 if type(value) in (types.BuiltinFunctionType, _Clock) and value in functions:
                     setattr(module, key, functions[value])
@@ -230,11 +250,11 @@ def _lengthen(
     is_over: Callable[[Any, Any], object],
     raises: Tuple[Type[BaseException], ...] = (),
 ) -> None:
-    """Begin a wait with one argument, `timeout`, again for what the clocks have lost in it; nothing else lengthens it.
+    """Repeat a wait with one argument, `timeout`, for the time that the clocks have lost in it.
 
     Args:
-        owner: a class. is_over: tells from the object and what the wait returned whether it has come to its end.
-        raises: what the wait raises when its time is over.
+        owner: a class. is_over: tells from the object and the wait's result whether the wait is over.
+        raises: exceptions of the wait at its timeout.
     """
     wait = getattr(owner, name)
 
@@ -257,14 +277,14 @@ def _lengthen(
                         return found
                 before += timeout
         finally:
-            del self  # what a future raises would hold it
+            del self  # an exception from a future would keep it alive
 
     setattr(owner, name, lengthened)
 
 
 def _is_ours() -> bool:
-    """Tell whether the debugger or dkdbg called who calls this."""
-    caller = sys._getframe(1).f_back  # C may have: a callback of atexit, the start of a thread
+    """Tell whether the debugger or dkdbg called the caller."""
+    caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
     return caller is not None and str(caller.f_globals.get("__name__", "")).startswith(_OURS)
 
 
@@ -303,7 +323,7 @@ def _select(module: Any) -> None:
 
 
 def _socket(module: Any) -> None:
-    """Lengthen reading from a file of a socket, as clients of HTTP do."""
+    """Lengthen reading from a socket's file, as HTTP clients do."""
     read = module.SocketIO.readinto
 
     @functools.wraps(read)
@@ -316,15 +336,17 @@ def _socket(module: Any) -> None:
                 return read(self, b)
             except module.timeout as error:
                 lost = _behind() - before
-                if lost <= _RESOLUTION or error.errno is not None:  # the connection's own end, not a limit
+                if (
+                    lost <= _RESOLUTION or error.errno is not None
+                ):  # the connection's own error, not a timeout
                     raise
-            before += lost  # and it waits for the whole limit again
+            before += lost  # and wait for the whole timeout again
             self._timeout_occurred = False
 
     module.SocketIO.readinto = readinto
 
 
-#: What is changed in a module of the standard library, by its name.
+#: Changes to a module of the standard library, by its name.
 _WAITS: Dict[str, Callable[[Any], None]] = {
     "threading": _threading,
     "concurrent.futures._base": _futures,

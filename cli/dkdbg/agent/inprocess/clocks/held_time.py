@@ -1,7 +1,7 @@
-"""The time for which processes of a session were held, in a file that all of them read.
+"""The time for which a session's processes were stopped, in a file that all of them read.
 
-While a process is held, the clocks of all processes of its session fall behind: they run SLOW times as fast. After it
-they run (1 + CATCH_UP) times as fast until they are right again. The agent is the only writer.
+While a process is stopped, the clocks of all processes of its session fall behind: they run at SLOW speed.
+After it they run (1 + CATCH_UP) times as fast until they are right again. The agent is the only writer.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Tuple
 
-    #: Seconds behind at a moment, that moment, what each second adds, and until when that is so.
+    #: Seconds behind at a moment, that moment, the seconds that each second adds, and until when it does.
     State = Tuple[float, float, float, float]
 
 #: The file, in the session's folder.
 NAME = "held-time"
-#: Speed of the clocks during a hold. Not 0: a program that polls until a moment comes would keep a core busy.
+#: Speed of the clocks during a stop. Not 0: a program that polls for a moment would keep a core busy.
 SLOW = 0.001
-#: Seconds gained each second after a hold. A time limit that is pending then ends by a third too early.
+#: Seconds gained per second after a stop. A timeout that is pending then ends by a third too early.
 CATCH_UP = 0.5
-#: Seconds for which the writer's word holds: it may be killed during a hold.
+#: Seconds for which a record is valid: the writer may be killed during a stop.
 LEASE_S = 3.0
-#: Seconds for which a process takes what it has read last.
+#: Seconds for which a process reuses its last reading.
 FRESH_S = 0.005
 _STATE = struct.Struct("<dddd")
 _NOT_HELD: State = (0.0, 0.0, 0.0, 0.0)
 
 
 def seconds_behind(state: State, now: float) -> float:
-    """Return the seconds that the clocks are behind at `now`, of the system's monotonic clock."""
+    """Return the seconds that the clocks are behind at `now`, on the system's monotonic clock."""
     amount, since, rate, until = state
     found = amount + rate * (min(now, until) - since) - CATCH_UP * max(0.0, now - until)
     return max(0.0, found)
 
 
 class Reader:
-    """The file as a process of the program sees it; no descriptor of it stays open.
+    """The file for a process of the program; it keeps no descriptor open.
 
     Args:
         directory: the session's folder.
@@ -53,10 +53,10 @@ class Reader:
         self._read_at = float("-inf")
 
     def state(self, now: float) -> State:
-        """Return what the agent wrote last; `now` is of the system's monotonic clock."""
+        """Return the agent's latest record; `now` is on the system's monotonic clock."""
         if now - self._read_at >= FRESH_S:
             self._read_at = now
-            with contextlib.suppress(Exception):  # no agent, no descriptor left, an audit hook
+            with contextlib.suppress(Exception):  # no agent, no free descriptor, an audit hook
                 file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     found = os.read(file, 2 * _STATE.size)
@@ -69,7 +69,7 @@ class Reader:
 
 
 class Writer:
-    """The file as the agent writes it.
+    """The file for the agent.
 
     Args:
         directory: the session's folder.
@@ -94,7 +94,7 @@ class Writer:
         self._write((seconds_behind(self._state, now), now, 0.0, now))
 
     def _write(self, state: State) -> None:
-        """Write it twice: what is read in the midst of it has two different halves."""
+        """Write the record twice: a reader detects a partial write by different halves."""
         self._state = state
-        with contextlib.suppress(OSError):  # a full disk is not worth the user's program
+        with contextlib.suppress(OSError):  # a full disk must not stop the user's program
             os.pwrite(self._file, 2 * _STATE.pack(*state), 0)

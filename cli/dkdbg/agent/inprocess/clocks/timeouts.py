@@ -1,12 +1,12 @@
-"""Timeouts of PyTorch's process groups, raised while an editor is attached: a rank that is held ends nobody's job.
+"""Raises PyTorch's process group timeouts while an editor is attached: a stopped rank must not end the job.
 
 Gloo, NCCL and the store behind them end a job when one rank is away for longer than its groups allow. While an editor is
-attached all ranks, debugged or free, wait for a day; when it has left, each group waits again as long as its program
-has said. A collective that others wait in already keeps the timeout with which it began. So with `--on-crash hold=20m`
-all groups wait 20 minutes longer from the start: the others are in a collective when a rank crashes.
+attached all ranks, debugged or free, wait for a day. When it has left, each group has its program's timeout again. A
+collective that others already wait in keeps the timeout with which it began. So with `--on-crash hold=20m` all groups
+wait 20 minutes longer from the start: the others are in a collective when a rank crashes.
 """
 
-# torch is the user's, and is touched where it has been imported already.
+# torch is the user's, and is only used after the program has imported it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple
 
-#: Seconds; more than anybody looks at one stop.
+#: Timeout in seconds; longer than any stop.
 RAISED = 86400
 MODULE = "torch.distributed.distributed_c10d"
-#: What ends a process whose NCCL watchdog is not heard of; it is read when a group is made.
+#: Seconds after which NCCL's silent watchdog ends a process; read when a group is created.
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
-#: What torch takes for it, seconds.
+#: torch's default for it, in seconds.
 _HEARTBEAT_S = 600
 
 
 class _State:
-    """What was changed.
+    """Changes to this process's timeouts.
 
     Attributes:
-        raised: an editor is attached.
+        raised: whether an editor is attached.
         extra: seconds that groups wait longer without one.
-        groups: by name and device, the timeout that the program has given. stores: the same for the store.
+        groups: by name and device, the program's timeout. store: the same for the store.
     """
 
     raised = False
@@ -46,7 +46,7 @@ class _State:
 
 
 def follow(directory: str) -> str:
-    """Raise the timeouts if an editor is attached, else put them back.
+    """Raise the timeouts if an editor is attached, else restore them.
 
     Returns:
         `raised N`, of N groups, or `as they were`. `raised N waits OP AGE LEFT` where a collective had begun before: it
@@ -57,7 +57,7 @@ def follow(directory: str) -> str:
     """
     try:
         return _follow(directory)
-    except Exception as error:  # another version of torch: its timeouts stay as they are
+    except Exception as error:  # another version of torch: its timeouts stay unchanged
         return "not raised: %r" % (error,)
 
 
@@ -85,7 +85,10 @@ def _follow(directory: str) -> str:
 
 
 def _is_rank() -> bool:
-    """Tell whether a launcher has told this process that it is one of several; all others keep their imports as they are."""
+    """Tell whether a launcher made this process one of several ranks.
+
+    The imports of all others stay unpatched.
+    """
     found = member.of_this_process()
     return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
         found is not None and found.origin.startswith("rank:")
@@ -93,7 +96,7 @@ def _is_rank() -> bool:
 
 
 def _patch(module: Any) -> None:
-    """Have groups that are made from now on get the timeout of that moment; once."""
+    """Give groups that are created from now on the timeout of that moment; once."""
     if _State.patched:
         return
     _State.patched = True
@@ -141,7 +144,7 @@ def _note(group: Any, given: Any) -> None:
 
 
 def _raise_groups(module: Any) -> int:
-    """Raise those of the groups that there are; return how many groups there are."""
+    """Raise the timeouts of the existing groups; return their number."""
     groups = list(module._world.pg_map)
     for group in groups:
         found = _backends(group)
