@@ -1,4 +1,4 @@
-"""Whether an address can be reached from this machine alone."""
+"""Tells whether an address is reachable from this machine alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import socket
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether everything that a host's name or address stands for is loopback; the empty one is every interface.
+    """Tell whether all addresses of a host's name are loopback; the empty name is every interface.
 
-    A name that nobody knows is not: whoever listens there finds out, and is asked for a token until then.
+    An unresolvable name is not: listening on it fails later, and until then a token is required.
     """
     if not host:
         return False
@@ -20,5 +20,5 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_address(address: str) -> bool:
-    """The same of an address as a bound socket tells it."""
+    """Tell whether the address of a bound socket is loopback."""
     return address == "::1" or address.startswith(("127.", "::ffff:127."))

@@ -1,7 +1,7 @@
-"""Takes from a listener the first client that has typed the token; nobody who is silent or wrong keeps him out.
+"""Accepts the first client of a listener that types the token; silent or wrong clients cannot block it.
 
-A web page reaches a port on loopback too: its browser speaks first, and says HTTP or TLS, which no token is. Whoever
-begins with something else than the token is gone with that line: nothing of what follows it is read.
+A web page reaches a port on loopback too: its browser speaks first, with HTTP or TLS, which no token
+resembles. A client whose first line is not the token is disconnected, and the rest of its input is not read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 #: Seconds for the line with the token.
 LIMIT = 10.0
-#: Clients that may be about to type it at the same time. One more ends the wait of another, see `_too_many`.
+#: Maximum clients that may be typing it at the same time. One more disconnects another, see `_too_many`.
 _MOST = 32
-#: Bytes of a token, with its line's end.
+#: Maximum bytes of a token, with its line's end.
 _LONGEST = 4097
-#: Seconds between two looks where the program has taken `select.poll` away, as eventlet does.
+#: Seconds between two checks where the program has removed `select.poll`, as eventlet does.
 _INTERVAL = 0.02
 #: Seconds that this process may yet be kept from going on by clients that have not typed a token, see `first`.
 _seconds_left = LIMIT
@@ -42,10 +42,10 @@ class _PendingConnection:
         connection.settimeout(0.0)
 
     def look(self) -> Optional[bool]:
-        """Read what has come of his first line; whether it is the token, or None while it is not whole.
+        """Read more of the first line; return whether it is the token, or None while it is incomplete.
 
         Raises:
-            OSError: he has gone, or says what no token is.
+            OSError: the client is gone, or sends text that cannot be a token.
         """
         while True:
             try:
@@ -55,18 +55,18 @@ class _PendingConnection:
             if not seen:
                 raise OSError("gone")
             line, end, _ = seen.partition(b"\n")
-            self._line += self.connection.recv(len(line) + len(end))  # what follows the line is for pdb
+            self._line += self.connection.recv(len(line) + len(end))  # everything after the line is for pdb
             if end:
                 return pdb_token.is_right(self._line.decode("utf-8", "replace"))
             if len(self._line) >= _LONGEST or any(byte < 32 and byte not in b"\t\r" for byte in self._line):
                 return False
 
     def is_http(self) -> bool:
-        """Tell whether his line is a browser's, for what he is told."""
+        """Tell whether the line is a browser's, which gets another answer."""
         return b" HTTP/" in self._line
 
     def send_away(self, why: str) -> None:
-        """Tell him why, and close."""
+        """Send the reason, and close."""
         with contextlib.suppress(OSError):
             self.connection.sendall(b"dkdbg: %s\n" % why.encode())
         with contextlib.suppress(OSError):
@@ -75,14 +75,14 @@ class _PendingConnection:
 
 
 def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket.OwnSocket]:
-    """Return the first client that has typed the token, None when nobody has within so many seconds.
+    """Return the first client that has typed the token, None when there is none within this many seconds.
 
-    Who is there already when the time is over may still type it; all of them together can keep the program from going
-    on for LIMIT seconds, and anew when somebody has come in.
+    Clients that are connected at the timeout may still type it. Together they can delay the program for LIMIT
+    seconds, counted again after each login.
 
     Args:
-        listener: on TCP, where a token is asked for, or a Unix socket in the session's private folder.
-        seconds: 0 to look at those who have come until now.
+        listener: on TCP, where a token is required, or a Unix socket in the session's private folder.
+        seconds: 0 to check only those already connected.
 
     Raises:
         OSError: the listener is gone.
@@ -96,7 +96,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             for each in _too_many(waiting):
                 waiting.remove(each)
                 each.send_away("too many are waiting here")
-            tried: Set[str] = set()  # a wrong token takes a while to be found wrong: one an address and round
+            tried: Set[str] = set()  # checking a token takes a while: one per address and round
             for each in list(waiting):
                 if each.host in tried:
                     continue
@@ -180,7 +180,7 @@ def _let_in(listener: own_socket.OwnSocket, connection: own_socket.OwnSocket) ->
 
 
 def _asks(listener: own_socket.OwnSocket) -> bool:
-    """Whether a token is asked for: a Unix socket lies in the session's private folder."""
+    """Tell whether a token is required: a Unix socket lies in the session's private folder."""
     return listener.family != socket.AF_UNIX
 
 

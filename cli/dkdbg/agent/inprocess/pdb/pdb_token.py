@@ -1,7 +1,7 @@
-"""The token of pdb over TCP: a web page and every user of the machine reach a port on loopback.
+"""The token of pdb over TCP: a web page and every user of the machine can reach a port on loopback.
 
-The user's own token is in the program's environment as salt and digest: its processes can check a token and do not
-know it. Without one each process makes its own, says it on its stderr, and keeps it in its memory.
+The user's own token is in the program's environment as salt and digest: its processes can check a token
+without knowing it. Without one each process generates its own, prints it on stderr, and keeps it in memory.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _ROUNDS = 100000
 _ENV = "DKDBG_PDB_TOKEN"
-#: The token of this process where the user has named none.
+#: The generated token of this process, without one from the user.
 _made = ""
-#: A thread that finds the plain token gone would take it for none while another one still makes its digest.
+#: Held while the plain token is replaced: another thread would see neither token nor digest in between.
 _taking = threading.RLock()
 
 
@@ -28,7 +28,7 @@ def digest(token: str) -> str:
 
 
 def fits(given: str, wanted: str) -> bool:
-    """Tell whether a token is the one of `SALT:DIGEST`; none is that of something else."""
+    """Tell whether a token matches `SALT:DIGEST`; False for malformed text."""
     import hmac
 
     salt, _, derived = wanted.partition(":")
@@ -39,7 +39,7 @@ def fits(given: str, wanted: str) -> bool:
 
 
 def is_named(environment: MutableMapping[str, str]) -> bool:
-    """Tell whether the user has named a token; a plain one is taken out of the environment, as the agent does.
+    """Tell whether the user has set a token; a plain one is removed from the environment, as the agent does.
 
     Raises:
         OSError, ValueError: DKDBG_TOKEN_FILE cannot be read, or is empty.
@@ -49,7 +49,7 @@ def is_named(environment: MutableMapping[str, str]) -> bool:
 
 
 def renew_lock() -> None:
-    """In a forked child: another thread of the parent may have held it."""
+    """Replace the lock in a forked child: another thread of the parent may have held it."""
     global _taking  # noqa: PLW0603
     _taking = threading.RLock()
 
@@ -78,7 +78,7 @@ def is_right(line: str) -> bool:
 
 
 def to_type() -> str:
-    """Return what a user has to type first, as the end of a sentence; a token is made with the first call."""
+    """Return the end of a sentence on the first line to type; the first call generates a token if needed."""
     global _made  # noqa: PLW0603
     if os.environ.get(_ENV, ""):
         return "type your DKDBG_TOKEN first"
@@ -87,7 +87,7 @@ def to_type() -> str:
 
 
 def forget() -> None:
-    """Let the token that was made here open nothing any more; the next call of `to_type` makes another one."""
+    """Invalidate the generated token; the next call of `to_type` generates another one."""
     global _made  # noqa: PLW0603
     _made = ""
 

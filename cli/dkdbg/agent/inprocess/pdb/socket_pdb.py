@@ -1,7 +1,7 @@
-"""pdb over a socket, for those without an IDE: `nc HOST PORT` or `dkdbg.agent pdb`.
+"""pdb over a socket, for users without an IDE: `nc HOST PORT` or `dkdbg.agent pdb`.
 
-Loaded by the hook when it is needed. The program's stdin and stdout are left alone. A client that goes away never ends
-or hangs the program: it goes on, and a later stop takes a new client.
+Loaded by the hook when it is needed. The program's stdin and stdout are not touched. A client that
+disconnects never ends or hangs the program: it continues, and a later stop accepts a new client.
 """
 
 # ruff: noqa: ANN401
@@ -27,38 +27,39 @@ if TYPE_CHECKING:
 
 #: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
 _listeners: Dict[str, own_socket.OwnSocket] = {}
-#: Connected clients by the address that they came to, the newest last.
+#: Connected clients by listener address, the newest last.
 _clients: Dict[str, _Client] = {}
-#: Lines with breakpoints by file, for all pdbs: Python has one table of them too (bdb.Breakpoint.bplist).
+#: Lines with breakpoints by file, for all pdbs: Python shares one table too (bdb.Breakpoint.bplist).
 _breaks: Dict[str, List[int]] = {}
-#: Held while a thread opens an address or waits for its client: another one waits for the same client then.
+#: Held while a thread opens an address or waits for its client: another thread then waits for the same
+#: client.
 _opening: Dict[str, threading.RLock] = {}
-#: An ended wait is not repeated, see on_demand.py.
+#: A wait that timed out is not repeated, see on_demand.py.
 _ran_out = False
-#: Listeners that others can reach and that are open to a token which was made here: for one client.
+#: Listeners that others can reach with a generated token: for one client.
 _once: Set[own_socket.OwnSocket] = set()
-#: Called when the client has left: somebody waits for this process.
+#: Called when the client has left, if an editor waits for this process.
 on_release: Optional[Callable[[], None]] = None
 
 
 class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
-    """An address that others can reach, without a token that the user has named; the message says what to do."""
+    """An address that others can reach, without a token from the user; the message tells what to do."""
 
 
 class _Client:
     """A connection, whose first line was the token, and the pdbs of the threads that stop for it.
 
-    pdb keeps in itself where the next stop of its thread is: each thread has one, and they are at the prompt in turn.
+    A pdb stores where the next stop of its thread is: each thread has one, and they take turns at the prompt.
     """
 
     def __init__(self, address: str, connection: own_socket.OwnSocket) -> None:
         self.address = address
         self.connection = connection
-        # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
+        # Two streams: a TextIOWrapper for both directions drops lines that were read ahead when it writes.
         self.source: TextIO = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
         self.sink: TextIO = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
         self.turn = threading.RLock()
-        self.spoken = 0  # by the thread of this number
+        self.spoken = 0  # number of the thread that was last at the prompt
         self._pdbs: Dict[int, SocketPdb] = {}
 
     def pdb(self) -> SocketPdb:
@@ -69,13 +70,13 @@ class _Client:
         return found
 
     def is_there(self) -> bool:
-        """Tell whether it is still connected; a client that has left is forgotten."""
+        """Tell whether it is still connected; a client that has left is removed."""
         if self.has_left() and _clients.get(self.address) is self:
             _clients.pop(self.address, None)
         return _clients.get(self.address) is self
 
     def has_left(self) -> bool:
-        """Tell whether the client has closed the connection; noticed also while the program runs."""
+        """Tell whether the client has closed the connection, also while the program runs."""
         try:
             return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -85,7 +86,7 @@ class _Client:
 
 
 class SocketPdb(pdb.Pdb):
-    """The pdb of one thread, which talks to a client that other threads may talk to as well."""
+    """The pdb of one thread; its client may serve other threads as well."""
 
     def __init__(self, client: _Client) -> None:
         self._client = client
@@ -95,7 +96,7 @@ class SocketPdb(pdb.Pdb):
         self.prompt = "(dkdbg) "
 
     def interaction(self, *words: Any, **named: Any) -> None:
-        """Be at the prompt when no other thread is, and say which thread this is when it is not the last one's."""
+        """Wait for the turn at the prompt, and name the thread when it changes."""
         with self._client.turn:
             if not self._client.is_there():
                 self.do_detach("")
@@ -107,13 +108,13 @@ class SocketPdb(pdb.Pdb):
             super().interaction(*words, **named)
 
     def clear_all_breaks(self) -> None:
-        """Forget the breakpoints of all threads, as Python's table does."""
+        """Clear the breakpoints of all threads, as Python's table does."""
         super().clear_all_breaks()
         _breaks.clear()
         self.breaks = _breaks
 
     def break_here(self, frame: FrameType) -> bool:
-        """Tell whether a breakpoint stops here; another thread may be clearing it at this moment."""
+        """Tell whether a breakpoint stops here; another thread may be clearing it right now."""
         try:
             return super().break_here(frame)
         except KeyError:
@@ -126,10 +127,10 @@ class SocketPdb(pdb.Pdb):
             self.do_detach("")
 
     def do_detach(self, arg: str) -> bool:  # noqa: ARG002
-        """Go on and close this connection; the next stop takes a new one."""
+        """Continue and close this connection; the next stop accepts a new one."""
         if is_current(self):
             _clients.pop(self._client.address, None)
-        self.clear_all_breaks()  # else the program stays traced for nobody
+        self.clear_all_breaks()  # otherwise the program stays traced for no client
         self.set_continue()
         try:
             self.message("detached")
@@ -147,16 +148,16 @@ class SocketPdb(pdb.Pdb):
 
 
 def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False, there: bool = False) -> bool:
-    """Stop in a frame as soon as a client is there; go on when none comes within so many seconds.
+    """Stop in a frame as soon as a client is connected; continue when none is within this many seconds.
 
     Args:
         address: `host:port`, or the path of a Unix socket.
         seconds: for how long to wait.
-        again: wait also when nobody came the last time.
-        there: only a client of this address counts; else one that came to another address gets the stop.
+        again: wait even if the last wait timed out.
+        there: only accept a client of this address; else a client of another address gets the stop.
 
     Returns:
-        Whether somebody was there.
+        Whether a client was connected.
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
@@ -168,12 +169,12 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False,
 
 
 def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
-    """Return the pdb of the first client, None when nobody came within so many seconds."""
+    """Return the pdb of the first client, None when there is none within this many seconds."""
     return _client(address, seconds, "the program's start", says_none=False)
 
 
 def holder() -> Optional[SocketPdb]:
-    """Return this thread's pdb of the client that is connected now, of several the newest."""
+    """Return this thread's pdb for the newest connected client."""
     for client in reversed(list(_clients.values())):
         if client.is_there():
             return client.pdb()
@@ -181,7 +182,7 @@ def holder() -> Optional[SocketPdb]:
 
 
 def is_current(client: SocketPdb) -> bool:
-    """Return whether the client of a pdb has not gone."""
+    """Return whether the client of a pdb is still connected."""
     return _clients.get(client._client.address) is client._client
 
 
@@ -200,7 +201,7 @@ def post_mortem(failure: Failure, address: str, seconds: float) -> None:
 
 
 def wait_as_asked(directory: str) -> None:
-    """`launch --pdb`: the session's first Python process, and no other, stops at its first line."""
+    """Stop the session's first Python process, and no other, at its first line, for `launch --pdb`."""
     try:
         os.close(os.open(directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
     except OSError:
@@ -210,12 +211,14 @@ def wait_as_asked(directory: str) -> None:
 
 
 def wait_at_start(address: str, seconds: float, then: str) -> None:
-    """Before the program's first line: wait for a client, then stop at that line; end with 124 when nobody came.
+    """Before the program's first line, wait for a client, then stop at that line.
+
+    Exit with 124 without a client.
 
     Args:
         address: `host:port`.
         seconds: for how long; 0 does not wait.
-        then: `exit` or `run`, when nobody came.
+        then: `exit` or `run`, when no client came.
     """
     if seconds <= 0:
         _say("pdb for breakpoint() is on %s" % _how(listen(address)))
@@ -238,7 +241,7 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
 
 
 def forget() -> None:
-    """In a forked child: client and listeners are the parent's."""
+    """Drop client and listeners in a forked child: they are the parent's."""
     if _clients:
         sys.settrace(None)
     for client in _clients.values():
@@ -259,7 +262,7 @@ def _client(
     """Return the connected client, or wait for one.
 
     Args:
-        says_none: say also that nobody came.
+        says_none: report a timeout as well.
         there: see `stop`.
     """
     with _opening.setdefault(address, threading.RLock()):
@@ -277,7 +280,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
     except Exposed as error:
         _say("%s: %s" % (what, error))
         return None
-    quiet = listener.family == socket.AF_UNIX  # its client is there already
+    quiet = listener.family == socket.AF_UNIX  # its client is already connected
     if seconds > 0 and not _ran_out and not quiet:
         _say("%s: waiting for pdb on %s" % (what, _how(listener)))
     connection = pdb_login.first(listener, 0.0 if _ran_out else seconds)
@@ -288,7 +291,7 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
         return None
     _ran_out = False
     if listener in _once:
-        pdb_token.forget()  # who reads the log later is too late
+        pdb_token.forget()  # a later reader of the log cannot use it
     client = _clients[address] = _Client(address, connection)
     return client.pdb()
 
@@ -297,11 +300,11 @@ def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
     """Return the listener on `host:port` or a Unix socket's path, opened with the first call.
 
     Args:
-        makes_token: others may reach it also where the user has named no token: one is made that opens it once.
+        makes_token: others may reach it even without a user's token: a token is generated that opens it once.
 
     Raises:
         ValueError: DKDBG_TOKEN_FILE is empty.
-        Exposed: others could reach it, and the user has named no token.
+        Exposed: others could reach it, and the user has set no token.
         OSError: it cannot be listened on, or that file cannot be read.
     """
     with _opening.setdefault(address, threading.RLock()):
@@ -321,7 +324,7 @@ def _listening(address: str, *, makes_token: bool) -> own_socket.OwnSocket:
 
 
 def is_once(listener: own_socket.OwnSocket) -> bool:
-    """Tell whether the token that is made here is all that keeps others out, and good for one client."""
+    """Tell whether only a generated token protects this listener, for one client."""
     return listener in _once
 
 
@@ -341,7 +344,7 @@ def _bound(address: str, *, named: bool) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            found.bind((host, 0))  # another process of the program has it: each says where it is
+            found.bind((host, 0))  # another process of the program has it: each reports its own port
         reached = str(found.getsockname()[0])
         if not named and not loopback.is_loopback_address(reached):
             found.close()
@@ -359,7 +362,7 @@ def where(listener: socket.socket) -> str:
 
 
 def _how(listener: socket.socket) -> str:
-    """Where pdb is, how to go there with netcat, and what to type first."""
+    """Describe where pdb listens, the netcat command, and the first line to type."""
     host, port = listener.getsockname()[:2]
     return "%s (nc %s %d); %s" % (where(listener), host, port, pdb_token.to_type())
 
