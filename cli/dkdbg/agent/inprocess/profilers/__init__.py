@@ -1,1 +1,1 @@
-"""Profilers around processes of the program, chosen by name or rank."""
+"""Profilers for processes of the program, selected by name or rank."""

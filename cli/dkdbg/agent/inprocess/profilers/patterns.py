@@ -1,7 +1,7 @@
-"""Workers chosen by name, as NeMo RL's NRL_NSYS_WORKER_PATTERNS has it: shell patterns with commas between them.
+"""Selects workers by name, as NeMo RL's NRL_NSYS_WORKER_PATTERNS does: comma-separated shell patterns.
 
-`fnmatch` on POSIX: `*`, `?`, `[seq]`, `[!seq]`, capital letters count, the whole name has to match. Spaces around a pattern
-do not count, and an empty one is none. The first pattern that matches is the one that is named.
+`fnmatch` on POSIX: `*`, `?`, `[seq]`, `[!seq]`, case-sensitive, for the whole name. Spaces around a pattern
+are ignored, and so is an empty one. The first matching pattern is reported.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def parse(text: str) -> List[str]:
-    """Return the patterns that are written."""
+    """Return the patterns in a text."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def matched(names: Iterable[str], patterns: Sequence[str]) -> str:
-    """Return the first pattern that one of a worker's names matches; empty when there is none."""
+    """Return the first pattern that matches one of a worker's names; empty without a match."""
     known = [each for each in names if each]
     for pattern in patterns:
         if any(fnmatch.fnmatchcase(name, pattern) for name in known):

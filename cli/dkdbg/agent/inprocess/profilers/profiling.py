@@ -1,8 +1,9 @@
-"""Profiles those processes of the program that were chosen by name or rank, from their first line on.
+"""Profiles the processes of the program that were selected by name or rank, from their first line on.
 
-nsys has to start what it profiles: the process becomes nsys (exec: its pid, its place below its launcher and its exit code
-stay), which starts the same command line again with the interpreter that it had. py-spy looks from outside, torch's profiler
-from inside. What was chosen, and what was not, is noted in the session's folder, for the agent to tell at the end.
+nsys has to start its target: the process becomes nsys (exec: its pid, its place below its launcher and its
+exit code stay), which starts the same command line again with the same interpreter. py-spy looks from
+outside, torch's profiler from inside. Each process is noted in the session's folder, profiled or not, for the
+agent's report at the end.
 """
 
 # ruff: noqa: ANN401
@@ -21,21 +22,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence
 
-#: What the agent asks for, JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and `ranks`, the `path`
-#: of its program and further `options`.
+#: The agent's request as JSON: `folder` for the files, and `tools`, each with its `tool`, `patterns` and
+#: `ranks`, the `path` of its program and further `options`.
 ENV = "DKDBG_PROFILE"
-#: Set for a process that is profiled: what it starts is its own affair. `nsys` where only that one was asked yet.
+#: Set for a profiled process, whose children are not profiled. `nsys` where only nsys has been considered
+#: yet.
 MARK = "DKDBG_PROFILED"
-#: Set for drivers of Ray, see ray_driver.py.
+#: Set for drivers of Ray, see ray/driver.py.
 RAY = "DKDBG_RAY_WORKERS"
-#: In the session's folder: a line of JSON for each process that was looked at.
+#: File in the session's folder with a line of JSON for each considered process.
 NAME = "profiled"
 ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.json"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
-    """Return what a process is called: its worker's name first, then what else a pattern may say.
+    """Return a process's names: its worker's name first, then others that a pattern may match.
 
     Args:
         words: its command line.
@@ -48,7 +50,7 @@ def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[s
 
 
 def begin(directory: str, words: List[str]) -> None:
-    """Start what this process is to be profiled by; with nsys this does not return.
+    """Start the profilers of this process; with nsys this does not return.
 
     Args:
         directory: the session's folder.
@@ -61,8 +63,8 @@ def begin(directory: str, words: List[str]) -> None:
     rank = choosing.rank_of(os.environ, words, "", below=below, parents=None)
     given = choosing.rank_of(
         os.environ, words, "", below=True, parents=None
-    )  # by a launcher; one alone is rank 0, and not called so
-    # Of a driver of Ray names are those of its actors (ray_profile.py).
+    )  # from a launcher; a single process is rank 0, but not named so
+    # Names for a Ray driver are those of its actors (ray_profile.py).
     known = names(words, os.environ, given)
     worker = _UNSAFE.sub("_", known[0]) or "python"
     known = [] if RAY in os.environ else known
@@ -94,7 +96,7 @@ def begin(directory: str, words: List[str]) -> None:
 
 
 def reason(tool: Dict[str, Any], known: Sequence[str], rank: Optional[int]) -> str:
-    """Return why a process is to be profiled by a tool, in words; empty when it is not."""
+    """Return why a process is to be profiled by a tool; empty when it is not."""
     pattern = patterns.matched(known, tool["patterns"])
     if pattern:
         return "matched pattern '%s'" % pattern
@@ -104,7 +106,7 @@ def reason(tool: Dict[str, Any], known: Sequence[str], rank: Optional[int]) -> s
 
 
 def _what(words: Sequence[str]) -> str:
-    """What a Python command line runs: the script's name, or the module's."""
+    """Return the program of a Python command line: the script's name, or the module's."""
     takes_value = {"-W", "-X", "--check-hash-based-pycs"}
     skip = False
     for position, word in enumerate(words[1:], 1):
@@ -137,7 +139,7 @@ def _tell(directory: str, tool: str, who: Sequence[str], path: str, *, base: str
 
 
 def note(directory: str, note: Dict[str, Any]) -> None:
-    """A line of a file that all processes write: one write, which nothing gets between."""
+    """Append a line to the file of all processes by a single write, so that lines do not mix."""
     file = os.open(
         os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )

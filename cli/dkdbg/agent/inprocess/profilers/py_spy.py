@@ -1,4 +1,4 @@
-"""Has py-spy look at this process from outside. It travels to Ray's workers as text: nothing of ours is imported here."""
+"""Starts py-spy on this process. It travels to Ray's workers as text: it imports nothing of dkdbg."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1
 
 
 def start(program: str, options: Sequence[str], path: str) -> int:
-    """Record until this process ends; the pid of py-spy, which is no child of ours: programs wait for theirs.
+    """Record until this process ends; return the pid of py-spy, which is not our child.
+
+    Programs wait for theirs.
 
     Args:
-        program: where py-spy is. path: of the file that it writes, and with `.log` of what it says.
+        program: path of py-spy. path: of the file that it writes, and with `.log` of its messages.
     """
     import ctypes
 
-    # Where Yama lets nobody trace but who started it (ptrace_scope=1): a process may say who else.
+    # Yama (ptrace_scope=1) lets only the parent trace a process, which may permit others.
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(_ANYBODY), 0, 0, 0)
     argv = [
         program,

@@ -1,7 +1,8 @@
-"""Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray: a program of its own.
+"""Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray. It is a program of its own.
 
-supervisor/ray_profiles.py starts it, after a driver's end, with the driver's interpreter. Standard input is JSON: `cluster`, `folder`
-and `files`, as ray_profile.py notes them; said is a line of JSON for each file, with `at` for where it is now, or `why` not.
+supervisor/ray_profiles.py starts it after a driver's end, with the driver's interpreter. Standard input is
+JSON: `cluster`, `folder` and `files`, as ray_profile.py notes them. The output is a line of JSON for each
+file, with `at` for its new path, or `why` it was not fetched.
 """
 
 # ruff: noqa: ANN401
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List
 
 _PART = 8 << 20
-#: Seconds that a profiler gets to write its file after the driver's end.
+#: Seconds for a profiler to write its file after the driver's end.
 _WRITTEN = 120.0
 
 
 def find(paths: List[str], pids: List[int], limit: float) -> Any:
-    """Run on the node: wait until the profiler has ended; path and size of its file, a text for none."""
+    """Wait on the node until the profiler has ended; return path and size of its file, or a text without one."""
     import os as system
     import time
 
@@ -43,14 +44,14 @@ def find(paths: List[str], pids: List[int], limit: float) -> Any:
 
 
 def read(path: str, offset: int, size: int) -> bytes:
-    """Run on the node: return a part of a file."""
+    """Return a part of a file; runs on the node."""
     with open(path, "rb") as source:
         source.seek(offset)
         return source.read(size)
 
 
 def fetch(files: List[Dict[str, Any]], folder: str) -> None:
-    """Fetch each of them, and say how that went."""
+    """Fetch each file, and report the result."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
@@ -96,7 +97,7 @@ def _free(folder: str, name: str, node: str) -> str:
 
 
 def main() -> int:
-    """Do what standard input says; the exit code."""
+    """Fetch the files named on standard input; return the exit code."""
     asked = json.load(sys.stdin)
     import ray
 

@@ -1,10 +1,11 @@
-"""Profiles the actors of Ray whose name was chosen: nsys from their first line, py-spy and torch's profiler from inside.
+"""Profiles the selected actors of Ray: nsys from their first line, py-spy and torch's profiler from inside.
 
-Runs in a driver and in each of its workers, which may make actors too; it travels there as text, as ray_worker.py does. nsys
-has to start what it profiles: an actor that is made gets a `py_executable`, which Ray puts before a worker's script. Ray's own
-`nsight` would run `python`, whatever interpreter the node has (ray-project/ray#66093), so an actor that asks for it is given
-ours with its options. A worker of such an actor gives its children the interpreter back, which would inherit the profiler.
-What was profiled and where its file is, workers note in Ray's store, for the driver (ray_driver.py).
+Runs in a driver and in each of its workers, which may create actors too; it travels there as text, like
+ray/worker.py. nsys has to start its target: a new actor gets a `py_executable`, which Ray puts before a
+worker's script. Ray's own `nsight` would run `python`, whatever interpreter the node has
+(ray-project/ray#66093), so an actor that requests it gets ours with its options. A worker of such an actor
+resets the interpreter for its children, which would inherit the profiler. Workers record profiles and their
+paths in Ray's store, for the driver (ray/driver.py).
 """
 
 # ruff: noqa: ANN401
@@ -25,16 +26,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-#: In the environment of a worker that was to run under nsys: what it is (JSON), and its file without `_PID.nsys-rep`.
+#: Variables of a worker that was to run under nsys: its description (JSON), and its file without
+#: `_PID.nsys-rep`.
 ENV, ENV_BASE = "DKDBG_RAY_NSYS", "DKDBG_RAY_NSYS_BASE"
-#: Below a session of Ray, on each node.
+#: Folder below a session of Ray, on each node.
 FOLDER = "logs/dkdbg-profiles"
 ENDINGS = {"nsys": ".nsys-rep", "py-spy": ".speedscope.json", "torch": ".trace.json"}
-#: They activate an environment before the worker's interpreter is started, whose `python` it is then.
+#: Runtime environments that are activated before the worker's interpreter starts, so that `python` is theirs.
 _ACTIVATED = ("pip", "conda", "uv")
-#: They start the worker in a container, with an interpreter there.
+#: Runtime environments that start the worker in a container, with an interpreter there.
 _CONTAINED = ("image_uri", "container")
-#: The interpreter of a node, which its raylet starts workers with (`ray/_private/services.py`); $1 for what cannot be read.
+#: The interpreter with which a node's raylet starts workers (`ray/_private/services.py`); the fallback where
+#: it is unreadable.
 _NODES_OWN = (
     'python=$(tr "\\0" "\\n" </proc/$PPID/cmdline 2>/dev/null | sed -n "s/^--python_worker_command=\\([^ ]*\\) .*/\\1/p"); '
     '[ -x "$python" ] || python={fallback}; '
@@ -52,11 +55,12 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Profiler:
-    """What is asked for in one run of a driver.
+    """The profilers of one run of a driver.
 
     Args:
-        settings: `tools`, as profiling.py has them; `folder` for the files, empty for Ray's own; `run` and `namespace`, see
-            ray_driver.py; `fallback`, an interpreter.
+        settings: `tools`, as in profiling.py; `folder` for the files, empty for Ray's own; `run` and
+            `namespace`, see
+            ray/driver.py; `fallback`, an interpreter.
     """
 
     def __init__(self, settings: Dict[str, Any]) -> None:
@@ -67,7 +71,7 @@ class Profiler:
         self._own = json.loads(os.environ.get(ENV) or "{}")
 
     def follow(self) -> None:
-        """Look at each actor that this process makes, from now on."""
+        """Watch each actor that this process creates, from now on."""
         from ray import actor, remote_function
         from ray.runtime_env import RuntimeEnv
 
@@ -82,7 +86,7 @@ class Profiler:
                 _before(remote_function.RemoteFunction, "_remote", self._of_task)
 
     def begin(self) -> None:
-        """In a worker: say what nsys does with it, and look at the actor that it is going to be."""
+        """Report nsys's work in a worker, and watch for the actor that it becomes."""
         if self._own:
             self._under_nsys()
         if {"py-spy", "torch"} & set(self._tools):
@@ -99,7 +103,7 @@ class Profiler:
             manager.load_actor_class = load_actor_class
 
     def _of_actor(self, made: Any, options: Dict[str, Any]) -> Dict[str, Any]:
-        """What an actor is made with."""
+        """Return the options for a new actor."""
         meta = made.__ray_metadata__
         descriptor = meta.actor_creation_function_descriptor
         given = options.get("name") or ""
@@ -131,7 +135,7 @@ class Profiler:
         return dict(options, runtime_env=_checked(own))
 
     def _of_task(self, _made: Any, options: Dict[str, Any]) -> Dict[str, Any]:
-        """What a task is made with, in a worker under nsys."""
+        """Return the options for a new task, in a worker under nsys."""
         options = self._given_back(options, dict(options.get("runtime_env") or {}))
         if "serialized_runtime_env_info" in options:
             from ray._private.utils import get_runtime_env_info
@@ -149,9 +153,9 @@ class Profiler:
         return dict(options, runtime_env=_checked(own))
 
     def _interpreter(self, everything: Dict[str, Any]) -> str:
-        """Return text for a shell; empty for the one that the node has."""
+        """Return the interpreter as text for a shell; empty for the node's own."""
         theirs = everything.get("py_executable") or ""
-        if self._own and ENV in theirs:  # what runs here is under nsys itself
+        if self._own and ENV in theirs:  # this process runs under nsys itself
             theirs = self._own["theirs"]
         if theirs:
             return str(theirs)
@@ -178,12 +182,12 @@ class Profiler:
         self._note("nsys", self._own["worker"], self._own["why"], paths, pids)
 
     def _inside(self, descriptor: Any) -> None:
-        """Start what looks at this worker, which is about to be an actor, from inside."""
+        """Start the profilers inside this worker, which is about to become an actor."""
         try:
             import ray
 
             given = ray.get_runtime_context().get_actor_name() or ""
-        except Exception:  # an older Ray, or one that does not say it yet
+        except Exception:  # an older Ray, or one that does not report it yet
             given = ""
         known = names(descriptor.class_name, descriptor.module_name, given)
         if not known:
@@ -225,7 +229,7 @@ class Profiler:
             self._put({"pid": os.getpid(), "worker": worker})
 
     def _note(self, tool: str, worker: str, why: str, paths: List[str], pids: List[int]) -> None:
-        """Note what is written: one of these paths, complete when these processes have ended."""
+        """Record the output: one of these paths, complete when these processes have ended."""
         import ray
 
         self._put({
@@ -243,7 +247,10 @@ class Profiler:
 
 
 def names(cls: str, module: str, given: str) -> List[str]:
-    """Return what an actor is called: as NeMo RL writes a class (`dtensor_policy_worker`), then what else a pattern may say."""
+    """Return an actor's names.
+
+    NeMo RL's spelling of the class (`dtensor_policy_worker`), then others that a pattern may match.
+    """
     if not cls or cls.startswith("__ray_") or _is_rays(module):
         return []
     short = cls.rpartition(".")[2]
@@ -256,7 +263,10 @@ def _is_rays(module: str) -> bool:
 
 
 def _up_to(base: str) -> List[int]:
-    """Return this process and those above it up to nsys, which calls its file by the pid of one of them: `uv run` stays above."""
+    """Return this process and its ancestors below nsys, which names its file by the pid of one of them.
+
+    `uv run` stays above.
+    """
     output, found = (base + "_%p").encode(), [os.getpid()]
     try:
         while True:
@@ -270,7 +280,7 @@ def _up_to(base: str) -> List[int]:
 
 
 def _before(cls: Any, name: str, change: Callable[..., Any]) -> None:
-    """Have the options of a method changed before it runs; what goes wrong with that leaves them as they are."""
+    """Change the options of a method before it runs; an error leaves them unchanged."""
     former = getattr(cls, name)
     knows = "serialized_runtime_env_info" in inspect.signature(former).parameters
 
@@ -297,7 +307,7 @@ def _say(text: str) -> None:
 
 
 def _current() -> Dict[str, Any]:
-    """The runtime environment that what is made here inherits."""
+    """Return the runtime environment that new tasks and actors inherit."""
     import ray
 
     return dict(ray.get_runtime_context().runtime_env or {})
@@ -310,13 +320,13 @@ def _checked(own: Dict[str, Any]) -> Any:
 
 
 def _shell(text: str, python: str, fallback: str) -> str:
-    """Return a text as Ray's `py_executable`: what follows it are the worker's script and arguments."""
+    """Return a text as Ray's `py_executable`; the worker's script and arguments follow it."""
     first = "" if python else _NODES_OWN.format(fallback=shlex.quote(fallback))
     return "sh -c %s dkdbg" % shlex.quote(first + text)
 
 
 def _asked_of_ray(asks: Any) -> List[str]:
-    """Return the options of an actor's own `nsight`, as Ray would write them, but for the name of the file."""
+    """Return the options of an actor's own `nsight`, as Ray would write them, without the name of the file."""
     from ray._private.runtime_env import nsight as rays
 
     found: Dict[str, Any] = dict(rays.NSIGHT_DEFAULT_CONFIG) if isinstance(asks, str) else dict(asks)
@@ -335,7 +345,7 @@ def _session_folder() -> str:
 
 
 def _py_spy(tool: Dict[str, Any]) -> Optional[str]:
-    """Return where py-spy is on this node, None for nowhere."""
+    """Return the path of py-spy on this node, None where it is missing."""
     beside = os.path.join(os.path.dirname(sys.executable), "py-spy")
     found = next((each for each in (tool["path"], beside) if each and os.access(each, os.X_OK)), None)
     return found or shutil.which("py-spy")

@@ -1,4 +1,4 @@
-"""torch's own profiler around a few steps of the optimizer: no step is changed, and no code of the user's either."""
+"""torch's own profiler around a few optimizer steps, without changes to the steps or the user's code."""
 
 # ruff: noqa: ANN401
 
@@ -20,7 +20,7 @@ def follow(path: str, steps: Sequence[int]) -> None:
 
 
 class _Steps:
-    """Counts the steps of all optimizers, and writes a trace for chrome://tracing and Perfetto."""
+    """Counter of the steps of all optimizers; writes a trace for chrome://tracing and Perfetto."""
 
     def __init__(self, path: str, first: int, last: int) -> None:
         self._path, self._first, self._last = path, first, last
@@ -57,7 +57,7 @@ class _Steps:
 
 
 class _Finder:
-    """Waits for the module to be imported; asked first, and gone then."""
+    """First finder on sys.meta_path, which removes itself when the module is imported."""
 
     def __init__(self, steps: _Steps) -> None:
         self._steps = steps
