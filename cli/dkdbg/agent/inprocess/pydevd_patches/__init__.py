@@ -1,1 +1,4 @@
-"""Changes to debugpy and pydevd inside a process that has joined; `privates` lists every internal that they touch."""
+"""Changes to debugpy and pydevd inside a process that has joined.
+
+`privates` lists every internal that they use.
+"""

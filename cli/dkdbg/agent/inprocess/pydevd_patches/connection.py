@@ -1,10 +1,10 @@
-"""The connection of pydevd to the adapter, in a program that may close descriptors that it has not opened.
+"""Protects pydevd's connection to the adapter in a program that closes descriptors that it has not opened.
 
-With pydevd alone such a program hangs at its next stop for good: what it would say goes to a descriptor that is
-closed, or into the program's own file, and what the editor says still arrives.
+With pydevd alone such a program hangs for good at its next stop: pydevd's messages go to a closed descriptor,
+or into the program's own file, while the editor's still arrive.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: How often a process that closes its connection joins again.
+#: Maximum times that a process which closes its connection joins again.
 TIMES = 3
-#: Seconds that the adapter has to take a connection: it may be starting, or the machine busy.
+#: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
 CONNECT_LIMIT = 60.0
-#: Seconds that pydevd's threads have to end.
+#: Seconds for pydevd's threads to end.
 END_LIMIT = 30.0
 
 _losses = 0
 
 
 def watch(debugger_class: Any, alive_class: Any) -> None:
-    """Give each connection from now on a high descriptor, and notice when it is gone; once for each process.
+    """Give each connection from now on a high descriptor, and detect its loss; once per process.
 
     A host that is a path is a Unix socket: our adapter listens on no port. A debugger that connects there has
     `dkdbg_joined`.
@@ -73,10 +73,10 @@ def watch(debugger_class: Any, alive_class: Any) -> None:
 
 
 def _let_end(alive_class: Any) -> None:
-    """Let the thread that keeps the process until all is sent end when its debugger has ended before it began.
+    """End the thread that waits until everything is sent, if its debugger has ended before it began.
 
-    pydevd ends the threads that have begun to run. This one, begun a moment later, would wait for good until the
-    queue of a writer that is gone is empty, and the program would never end.
+    pydevd ends the threads that have begun to run. This one, begun a moment later, would wait for good until
+    the queue of a writer that is gone is empty, and the program would never end.
     """
     run = alive_class._on_run
 
@@ -89,7 +89,7 @@ def _let_end(alive_class: Any) -> None:
 
 
 def drop(debugger: Any) -> None:
-    """In a forked child: close the copy, else the adapter would wait for this process too."""
+    """Close the copy in a forked child: otherwise the adapter would wait for this process too."""
     sock = debugger._client_socket
     if isinstance(sock, own_socket.OwnSocket):
         sock.on_loss = None
@@ -97,7 +97,7 @@ def drop(debugger: Any) -> None:
 
 
 def _lost(debugger: Any) -> None:
-    """Say it, and have this process join anew when pydevd has let go of its threads."""
+    """Report the loss, and join again once pydevd has released its threads."""
     global _losses  # noqa: PLW0603
     _losses += 1
     again = _losses <= TIMES

@@ -1,15 +1,19 @@
-"""Which file a name means to pydevd, where it would take a breakpoint and never stop at it. Used by join.py.
+"""Corrects pydevd's mapping of file names where a breakpoint would be accepted and never stop.
 
-A program that was started in `/` by a relative name is called `//train.py` by Python: POSIX lets two slashes at the
-beginning mean something of their own, and `os.path` keeps them. On Linux and macOS they are one.
+Used by join.py.
 
-Of path mappings pydevd tries all folders before the first file: with `proj/train.py` at `/app/train.py` and `proj` at
-`/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which is there and does not run.
+Python names a program that was started in `/` by a relative name `//train.py`: POSIX gives two leading
+slashes a meaning of their own, and `os.path` keeps them. On Linux and macOS they are one.
 
-A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir (ray_driver.py).
+pydevd tries path mappings of folders before those of files: with `proj/train.py` at `/app/train.py` and
+`proj` at `/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which exists and does
+not run.
+
+A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir
+(ray/driver.py).
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def watch() -> None:
-    """Have pydevd read them so from now on; once for each process."""
+    """Install the corrections in pydevd; once per process."""
     import pydevd_file_utils as files
 
     if getattr(files._abs_and_canonical_path, "dkdbg", False):
@@ -47,15 +51,16 @@ def watch() -> None:
 
 
 def single(path: str) -> str:
-    """Return a path of this machine with one slash at its beginning in the place of two."""
+    """Return a path of this machine with one leading slash instead of two."""
     return path[1:] if path.startswith("//") and os.sep == "/" else path
 
 
 def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
-    """Return what the editor calls a folder of this machine; empty where it does not have it.
+    """Return the editor's name for a folder of this machine; empty where it has none.
 
     Args:
-        pairs: (of the editor, of this machine), the folders of its path mappings; without any, both have the same files.
+        pairs: the folders of its path mappings (editor's, this machine's); without any, both have the same
+            files.
     """
     if not pairs:
         return path
@@ -69,14 +74,14 @@ def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
 
 
 def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:
-    """Have breakpoints of a file that is mapped by itself set where that mapping says.
+    """Set breakpoints of a file with a mapping of its own where that mapping says.
 
     Args:
         files: pydevd_file_utils, set up with these mappings.
-        paths: (of the editor, of this machine).
+        paths: (editor's, this machine's).
     """
 
-    def key(path: str) -> str:  # as the editor's machine compares them, Windows without case
+    def key(path: str) -> str:  # compared as on the editor's machine: Windows ignores case
         return str(files.normcase_from_client(path)).replace("\\", "/")
 
     alone: Dict[str, str] = {}

@@ -1,8 +1,9 @@
-"""Whether the program uses gevent: pydevd has to know before it is imported itself. Used by join.py.
+"""Detects programs that use gevent: pydevd has to know before it is imported itself. Used by join.py.
 
-`gevent.monkey.patch_all()` takes away what pydevd's threads wait on: it floods stderr with a message, and the program
-never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. Not for every program in a Python that
-has gevent: it would be imported, and pydevd's copy of `threading` knows the threads of the program, but not their marks.
+`gevent.monkey.patch_all()` replaces the primitives that pydevd's threads wait on: pydevd floods stderr with a
+message, and the program never ends. With GEVENT_SUPPORT=True pydevd works on copies of these modules. It is
+not set for every program of a Python with gevent: pydevd would import gevent, and its copy of `threading`
+knows the program's threads, but not their marks.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
-#: Of a script this much is read.
+#: Maximum bytes of a script to read.
 _LENGTH = 1 << 20
 
 
 class Told:
-    """Tells pydevd, through the environment, while it is imported.
+    """Sets GEVENT_SUPPORT in the environment while pydevd is imported.
 
     Args:
-        words: of the command line of this process.
+        words: command line of this process.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -35,7 +36,7 @@ class Told:
             self._wanted[_SUPPORT] = "True"
 
     def __enter__(self) -> None:
-        if _SUPPORT in os.environ:  # it is the user's word
+        if _SUPPORT in os.environ:  # the user has set it
             self._wanted.clear()
         elif _SUPPORT in self._wanted:
             try:
@@ -50,10 +51,11 @@ class Told:
 
 
 def let_end(threading: Any) -> None:
-    """Let a main thread that ends while pydevd makes its copy of `threading` go on; once, after that.
+    """Let a main thread that ends while pydevd copies `threading` continue; once, after the copy.
 
-    The copy stands in sys.modules for a moment. A main thread that ends then joins the threads of the copy: its main
-    thread, which is the thread that imports pydevd and lives on, and pydevd's own. Python 3.13 joins none by the module.
+    The copy is in sys.modules for a moment. A main thread that ends then joins the copy's threads: its main
+    thread, which is the importing thread and lives on, and pydevd's own. Python 3.13 joins none through the
+    module.
 
     Args:
         threading: pydevd's.
@@ -69,14 +71,14 @@ def let_end(threading: Any) -> None:
 
 
 class _Unjoined(set):  # type: ignore[type-arg]
-    """Takes no lock of a thread that is to be joined."""
+    """A set that drops the locks of threads to join."""
 
     def add(self, _: object) -> None:
-        """Leave it out."""
+        """Drop it."""
 
 
 def _is_named(words: Sequence[str]) -> bool:
-    """Tell whether the command line or the script in it names gevent, or locust, which is made of it."""
+    """Tell whether the command line or the script in it names gevent, or locust, which uses it."""
     if any("gevent" in word or "locust" in word for word in words):
         return True
     for word in words[1:]:
@@ -84,7 +86,7 @@ def _is_named(words: Sequence[str]) -> bool:
             return False
         if not word.startswith("-"):
             if word.startswith("/dev/") or not os.path.isfile(word):
-                return False  # a pipe is read once, and that is Python's
+                return False  # a pipe can be read once, and Python needs it
             try:
                 with open(word, "rb") as source:
                     return b"gevent" in source.read(_LENGTH)

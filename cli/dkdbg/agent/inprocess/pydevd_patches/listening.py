@@ -1,10 +1,10 @@
-"""A program that calls `debugpy.listen()` itself, in a process that the agent has joined or wants to.
+"""Handles a program that calls `debugpy.listen()` itself, in a process that the agent has joined or wants to.
 
-debugpy would start an adapter of its own that nobody can attach by, as the process has a debugger already; it outlives
-the program, and listens where the program said.
+debugpy would start its own adapter, to which no editor can attach because the process has a debugger already.
+It would outlive the program, and listen on the program's address.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def watch(api: Any, directory: str, is_ours: Any) -> None:
-    """Answer `debugpy.listen()` with the agent's endpoint while the agent's debugger holds this process.
+    """Answer `debugpy.listen()` with the agent's endpoint while the agent's debugger is in this process.
 
     Args:
         api: the module debugpy.server.api.
@@ -46,12 +46,12 @@ def watch(api: Any, directory: str, is_ours: Any) -> None:
         own_host, _, own_port = endpoint.rpartition(":")
         return own_host, int(own_port)
 
-    api.listen = api._starts_debugging(listen)  # which checks the address
+    api.listen = api._starts_debugging(listen)  # this checks the address
     api.listen.called = former.called
 
 
 def holder() -> str:
-    """Return who holds this process, which has a debugger that is not the agent's."""
+    """Describe the foreign debugger of this process."""
     api: Any = sys.modules.get("debugpy.server.api")
     words = list(getattr(getattr(api, "_adapter_process", None), "args", ()))
     if "--host" in words and "--port" in words:

@@ -1,14 +1,14 @@
-"""A program that traces itself: coverage, the `trace` module, pdb. Used by join.py.
+"""Handles a program that traces itself: coverage, the `trace` module, pdb. Used by join.py.
 
-Up to Python 3.11 a thread has one trace function, and who sets his own takes pydevd's away. It is said once, in one
-line in place of pydevd's ten, which a tracer written in C (coverage's) never met; and the debugger gets its place
-back when the other one leaves. From Python 3.12 on they live side by side.
+Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported
+once, in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered; and the
+debugger gets its place back when the other tracer leaves. From Python 3.12 on both work side by side.
 
-It costs nothing until somebody asks for tracing: what he calls is replaced. A tracer in C announces itself where it
-asks for threads to come.
+It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C
+is detected where it registers for new threads.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 
@@ -32,13 +32,13 @@ _NOTE = (
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
-#: With `is_foreign`: somebody else's trace function is, or was, set in this thread.
+#: With `is_foreign`: another tool's trace function is, or was, set in this thread.
 _thread = threading.local()
 _said: List[str] = []
 
 
 def watch() -> None:
-    """Look at each trace function that is set from now on; before pydevd puts its stand-in for `sys.settrace`."""
+    """Check each trace function from now on; must run before pydevd replaces `sys.settrace`."""
     if sys.version_info >= (3, 12) or hasattr(threading.settrace, "dkdbg"):
         return
     import pydevd_tracing
@@ -48,7 +48,7 @@ def watch() -> None:
     def set_trace(function: Any) -> None:
         frame = sys._getframe(1)
         if function is None and frame.f_globals.get("__name__") == "gevent.threadpool":
-            return  # as pydevd's stand-in does: it asks for its own thread not to be traced
+            return  # as in pydevd's replacement: the pool excludes its own thread from tracing
         (holder._original_tracing or set_bare)(function)
         _look(frame)
 
@@ -62,10 +62,10 @@ def watch() -> None:
 
 
 def _look(frame: FrameType) -> None:
-    """Look who traces this thread now.
+    """Check the current trace function of this thread.
 
     Args:
-        frame: who has asked for it.
+        frame: the frame that has set it.
     """
     try:
         function = sys.gettrace()
@@ -75,7 +75,7 @@ def _look(frame: FrameType) -> None:
             _tell(frame)
         elif was_foreign and function is None:
             _give_back(frame)
-    except Exception as error:  # it would be the program's
+    except Exception as error:  # it would be raised in the program
         if os.environ.get("DKDBG_DEBUG"):
             session.say("own tracer: %r" % (error,))
 
@@ -110,5 +110,5 @@ def _give_back(frame: FrameType) -> None:
     debugger = pydevd.get_global_debugger()
     if debugger is not None and not debugger.pydb_disposed:
         debugger.enable_tracing(debugger.trace_dispatch)
-        # Frames that run already have no trace function of their own, and would run to their end without a stop.
+        # Running frames have no trace function of their own, and would run to their end without a stop.
         debugger.set_trace_for_frame_and_parents(threading.get_ident(), frame)

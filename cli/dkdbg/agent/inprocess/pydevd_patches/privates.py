@@ -1,11 +1,12 @@
-"""The insides of debugpy and pydevd that dkdbg uses or replaces, all of them, and the versions that they belong to.
+"""All internals of debugpy and pydevd that dkdbg uses or replaces, and the versions that they belong to.
 
-From OLDEST to below BELOW: each 1.8 since has these names, which tests/agent/test_privates.py looks up in released
-versions. What happens at others:
+Each 1.8 from OLDEST to below BELOW has these names, which tests/agent/test_privates.py looks up in released
+versions. Other versions:
 
 - A 1.8 that is newer than NEWEST_TRIED and has every name is used like any other.
-- One that lacks a name is not touched: the agent, or the process, says which one is missing, and is not debugged.
-- Below and above nothing is looked up at all, and it is said which versions fit.
+- One that lacks a name is not touched: the agent or the process reports the missing name, and is not
+    debugged.
+- Below and above nothing is looked up, and the supported versions are reported.
 
 A program may have imported its own debugpy; the same holds for that.
 """
@@ -23,9 +24,10 @@ OLDEST = (1, 8, 16)
 BELOW = (1, 9)
 NEWEST_TRIED = (1, 8, 22)
 
-# Each: module, name in it (`function:name` for what that function sets), the file that uses it, and what for.
+# Each: module, name in it (`function:name` for an attribute that the function sets), file that uses it, and
+# purpose.
 
-#: In the user's process.
+#: Names used in the user's process.
 PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.server.api", "ensure_logging", "join", "the logs that DEBUGPY_LOG_DIR asks for"),
     ("debugpy.server.api", "listen", "listening", "a program that calls it while it is debugged"),
@@ -226,7 +228,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd_file_utils", "normcase_from_client", "file_names", "the same"),
 )
 
-#: In the adapter's process, all of them used by proxy/adapter/adapter.py; in an order in which they can be imported.
+#: Names used in the adapter's process, all by proxy/adapter/adapter.py, in a valid order of import.
 ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.adapter.clients", "Client", "adapter", "a client that the agent hands over"),
     ("debugpy.adapter.clients", "serve:listener", "adapter", "send children to the listener"),
@@ -285,12 +287,12 @@ def fits(version: Tuple[int, ...]) -> bool:
 
 
 def span() -> str:
-    """Return which versions those are, in words."""
+    """Describe the supported versions."""
     return "debugpy from %s to below %s" % tuple(".".join(map(str, each)) for each in (OLDEST, BELOW))
 
 
 def missing(names: Tuple[Tuple[str, str, str, str], ...]) -> List[str]:
-    """Return those of the names, `MODULE.NAME`, that the debugpy on `sys.path` does not have."""
+    """Return the names, `MODULE.NAME`, that the debugpy on `sys.path` lacks."""
     return [module + "." + name for module, name, _, _ in names if not _has(module, name)]
 
 

@@ -1,11 +1,11 @@
-"""A process that has joined begins and ends without pydevd's sleeps, and joins no more when it has ended.
+"""Removes pydevd's sleeps at a joined process's start and end, and prevents a join after its end.
 
-With pydevd alone (debugpy 1.8.22) each one starts 0.1 s late, and ends 0.6 to 0.8 s late: the thread that ends all
-others waits for the one that reads, which waits for it or for the editor, until a time limit; and whether the program
-has ended is looked at every 0.2 s only. A program that starts many short processes does hardly anything else.
+With pydevd alone (debugpy 1.8.22) each process starts 0.1 s late, and ends 0.6 to 0.8 s late: the thread that
+ends all others waits for the reader, which waits for it or for the editor, until a timeout; and the program's
+end is checked only every 0.2 s. A program that starts many short processes would do hardly anything else.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Seconds between two looks at which of pydevd's threads are still there.
+#: Seconds between two checks of pydevd's remaining threads.
 INTERVAL = 0.002
 
 _ended = False
 
 
 class _Time:
-    """The module `time` as pydevd.py sees it: a thread that connects does not sleep."""
+    """pydevd.py's view of the module `time`: a thread that connects does not sleep."""
 
     def __init__(self) -> None:
         self.connects = threading.local()
@@ -40,7 +40,7 @@ class _Time:
 
 
 def watch(pydevd: Any) -> None:
-    """Have pydevd begin and end at once from now on; once for each process."""
+    """Make pydevd begin and end without delay; once per process."""
     debugger_class = pydevd.PyDB
     if getattr(debugger_class, "dkdbg_hurries", False):
         return
@@ -55,16 +55,16 @@ def watch(pydevd: Any) -> None:
 
 
 def program_has_ended() -> bool:
-    """Tell whether pydevd has ended a session because no thread of the program lives any more.
+    """Tell whether pydevd has ended a session because all threads of the program have ended.
 
-    The process may live on for a while, in callbacks of atexit for example. A debugger would leave it at once, and an
-    editor see it come and go.
+    The process may continue for a while, for example in atexit callbacks. A debugger would leave it at once,
+    and an editor would see it come and go.
     """
     return _ended
 
 
 def forget() -> None:
-    """In a forked child: it is a program of its own."""
+    """Reset in a forked child: it is a program of its own."""
     global _ended  # noqa: PLW0603
     _ended = False
 
@@ -81,7 +81,7 @@ def _note_the_end(debugger_class: Any) -> None:
 
 
 def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:
-    """Take away what pydevd sleeps when it has started its threads: they need nothing of it."""
+    """Remove pydevd's sleep after starting its threads, which do not need it."""
     initialize, pydevd.time = debugger_class.initialize_network, _Time()
 
     def initialize_network(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -95,10 +95,10 @@ def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:
 
 
 def _wait_for_threads(self: Any, timeout: float) -> None:
-    """Wait until all is sent and pydevd's threads have ended, but the one that reads.
+    """Wait until everything is sent and pydevd's threads have ended, except for the reader.
 
-    That one ends when the adapter has, after the editor, closed the session; or it is the one that waits here, for
-    the thread that waits for it.
+    The reader ends when the adapter, after the editor, has closed the session. Or it is the thread that waits
+    here, for the thread that waits for it.
     """
     ends_alone, end = (
         {threading.current_thread(), self.check_alive_thread, self.reader},
@@ -109,10 +109,10 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
 
 
 def _look_now() -> None:
-    """The main thread has ended: wake the thread that looks whether the program has ended."""
+    """Wake the thread that checks for the program's end, because the main thread has ended."""
     pydevd: Any = sys.modules.get("pydevd")
     debugger = pydevd.get_global_debugger() if pydevd is not None else None
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None:
         thread._wait_event.set()
-        thread._wait_event.clear()  # it waits anew when other threads of the program live
+        thread._wait_event.clear()  # it waits again when other threads of the program live

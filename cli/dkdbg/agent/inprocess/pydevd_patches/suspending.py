@@ -1,20 +1,18 @@
-"""Threads that come to a breakpoint at the same time: no stop is kept from the editor, and no answer to it either.
+"""Reports all stops, and answers all requests, when several threads reach a breakpoint at the same time.
 
-Four faults of pydevd (debugpy 1.8.22, the issue debugpy #2048) leave threads held in silence, or the editor's requests
-unanswered for good, as soon as threads stop while the editor continues:
+Four faults of pydevd (debugpy 1.8.22, the issue debugpy #2048) leave threads stopped in silence, or the
+editor's requests unanswered for good, as soon as threads stop while the editor continues:
 
-1. A stop is counted, and a moment later the thread is marked (PyDB.set_suspend). When the editor continues another
-   stop in between, this one counts as told.
-2. Who resumes threads marks one after another. A thread that stops in the midst holds those that were marked before
-   it, and is let go itself.
-3. A thread that leaves its wait late tells that all run, when another stop has been told of since. The resuming of that
-   one is then not told.
-4. `continue` is answered when that is told. Where it is not, where nothing was held, or where another thread stops
-   before those that were let go have noticed, there is no answer, and debugpy's adapter takes no further request
-   before it has one: none about the new stop either.
+1. A stop is counted, and a moment later the thread is marked (PyDB.set_suspend). When the editor continues
+another stop in between, this one counts as reported. 2. A resume marks threads one after another. A thread
+that stops meanwhile suspends those already marked, and is resumed itself. 3. A thread that leaves its wait
+late reports that all run, after another stop has been reported. The resumption of that one is then not
+reported. 4. `continue` is answered with that report. Without it, because nothing was stopped, or another
+thread stops before the resumed ones have noticed, the answer is missing, and debugpy's adapter accepts no
+further request before it, not even about the new stop.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -27,15 +25,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Held while threads are marked as held or as running; gevent does not patch this one.
+#: Held while threads are marked as stopped or as running; gevent does not patch this one.
 _lock = _thread.RLock()
 
 
 def watch(pydevd: Any, lifecycle: Any, resuming: Any, api_class: Any) -> None:
-    """Mend them; once for each process.
+    """Fix these faults; once per process.
 
     Args:
-        lifecycle: pydevd's module that marks threads. resuming: those that resume threads by its function.
+        lifecycle: pydevd's module that marks threads. resuming: the modules that resume threads by its
+            function.
         api_class: its PyDevdAPI.
     """
     if getattr(pydevd.PyDB, "dkdbg_tells_stops", False):
@@ -49,7 +48,7 @@ def watch(pydevd: Any, lifecycle: Any, resuming: Any, api_class: Any) -> None:
 
 
 def forget() -> None:
-    """In a forked child: a thread of the parent's may have held the lock."""
+    """Replace the lock in a forked child: a thread of the parent may have held it."""
     global _lock  # noqa: PLW0603
     _lock = _thread.RLock()
 
@@ -67,10 +66,10 @@ def _stop_at_once(debugger_class: Any) -> None:
 def _resuming_at_once(lifecycle: Any, resume: Any) -> Any:
     def resume_threads(thread_id: str, except_thread: Any = None) -> None:
         with _lock:
-            if except_thread is not None:  # it steps, and was let go a moment ago
+            if except_thread is not None:  # it steps, and was resumed a moment ago
                 info = lifecycle.set_additional_thread_info(except_thread)
                 if info.pydev_state == lifecycle.STATE_SUSPEND:
-                    return  # another thread has stopped since, and is told of
+                    return  # another thread has stopped since, and is reported
             resume(thread_id, except_thread)
 
     return resume_threads
@@ -101,9 +100,10 @@ def _tell_own_resuming(notification_class: Any) -> None:
 
 
 def _answer_continue(pydevd: Any, api_class: Any) -> None:
-    """Answer before any thread is let go: an editor takes the answer for the end of each stop that it was told of.
+    """Answer before any thread is resumed: an editor takes the answer for the end of each reported stop.
 
-    pydevd waits until one runs, as a pause in between would be told to nobody; it tells of that after 0.5 s by itself.
+    pydevd waits until one runs, because a pause in between would not be reported; it reports that after 0.5 s
+    itself.
     """
     resume = api_class.request_resume_thread
 

@@ -1,12 +1,12 @@
-"""Has the editor's filter for uncaught exceptions stop a program once at each, whatever hooks the program has set.
+"""Makes the editor's filter for uncaught exceptions stop once at each, whatever hooks the program sets.
 
-Up to Python 3.11 pydevd looks for the outermost frame of a thread once, at the first call that it traces, and looks
-at exceptions that leave it. In a process that joins at its start that is a frame of `site`, which has ended long before
-the program fails. Here it looks again when the program's own outermost frame begins. `sys.excepthook` alone would not
-do: Python does not call it for SystemExit, and rich and absl put their own there.
+Up to Python 3.11 pydevd looks for a thread's outermost frame once, at the first traced call, and watches
+exceptions that leave it. In a process that joins at its start that is a frame of `site`, which has ended long
+before the program fails. Here it looks again when the program's own outermost frame begins. `sys.excepthook`
+alone would not do: Python does not call it for SystemExit, and rich and absl replace it.
 """
 
-# debugpy has no types, and this is where it is imported.
+# debugpy has no types, and is imported here.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Optional
 
-#: With `value`, the exception of this thread that the editor was shown last; it goes with its thread.
+#: With `value`, this thread's exception that was last shown to the editor; it ends with its thread.
 _shown = threading.local()
 
 
 def watch(debugger_class: Any) -> None:
-    """Show each exception once from now on; once for each process."""
+    """Show each exception only once; once per process."""
     if getattr(debugger_class, "dkdbg_shows_once", False):
         return
     debugger_class.dkdbg_shows_once = True
@@ -50,7 +50,9 @@ def was_shown(value: BaseException) -> bool:
 
 
 def show_from_start(debugger: Any) -> None:
-    """Show what leaves the outermost frame of the program, which begins after this call. Not for Python 3.12 and newer.
+    """Show exceptions that leave the program's outermost frame, which begins after this call.
+
+    Up to Python 3.11.
 
     Args:
         debugger: pydevd's, which has been connected in this thread.
@@ -63,7 +65,7 @@ def show_from_start(debugger: Any) -> None:
             _trigger((kind, value, trace))
         former(kind, value, trace)
 
-    # What pydevd takes for another exception: one that was handled in a `finally` at the outermost level.
+    # pydevd takes an exception that was handled in a `finally` at the outermost level for another one.
     sys.excepthook = excepthook
 
 
@@ -72,13 +74,13 @@ def _trigger(failure: Any) -> None:
 
     trigger = getattr(debugpy, "trigger_exception_handler", None)  # debugpy 1.8.22
     if trigger is not None:
-        trigger(failure, as_uncaught=True)  # nothing without an editor, or when it has not asked for these
+        trigger(failure, as_uncaught=True)  # no effect without an editor, or when it has not asked for these
 
 
 def _look_again(debugger: Any) -> None:
-    """Have pydevd look for this thread's outermost frame when the program's begins, unless it has begun.
+    """Make pydevd look for this thread's outermost frame again when the program's begins, unless it has begun.
 
-    It has in a forked child, and is found there.
+    In a forked child it has begun, and is found there.
     """
     from _pydevd_bundle import pydevd_trace_dispatch
 
@@ -103,22 +105,25 @@ def _look_again(debugger: Any) -> None:
 
 
 def _is_of_start(frame: Optional[FrameType]) -> bool:
-    """Tell whether a frame runs inside the import of `site`, which Python begins by itself."""
+    """Tell whether a frame runs inside Python's own import of `site`."""
     while frame is not None and frame.f_back is not None:
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def _is_of_program(frame: FrameType) -> bool:
-    """Tell whether a frame without a caller is the program's; before it Python looks for importers by such frames."""
+    """Tell whether a frame without a caller is the program's.
+
+    Earlier ones belong to the search for importers.
+    """
     return frame.f_globals.get("__name__") == "__main__" or frame.f_code.co_name == "_run_module_as_main"
 
 
 def _know_how_frames_end() -> None:
-    """Let pydevd know whether an exception leaves an outermost frame, where it guesses from lines.
+    """Tell pydevd exactly whether an exception leaves an outermost frame, which it guesses from line numbers.
 
-    It takes the StopIteration of a loop in a program's last line for uncaught. In stock debugpy the outermost frame
-    is one of runpy.
+    It takes the StopIteration of a loop in a program's last line for uncaught. In stock debugpy the outermost
+    frame is one of runpy.
     """
     import opcode
 
@@ -140,7 +145,8 @@ def _leave_out_note() -> None:
     """Name the exception, and nothing else.
 
     pydevd adds "(note: full exception trace is shown but execution is paused at: <module>)" to its name, and
-    "(Current frame)" to the outermost frame's. In stock debugpy that frame is one of runpy, which is not shown.
+    "(Current frame)" to the outermost frame's. In stock debugpy that frame is one of runpy, which is not
+    shown.
     """
     from _pydevd_bundle import pydevd_frame_utils
 

@@ -1,11 +1,12 @@
 """Gives a process its full speed back while no editor is attached to it. Used by join.py.
 
-Up to Python 3.11 pydevd traces every thread from the join on, and goes on when the editor has left: a loop stays 2 and
-calls 9 times slower than bare. Here the trace functions of all threads are taken away at the editor's farewell and
-given back with the next one's configurationDone. From Python 3.12 on pydevd uses sys.monitoring, which costs nothing.
+Up to Python 3.11 pydevd traces every thread from the join on, and continues after the editor has left: a loop
+stays 2 and calls 9 times slower than without it. Here the trace functions of all threads are removed when the
+editor leaves, and restored with the next one's configurationDone. From Python 3.12 on pydevd uses
+sys.monitoring, which costs nothing.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 
@@ -23,12 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List
 
-#: C callbacks that must not be collected.
+#: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
 _lock = threading.Lock()
-#: Whether the trace functions have been taken away.
+#: Whether the trace functions have been removed.
 _is_bare = False
-#: What `threading` was told to trace new threads with.
+#: The trace function of `threading` for new threads, before it was removed.
 _hook: Any = None
 
 
@@ -45,14 +46,14 @@ def watch(debugger_class: Any, api_class: Any) -> None:
         _quietly(_take)
 
     def dispose_and_kill_all_pydevd_threads(self: Any, *args: Any, **kwargs: Any) -> None:
-        dispose(self, *args, **kwargs)  # the adapter has gone
+        dispose(self, *args, **kwargs)  # the adapter is gone
         _quietly(_take)
 
     def enable_tracing(self: Any, *args: Any, **kwargs: Any) -> None:
         global _is_bare  # noqa: PLW0603
-        if kwargs.get("apply_to_all_threads"):  # a join anew
+        if kwargs.get("apply_to_all_threads"):  # another join
             _is_bare = False
-        if not _is_bare:  # else it is a new thread: it gets its trace function when an editor comes
+        if not _is_bare:  # else it is a new thread: it gets its trace function when an editor attaches
             enable(self, *args, **kwargs)
 
     def run_and_trace(self: Any, debugger: Any) -> Any:
@@ -66,12 +67,12 @@ def watch(debugger_class: Any, api_class: Any) -> None:
 
 
 def _take() -> None:
-    """Take the trace function from every thread that runs Python, and from those that will."""
+    """Remove the trace function from every thread that runs Python, and from new ones."""
     global _is_bare, _hook  # noqa: PLW0603
     with _lock:
         import pydevd_tracing
 
-        pydevd_tracing.restore_sys_set_trace_func()  # its stand-in complains when pdb calls sys.settrace
+        pydevd_tracing.restore_sys_set_trace_func()  # its replacement complains when pdb calls sys.settrace
         if not _is_bare:
             _hook = getattr(threading, "_trace_hook", None)
             threading.settrace(None)
@@ -98,15 +99,16 @@ def _give_back(debugger: Any) -> None:
             pydevd_tracing.set_trace_to_threads(debugger.trace_dispatch)
         else:
             _in_main_thread(lambda: debugger.enable_tracing(debugger.trace_dispatch))
-        # A frame that was entered since has no trace function of its own, and would run to its end without a stop.
+        # A frame that was entered since has no trace function of its own, and would run to its end without a
+        # stop.
         debugger.set_tracing_for_untraced_contexts()
 
 
 def _for_every_thread(api: Any) -> None:
-    """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state; it is made for those of other threads.
+    """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state; it supports those of other threads.
 
-    The states are walked by iterators written in C: between two bytecodes of ours another thread could run, and end,
-    and its state be gone.
+    Iterators written in C walk the states: between two bytecodes of ours another thread could run, and end,
+    and its state be freed.
     """
     interpreter, first, following = (
         api.PyInterpreterState_Get,
@@ -119,7 +121,7 @@ def _for_every_thread(api: Any) -> None:
     following.argtypes = [
         ctypes.c_void_p,
         ctypes.c_void_p,
-    ]  # accumulate() passes two; the second is not looked at
+    ]  # accumulate() passes two; the second is ignored
     api._PyEval_SetTrace.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     nothing = itertools.repeat(None)
     chain = itertools.chain(map(first, (interpreter(),)), nothing)
@@ -128,7 +130,7 @@ def _for_every_thread(api: Any) -> None:
 
 
 def _in_main_thread(work: Callable[[], Any]) -> None:
-    """Have the main thread do something at its next bytecode, unless it has ended."""
+    """Run a function in the main thread at its next bytecode, unless the thread has ended."""
     if not threading.main_thread().is_alive():  # Python is shutting down; 3.8 would print a SystemError
         return
 
@@ -144,6 +146,6 @@ def _in_main_thread(work: Callable[[], Any]) -> None:
 def _quietly(work: Callable[[], Any]) -> None:
     try:
         work()
-    except Exception as error:  # the user's program goes on, slower
+    except Exception as error:  # the user's program continues, slower
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: trace functions: %r\n" % (error,))

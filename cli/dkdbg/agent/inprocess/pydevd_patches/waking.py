@@ -1,10 +1,11 @@
-"""Lets a thread that pydevd holds look at its state at once, whenever something has changed it.
+"""Wakes threads that pydevd has stopped as soon as their state changes.
 
-pydevd's wait loop looks, and then sleeps up to 0.2 s or until its event is set (PyDB._do_wait_suspend, debugpy 1.8.22).
-Where pydevd changes the state and sets no event, everything takes 200 ms longer than it has to.
+pydevd's wait loop checks the state, and then sleeps up to 0.2 s or until its event is set
+(PyDB._do_wait_suspend, debugpy 1.8.22). Where pydevd changes the state and sets no event, everything takes
+200 ms too long.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def watch(pydevd: Any, api_class: Any) -> None:
-    """Wake held threads from now on; once for each process."""
+    """Wake stopped threads from now on; once per process."""
     if getattr(pydevd.PyDB, "dkdbg_wakes", False):
         return
     pydevd.PyDB.dkdbg_wakes = True
@@ -24,7 +25,10 @@ def watch(pydevd: Any, api_class: Any) -> None:
 
 
 def _after_commands(debugger_class: Any) -> None:
-    """A step took 204 ms instead of 4 when the thread was asleep: the loop runs the command and then sleeps."""
+    """Wake the thread after a command.
+
+    A step took 204 ms instead of 4, because the loop runs the command and then sleeps.
+    """
     post = debugger_class.post_internal_command
 
     def post_and_wake(self: Any, command: Any, thread_id: str) -> None:
@@ -43,9 +47,9 @@ def _after_commands(debugger_class: Any) -> None:
 
 
 def _after_resume(pydevd: Any, api_class: Any) -> None:
-    """Continue took up to 200 ms until the program ran.
+    """Wake the threads after a resume. Continue took up to 200 ms before the program ran.
 
-    So did the program of an editor that left, and the next stop of one that came back at once:
+    The same delay hit the program of an editor that left, and the next stop of one that came back at once:
     PyDevdAPI.request_disconnect resumes too.
     """
     resume = api_class.request_resume_thread
