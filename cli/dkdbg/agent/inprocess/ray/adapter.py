@@ -1,11 +1,12 @@
-"""debugpy's adapter of one worker of Ray: no port for editors, and no token on a command line. Sent as text, see ray_driver.py.
+"""debugpy's adapter for one worker of Ray, without a port for editors or a token on a command line.
 
-ray_worker.py runs it as `python -I - FD FOLDER`, this text on standard input: a Unix socket, and where debugpy lies. It
-reads one line of JSON there (`token`), writes one (`port`), and then takes each editor's connection that the worker hands
-over. Only the worker connects to the port, and shows the token.
+It travels as text, see driver.py. worker.py runs it as `python -I - FD FOLDER`, this text on standard input:
+a Unix socket, and debugpy's folder. It reads one line of JSON there (`token`), writes one (`port`), and then
+takes each editor's connection that the worker passes on. Only the worker connects to the port, with the
+token.
 """
 
-# debugpy has no types, and this is where it is imported.
+# debugpy has no types, and is imported here.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, attr-defined"
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _NoListener:
-    """Stand-in for the socket on which debugpy listens for editors."""
+    """Placeholder for the socket on which debugpy listens for editors."""
 
     def getsockname(self) -> Tuple[str, int]:
         return ("127.0.0.1", 0)
@@ -40,21 +41,21 @@ def _take(worker: socket.socket, servers: Any, clients: Any, log: Any) -> None:
             said, rights, _, _ = worker.recvmsg(1, socket.CMSG_SPACE(size), flags)
         except OSError:
             said, rights = b"", []
-        if not said:  # the worker has ended, or lets the adapter end
+        if not said:  # the worker has ended, or releases the adapter
             servers.dont_wait_for_first_connection()
             return
         for _, _, data in rights:
             client = socket.socket(fileno=struct.unpack("i", data[:size])[0])
             try:
                 clients.Client(client)
-            except Exception:  # it is gone already: the next one can come
+            except Exception:  # it is gone already: accept the next one
                 log.swallow_exception("a connection failed during set-up")
                 client.close()
 
 
 def main() -> None:
     """Serve until the worker and every process that it has started are gone."""
-    if os.fork():  # Ray ends the children of a worker that ends, before they have told their editor
+    if os.fork():  # Ray kills the children of a worker that ends, before they have told their editor
         os._exit(0)
     worker = socket.socket(fileno=int(sys.argv[1]))
     with worker.makefile("r") as asked:

@@ -1,8 +1,11 @@
-"""In a driver of Ray: its workers open for an editor when their task or actor is a chosen one. Imported by Ray itself.
+"""Runs in a driver of Ray: makes its workers debuggable when their task or actor is selected.
 
-`RAY_RUNTIME_ENV_HOOK` names `hook` (ray_hook.py): Ray calls it with the runtime environment of a driver, once. What it
-adds, a setup function, runs in each worker of the job (`ray_worker.py`, `ray_adapter.py`), on whatever node, and carries all that is
-needed there. Python 3.8+; nothing here may break a driver: what goes wrong is said on stderr.
+Ray itself imports it.
+
+`RAY_RUNTIME_ENV_HOOK` names `hook` (hook.py): Ray calls it once with the runtime environment of a driver. It
+adds a setup function, which runs in each worker of the job (`worker.py`, `adapter.py`) on whatever node, and
+carries all the code that is needed there. Python 3.8+; nothing here may break a driver: errors are reported
+on stderr.
 """
 
 # ruff: noqa: ANN401
@@ -20,31 +23,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
-#: Which tasks and actors, by shell patterns with commas; what the user's own variables were.
+#: Selected tasks and actors (comma-separated shell patterns), and the user's own values of the replaced
+#: variables.
 ENV_WORKERS, ENV_FORMER, ENV_UV = "DKDBG_RAY_WORKERS", "DKDBG_RAY_FORMER_HOOK", "DKDBG_RAY_UV"
 ENV_FORMER_SUBMIT = "DKDBG_RAY_FORMER_SUBMIT"
-#: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked that for it.
+#: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked
+#: it.
 ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
-#: In the session's folder: the secret of this run and the workers that can be joined. Its reader: agent/ray/runs.py.
+#: File in the session's folder: the run's secret and the workers that can be joined. agent/ray/runs.py reads
+#: it.
 NAME = "ray.json"
-#: Where workers say in the cluster's key-value store that they can be joined.
+#: Namespace in the cluster's key-value store where workers register.
 NAMESPACE = b"dkdbg"
-#: See profiling.py and contract.py, and what is needed of ours to profile, each after those that it imports.
+#: See profiling.py and contract.py, and the modules that profiling needs, each after those that it imports.
 ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("nsight", "patterns", "py_spy", "torch_profile", "ray_profile")
 _INTERVAL = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
-#: Begins a job's command line: what the shell reads puts the driver into our session, where it runs on this machine. On
-#: another one somebody else may have made a folder of that name in /tmp.
+#: Prefix of a job's command line: the sourced file puts the driver into our session, where it runs on this
+#: machine. On another one a different user may own a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
 _ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job submit --no-wait`, or is on another machine or of another user"
-#: What the agent sets for a program, beside its own variables; those of its own that are another process's.
+#: Variables that the agent sets for a program besides its own, and those of its own that belong to another
+#: process.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_FORMER, ENV_UV, ENV_FORMER_SUBMIT, ENV_SOURCE, ENV_UNPACKED)
 
 
 def hook(runtime_env: Optional[Dict[str, Any]]) -> Any:
-    """Return the runtime environment of a driver, with our setup function; the user's own hooks have been asked."""
+    """Return the runtime environment of a driver with our setup function, after the user's own hooks."""
     runtime_env = _by_former(runtime_env)
     try:
         return _with_setup(dict(runtime_env or {}))
@@ -74,7 +81,7 @@ def _named(path: str) -> Any:
 
 
 def submit(**options: Any) -> None:
-    """Put the driver of the job that `ray job submit` is about to send into our session; the user's own hook has been asked."""
+    """Put the driver of the job that `ray job submit` sends into our session, after the user's own hook."""
     former = os.environ.get(ENV_FORMER_SUBMIT)
     if former:
         _named(former)(**options)
@@ -157,7 +164,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _profiler(run: str) -> Optional[Callable[[], Any]]:
-    """Return what makes the profiler of ray_profile.py, here and in workers, None where nothing is to be profiled."""
+    """Return a factory of ray_profile.py's profiler, for here and for workers, None without a profiler."""
     wanted = json.loads(os.environ.get(ENV_PROFILE) or "{}")
     tools = [each for each in wanted.get("tools", ()) if each["patterns"]]
     if not tools:
@@ -189,7 +196,7 @@ def _profiler(run: str) -> Optional[Callable[[], Any]]:
 def _setup(
     source: str, settings: Dict[str, Any], debugpy: bytes, theirs: Any, profiler: Optional[Callable[[], Any]]
 ) -> Callable[[], None]:  # fmt: skip
-    """Return what a worker runs at its start. Ray pickles it by value: it refers to nothing but what it holds."""
+    """Return the setup function of a worker. Ray pickles it by value: it refers only to its closure."""
 
     def dkdbg_setup() -> None:
         try:
@@ -221,7 +228,10 @@ def _read(name: str) -> str:
 
 
 def _debugpy(session: str) -> bytes:
-    """Return the agent's debugpy as a zip, for workers without one of their own; empty where there is none."""
+    """Return the agent's debugpy as a zip, for workers without one of their own.
+
+    Empty where the agent has none.
+    """
     import io
     import zipfile
 
@@ -242,7 +252,7 @@ def _debugpy(session: str) -> bytes:
 
 
 def _wait(session: str) -> float:
-    """Return the seconds that a chosen worker waits for its breakpoints: an editor is there, or nobody is."""
+    """Return the seconds that a selected worker waits for its breakpoints; 0 without an editor."""
     try:
         with open(os.path.join(session, "join.json")) as source:
             return max(30.0, float(json.load(source)["deadline"]))
@@ -251,18 +261,20 @@ def _wait(session: str) -> float:
 
 
 def _use_our_breakpoint() -> None:
-    """Ray gives its drivers a `breakpoint()` that listens once more; ours stops in the session that is there.
+    """Replace the `breakpoint()` that Ray gives its drivers, which listens once more.
 
-    It is not imported as `dkdbg`: a folder of that name may lie on the path.
+    Ours stops in the running session.
+
+    It is not imported as `dkdbg`: a folder of that name may be on the path.
     """
     from ray.util import rpdb
 
-    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # which has found this file
+    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # it has found this file
     rpdb._driver_set_trace = on_demand.breakpoint
 
 
 def _source(runtime_env: Dict[str, Any]) -> str:
-    """Return the folder whose files Ray unpacks for workers, as this machine has it; empty where that is not known."""
+    """Return the folder whose files Ray unpacks for workers, as this machine has it; empty where unknown."""
     folder = runtime_env.get("working_dir")
     if isinstance(folder, str) and os.path.isdir(folder):
         return os.path.realpath(folder)
@@ -322,7 +334,7 @@ def _forget(prefix: bytes) -> None:
 
 
 class _Profiled:
-    """What workers have noted of their profiles, for the agent to tell of and to fetch (supervisor/ray_profiles.py)."""
+    """The workers' notes of their profiles, for the agent to report and fetch (supervisor/ray_profiles.py)."""
 
     def __init__(self, session: str, run: str) -> None:
         self._path = os.path.join(session, "profiled")
@@ -330,7 +342,7 @@ class _Profiled:
         self._taken: Any = set()
 
     def take(self) -> None:
-        """Note in the session's folder what is new."""
+        """Copy new notes to the session's folder."""
         if ENV_PROFILE not in os.environ:
             return
         try:

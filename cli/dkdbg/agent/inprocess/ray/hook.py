@@ -1,6 +1,6 @@
-"""Before the first line of a driver of Ray: Ray is to ask `ray_driver.hook` for the driver's runtime environment.
+"""Registers `ray/driver.py` with Ray before a driver's first line, as the hook for the runtime environment.
 
-It is said in the process and not by the agent, because only where our hook runs can Ray import what the variable names:
+The process registers it and not the agent, because Ray can import the named module only where our hook runs:
 under a PYTHONPATH of its own, or below `python -I`, a driver would fail.
 """
 
@@ -14,20 +14,26 @@ NAME, SUBMIT = "dkdbg_ray.hook", "dkdbg_ray.submit"
 
 
 def say_where(environment: MutableMapping[str, str]) -> None:
-    """Name our hook in the environment of a process, which its children inherit; what the user has there is asked first."""
+    """Name our hook in the environment of a process, which its children inherit.
+
+    The user's own hook runs first.
+    """
     former = environment.get("RAY_RUNTIME_ENV_HOOK", "")
     if former == NAME:  # a driver's child
         return
     if former:
         environment["DKDBG_RAY_FORMER_HOOK"] = former
     environment["RAY_RUNTIME_ENV_HOOK"] = NAME
-    # For a driver below `uv run` Ray asks its own hook and no other; ours asks it in its place.
+    # For a driver below `uv run` Ray uses only its own hook; ours calls it instead.
     environment["DKDBG_RAY_UV"] = environment.get("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "1")
     environment["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 
 def say_where_jobs_go(environment: MutableMapping[str, str]) -> None:
-    """Have `ray job submit`, if this process is that, ask us before it sends the job; what the user has there is asked first."""
+    """Make `ray job submit`, if this process is that, call us before it sends the job.
+
+    The user's own hook runs first.
+    """
     former = environment.get("RAY_JOB_SUBMIT_HOOK", "")
     if former != SUBMIT:
         environment["DKDBG_RAY_FORMER_SUBMIT"] = former

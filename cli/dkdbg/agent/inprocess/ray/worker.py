@@ -1,9 +1,10 @@
-"""In a worker of Ray: it opens for an editor before the first line of a chosen task or actor. Sent as text, see ray_driver.py.
+"""Runs in a worker of Ray: listens for an editor before the first line of a selected task or actor.
 
-Ray asks two methods for what it is about to run, and they know its name: nothing of the user's code has run then. The worker
-listens as `ray.util.debugpy` does and says so where that does, so that whoever lists Ray's waiting workers sees it; but
-on the node's address there is a guard that asks for the secret of the run and hands the connection to debugpy's adapter
-(ray_adapter.py), which has no port for editors. A later `breakpoint()` of Ray's finds the guard's port and uses it.
+It travels as text, see driver.py. Ray asks two methods for the code that it is about to run, and they know
+its name: no user code has run by then. The worker listens as `ray.util.debugpy` does and registers in the
+same place, so that a list of Ray's waiting workers includes it. But on the node's address a guard listens
+that requires the run's secret and passes the connection to debugpy's adapter (adapter.py), which has no port
+for editors. A later `breakpoint()` of Ray's finds the guard's port and uses it.
 """
 
 # ruff: noqa: ANN401, T100
@@ -32,9 +33,9 @@ _TIMEOUT_S = 10.0
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
 _START = 60.0
 _MARK = b"dkdbg-ray "
-#: Characters of a name; what the path has of a folder that Ray has unpacked.
+#: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
-#: Ray's own actors that run code of the user's: Train, Tune, Serve, Data. Each task of Data's does too.
+#: Ray's own actors that run user code: Train, Tune, Serve, Data. Each task of Data's does too.
 _LIBRARIES = (
     "ray.train.*.RayTrainWorker",
     "ray.tune.*.ImplicitFunc",
@@ -44,15 +45,15 @@ _LIBRARIES = (
 
 
 def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
-    """Look at the names of what this worker is to run, from now on.
+    """Watch the names of this worker's tasks and actors from now on.
 
     Args:
-        settings: see ray_driver.py. debugpy: a zip with it.
+        settings: see driver.py. debugpy: a zip with it.
     """
     from ray._private import function_manager
 
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    if os.environ.get("RAY_DEBUG") == "legacy":  # of the node's `ray start`
+    if os.environ.get("RAY_DEBUG") == "legacy":  # from the node's `ray start`
         sys.stderr.write("dkdbg: RAY_DEBUG=legacy of this node is ignored: this worker stops in the editor\n")
         os.environ["RAY_DEBUG"] = "1"
     patterns = [each.strip().lower() for each in settings["patterns"].split(",") if each.strip()]
@@ -75,7 +76,10 @@ def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
 
 
 def _names(descriptor: Any) -> Any:
-    """Return what a pattern may name: function or class, alone and with the module, and the name that an actor was given."""
+    """Return the names for a pattern.
+
+    Function or class, alone and with the module, and the name given to an actor.
+    """
     cls, function, module = (
         getattr(descriptor, each, "") or "" for each in ("class_name", "function_name", "module_name")
     )
@@ -87,20 +91,20 @@ def _names(descriptor: Any) -> Any:
         import ray
 
         names.append(ray.get_runtime_context().get_actor_name() or what)
-    except Exception:  # an older Ray, or one that does not say it yet
+    except Exception:  # an older Ray, or one that does not report it yet
         pass
     return names
 
 
 def _runs_user_code(module: str, cls: str) -> bool:
-    """Tell whether a task or an actor of Ray's own libraries runs code of the user's."""
+    """Tell whether a task or an actor of Ray's own libraries runs user code."""
     if not cls:
         return module.startswith("ray.data.")
     return any(fnmatch.fnmatchcase("%s.%s" % (module, cls), pattern) for pattern in _LIBRARIES)
 
 
 def trace_threads(manager: Any) -> None:
-    """Trace what this worker runs in threads that C++ makes, where our hook has entered the worker itself.
+    """Trace what this worker runs in threads made by C++, where our hook has entered the worker itself.
 
     Args:
         manager: Ray's FunctionActorManager.
@@ -114,10 +118,10 @@ def trace_threads(manager: Any) -> None:
 
 
 def _traced(found: Any) -> Any:
-    """Return what Ray is about to run (FunctionExecutionInfo) so that its thread is traced.
+    """Wrap the function that Ray is about to run (FunctionExecutionInfo) so that its thread is traced.
 
-    Threaded actors and concurrency groups run in threads that C++ makes: up to Python 3.11 pydevd traces those only
-    that it sees start.
+    Threaded actors and concurrency groups run in threads made by C++: up to Python 3.11 pydevd traces only
+    those whose start it sees.
     """
     run = found.function
     if sys.version_info >= (3, 12) or inspect.iscoroutinefunction(run) or inspect.isasyncgenfunction(run):
@@ -140,7 +144,7 @@ class _Opening:
         self._done = False
 
     def open(self, name: str) -> None:
-        """Listen, once, under this name, and wait for the breakpoints where somebody is there to set them."""
+        """Listen once under this name, and wait for the breakpoints if an editor is attached to set them."""
         with self._lock:
             if self._done:
                 return
@@ -161,7 +165,8 @@ class _Opening:
         with contextlib.suppress(ImportError, AttributeError):  # an older Ray
             from ray.util import debugpy as rays
 
-            # debugpy has taken breakpoint(), and passes it over while no editor is attached; Ray's waits for one.
+            # debugpy has replaced breakpoint() with one that ignores it while no editor is attached; Ray's
+            # waits for one.
             rays._override_breakpoint_hooks()
         guard = Guard(
             worker.node_ip_address, editors, self._settings["run"], bytes.fromhex(self._settings["secret"])
@@ -186,10 +191,11 @@ class _Opening:
 
 
 class Guard:
-    """Leads who knows the secret from a port on this node's address to debugpy's adapter.
+    """Forwards clients that know the secret from a port on this node's address to debugpy's adapter.
 
     Args:
-        ip: to listen on. adapter: takes connections that are sent to it. run: public name of the run. secret: of the run.
+        ip: address to listen on. adapter: socket that takes passed connections. run: public name of the run.
+        secret: of the run.
     """
 
     def __init__(self, ip: str, adapter: socket.socket, run: str, secret: bytes) -> None:
@@ -237,12 +243,13 @@ class Guard:
 
 
 def _join(adapter: str) -> socket.socket:
-    """Start an adapter and connect this process to it; return the socket by which it gets the connections of editors.
+    """Start an adapter and connect this process to it; return the socket for the connections of editors.
 
-    As `debugpy.listen()` does, but for the port of editors, and for the token on the adapter's command line.
+    As `debugpy.listen()` does, but without a port for editors, and without the token on the adapter's command
+    line.
 
     Args:
-        adapter: the text of ray_adapter.py.
+        adapter: the text of adapter.py.
     """
     import debugpy.server.api
 
@@ -269,29 +276,29 @@ def _join(adapter: str) -> socket.socket:
             client_access_token=token, **dict(settings, patch_multiprocessing=False),
         )  # fmt: skip
 
-    # No editor could reach what the worker starts, and that would wait for one for ever.
+    # An editor could not reach the worker's children, which would wait for one for good.
     os.register_at_fork(after_in_child=_trace_no_more)
-    api._starts_debugging(connect)(("127.0.0.1", port))  # which has the settings of debugpy.configure()
-    api.listen.called = True  # a program that calls it too hears so
+    api._starts_debugging(connect)(("127.0.0.1", port))  # this applies the settings of debugpy.configure()
+    api.listen.called = True  # a later call of the program fails as usual
     return ours
 
 
 def _trace_no_more() -> None:
-    """In a forked child: leave it to run; the debugger may have ended before."""
+    """Stop tracing in a forked child; the debugger may have ended before."""
     debugger = sys.modules["pydevd"].get_global_debugger()
     if debugger is not None:
         debugger.disable_tracing()
 
 
 def _hide(thread: Any) -> Any:
-    """A thread that no debugger holds: it carries what the debugger says."""
+    """Hide this thread from the debugger: it carries the debugger's own traffic."""
     thread.daemon = True
     thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
     return thread
 
 
 def _import_debugpy(packed: bytes) -> Any:
-    """Return the worker's own debugpy where Ray's debugger would take it, else ours."""
+    """Return the worker's own debugpy if Ray's debugger would accept it, else ours."""
     try:
         import debugpy
 
