@@ -1,9 +1,11 @@
-"""What a hooked process does when the agent asks: join the adapter, open a pdb, say where it is or what was changed.
+"""Answers the agent's questions in a hooked process.
+
+Join the adapter, open a pdb, report stacks or changed sources.
 
 Loaded by the hook with the first question; it runs in the hook's thread.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -24,25 +26,28 @@ if TYPE_CHECKING:
 
 #: Seconds for the client that has asked for pdb to connect.
 CLIENT_LIMIT = 10.0
-#: Seconds for who asked to take a long answer.
+#: Seconds for the asking side to read a long answer.
 TAKING_LIMIT = 5.0
-#: Seconds that a bare thread has to end.
+#: Seconds for a bare thread to end.
 THREAD_LIMIT = 1.0
-#: C callbacks that must not be collected.
+#: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
 
 
 def answer(member: Member, connection: Optional[socket], command: bytes) -> bool:
-    """Answer one question, and close the connection that it came with, if it came with one.
+    """Answer one question, and close the connection that it came with, if any.
 
     Returns:
-        Whether a new thread has taken the question, and this one has to end: until a process has joined, its thread
-        is a bare one, which a program that counts its threads does not see. From then on pydevd sees every thread,
-        and for a bare one it would make `threading` invent a dummy, about which Python 3.13 complains when the
+        Whether a new thread has taken the question, and this one has to end. Until a process has joined, its
+            thread
+        is a bare one, which a program that counts its threads does not see. From then on pydevd sees every
+            thread,
+        and for a bare one it would make `threading` invent a dummy, about which Python 3.13 complains when
+            the
         program ends.
     """
     if command == b"join" and not member.joined and not _is_known():
-        # Threads of gevent's never run here; with debugpy comes a `threading` that gevent has not changed.
+        # gevent's threads never run here; debugpy brings a `threading` that gevent has not changed.
         if "gevent" in sys.modules:
             from . import join
 
@@ -56,7 +61,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         return False
     text = _text(member, command)
     if channel is not None:
-        with contextlib.suppress(OSError), channel:  # who asked has gone
+        with contextlib.suppress(OSError), channel:  # the asking process is gone
             channel.sendall(text.encode("utf-8", "replace") + b"\n")
     return False
 
@@ -69,12 +74,12 @@ def lift(sock: socket) -> socket:
 
 
 def start_known(member: Member, waiting: Optional[socket]) -> None:
-    """Start the hook's thread as one that `threading` knows, marked to be left alone by pydevd."""
+    """Start the hook's thread as one that `threading` knows, marked so that pydevd ignores it."""
     former, done = member.thread_id, member.done
 
     def serve() -> None:
         if waiting is not None:
-            _until_gone(former)  # pydevd would see the bare thread that has handed the question over
+            _until_gone(former)  # pydevd would see the bare thread that handed the question over
         member.serve(done, waiting)
 
     thread: Any = _threading().Thread(target=serve, name="dkdbg hook", daemon=True)
@@ -99,10 +104,10 @@ def _is_known() -> bool:
 
 
 def _threading() -> Any:
-    """Return the module by which pydevd knows threads: a copy where the program uses gevent.
+    """Return the module through which pydevd knows threads: a copy where the program uses gevent.
 
-    With a second thread in the program's own, `gevent.monkey.patch_all()` would leave the locks of the imports alone
-    that it is called in, and they would fail.
+    With a second thread in the program's own `threading`, `gevent.monkey.patch_all()` would not patch the
+    locks of the imports that call it, and they would fail.
     """
     return getattr(sys.modules.get("pydevd"), "threading", threading)
 
@@ -136,13 +141,13 @@ def _text(member: Member, command: bytes) -> str:
 
 
 def _tell_stacks(member: Member, channel: OwnSocket) -> None:
-    """Answer where this process is, and in a second line which collectives it has come to."""
+    """Answer with this process's stacks and, in a second line, its latest collectives."""
     from . import collectives, stacks
 
     channel.settimeout(TAKING_LIMIT)
 
     def tell(text: str) -> None:
-        with contextlib.suppress(OSError):  # who asked has gone
+        with contextlib.suppress(OSError):  # the asking process is gone
             channel.sendall(text.encode("utf-8", "replace") + b"\n")
 
     tell(stacks.dump())
@@ -150,7 +155,7 @@ def _tell_stacks(member: Member, channel: OwnSocket) -> None:
 
 
 def _interrupt(member: Member) -> str:
-    """Open a Unix socket and make the main thread stop for its client at its next line; return what to answer."""
+    """Open a Unix socket and stop the main thread for its client at its next line; return the answer."""
     if _editor_is_here():
         return "an editor is attached to this process: use its debug console, or detach it first"
     import ctypes

@@ -1,4 +1,6 @@
-"""debugpy as one file: pack the pure-Python part of an installed debugpy, and unpack the right one for a Python.
+"""debugpy as one file.
+
+Pack the pure-Python part of an installed debugpy, and unpack the right one for a Python.
 
 Also used by the join, in the program's process.
 """
@@ -19,44 +21,48 @@ if TYPE_CHECKING:
 
     Version = Tuple[int, ...]
 
-#: Python version from which on, up to and including: debugpy versions that run on it (PyPI, Requires-Python, and
-#: tried: 1.8.22 needs 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
-#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open, up to what privates.py says.
+#: debugpy versions that run on a range of Python versions (PyPI, Requires-Python, and tried: 1.8.22 needs 3.10, 1.8.21
+#: runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
+#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open, up to the limit in privates.py.
 SUPPORT = (
     ((3, 10), None, privates.OLDEST, None),
     ((3, 8), (3, 9), privates.OLDEST, (1, 8, 21)),
     ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
 )
 _NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)(?:\.zip)?$")
-#: The earliest date that a zip can hold: the bytes depend on nothing but the content.
+#: The earliest date that a zip can hold: the bytes depend only on the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
-#: Sets the trace function of threads that run already, which Python 3.11 and older cannot do themselves. It has no
-#: part in stepping, is 20 KB, and is simply not loaded where it does not fit (musl, other processors, old libc).
+#: Library that sets the trace function of running threads, which Python 3.11 and older cannot do themselves.
+#: Stepping does not need it. It has 20 KB, and is simply not loaded where it does not fit (musl, other
+#: processors, old libc).
 _HELPER = re.compile(r"^attach_linux_\w+\.so$")
-#: Folders that no debugged program imports: a debugger for Windows processes (1.5 MB of source), the builds of the
-#: helpers, PyDev's sitecustomize. The whole has to fit into a ConfigMap (ADR 20).
+#: Folders that no debugged program imports: a debugger for Windows processes (1.5 MB of source), the builds
+#: of the helpers, PyDev's sitecustomize. The whole has to fit into a ConfigMap (ADR 20).
 _LEFT_OUT = ("__pycache__", "winappdbg", "tests", "windows", "linux_and_mac", "pydev_sitecustomize")
-#: Files of the same kind: builds, tests, PyDev's own runner of tests (debugpy 1.8.16 imports the package that holds it),
-#: what asks Jython, what generated the protocol's classes.
+#: Files that no debugged program imports: builds, tests, PyDev's own test runner (debugpy 1.8.16 imports the
+#: package that holds it), the Jython probe, the generator of the protocol's classes.
 _NOT_IMPORTED = re.compile(
     r"^(setup_pydevd_cython|_pydev_jy_imports_tipper|_always_live_program|_check|_test_attach_\w+|pydev_runfiles\w*|__main__pydevd_gen_\w+)\.py$"
 )
 
 
 class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
-    """No debugpy for this interpreter; the message says which Python, what there is and what to type."""
+    """No debugpy for this interpreter.
+
+    The message names the Python, the available versions and the command to type.
+    """
 
 
 def write_bundle(debugpy_dir: str, out_zip: str) -> None:
     """Pack the `.py` files and licences of an installed debugpy; the same files give the same bytes.
 
-    Compiled parts but one small helper are left out: without them one zip serves every libc and processor, and the
-    pure code was measured to be as fast.
+    Compiled parts but one small helper are left out: without them one zip serves every libc and processor,
+    and the pure code was measured to be as fast.
 
     Args:
         debugpy_dir: the package folder, the one with `__init__.py`, on this machine.
-        out_zip: path to write; replaced in one step.
+        out_zip: path to write; replaced atomically.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -72,7 +78,7 @@ def write_bundle(debugpy_dir: str, out_zip: str) -> None:
 
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add one file to a zip whose bytes depend on nothing but names and contents."""
+    """Add one file to a zip whose bytes depend only on names and contents."""
     import zipfile
 
     entry = zipfile.ZipInfo(name, _EPOCH)
@@ -103,18 +109,19 @@ def installed_debugpy() -> Optional[Tuple[str, str]]:
 def ensure_debugpy(
     search_dirs: Iterable[str], runtime_dir: str, python: Optional[Tuple[int, int]] = None
 ) -> str:
-    """Return a folder that holds the fitting debugpy and nothing else, to be put on `sys.path`.
+    """Return a folder for `sys.path` that holds only the matching debugpy.
 
-    The newest that fits is taken: a folder as it is, a zip once it is unpacked into the runtime folder; two processes
+    The newest match wins: a folder as it is, a zip after unpacking it into the runtime folder; two processes
     may race for that. Without any (on a developer's machine) the debugpy beside dkdbg is packed first.
 
     Args:
-        search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it, or `debugpy-VERSION.zip`.
+        search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it, or
+            `debugpy-VERSION.zip`.
         runtime_dir: the agent's private folder.
         python: for which Python; the running one by default.
 
     Raises:
-        NoDebugpy: none fits.
+        NoDebugpy: none matches.
         OSError: the runtime folder cannot be written.
     """
     wanted = python or sys.version_info[:2]
@@ -169,7 +176,7 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
 
 
 def _unpack(path: str, target: str) -> str:
-    """Unpack into a folder beside the target and rename it: the target is whole or absent."""
+    """Unpack into a folder beside the target and rename it: the target is complete or absent."""
     if is_own(target):
         return target
     import shutil
@@ -183,7 +190,7 @@ def _unpack(path: str, target: str) -> str:
         try:
             os.rename(scratch, target)
         except OSError:
-            if not is_own(target):  # not another process that was faster
+            if not is_own(target):  # another process was not faster either
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -191,7 +198,7 @@ def _unpack(path: str, target: str) -> str:
 
 
 def is_own(folder: str) -> bool:
-    """Tell whether a folder is ours or root's, and nobody else may write to it: what is in it will be run."""
+    """Tell whether a folder is ours or root's and not writable by others: its content will be executed."""
     try:
         info = os.lstat(folder)
     except OSError:
@@ -200,7 +207,7 @@ def is_own(folder: str) -> bool:
 
 
 def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
-    """Return what a bundle of an installed debugpy holds: (path on this machine, name in the bundle)."""
+    """Yield the files of a bundle of an installed debugpy: (path on this machine, name in the bundle)."""
     root = os.path.abspath(debugpy_dir)
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]

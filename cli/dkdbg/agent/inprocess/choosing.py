@@ -1,4 +1,4 @@
-"""Which processes are debugged when a set of ranks was chosen; the agent and the process itself decide by these rules.
+"""Rules for which processes a set of ranks selects, shared by the agent and the process itself.
 
 A process that was not chosen runs free: it does not join, nothing is traced, `breakpoint()` goes on. A process belongs
 to the rank that its launcher gave it, or torch.multiprocessing as the number of its process (parent_lookup.py). One that says nothing of itself and was forked belongs to the rank of its parent,
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from .member import Member
     from .ranks import RankSet
 
-#: In the session's folder, while not all are chosen: the set, as it is written.
+#: File in the session's folder, while not all are selected: the set in text form.
 NAME = "ranks"
-#: By which launchers tell a process its rank, best first; a test compares them with dkdbg.launchers.
+#: Variables with which launchers tell a process its rank, best first; a test compares them with
+#: dkdbg.launchers.
 VARIABLES = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK", "SLURM_PROCID", "PADDLE_TRAINER_ID",
 )  # fmt: skip
-#: What starts ranks and is none: programs and modules, of dkdbg.launchers as well.
+#: Programs and modules that start ranks without being one; dkdbg.launchers has them too.
 LAUNCHERS = frozenset((
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic", "mpirun", "mpiexec",
     "orterun", "mpiexec.hydra", "horovodrun", "horovod.runner.launch", "fleetrun", "paddle.distributed.launch", "lightning",
@@ -42,9 +43,9 @@ def rank_of(
 
     Args:
         environment: its variables, at least those of launchers. argv: its command line.
-        origin: how it came to be, see `origin` in contract.py.
-        below: another Python process of the job has started it.
-        parents: the rank of that one; of a process that torch.multiprocessing has started its own.
+        origin: how it was created, see `origin` in contract.py.
+        below: whether another Python process of the job has started it.
+        parents: the parent's rank; for a process from torch.multiprocessing, its own.
     """
     for name in VARIABLES:
         if environment.get(name, "").isdigit():
@@ -69,7 +70,7 @@ def is_launcher(argv: Sequence[str]) -> bool:
 
 
 def choice(directory: str) -> Optional[RankSet]:
-    """Return the set that was chosen, None for all; `directory` is the session's folder."""
+    """Return the selected set, None for all; `directory` is the session's folder."""
     try:
         with open(directory + "/" + NAME) as source:
             text = source.read()
@@ -84,7 +85,7 @@ def choice(directory: str) -> Optional[RankSet]:
 
 
 def settle(member: Member) -> Optional[RankSet]:
-    """Note which rank this process belongs to and whether it runs free; return the set, None for all."""
+    """Record this process's rank and whether it runs free; return the set, None for all."""
     chosen = choice(member.directory)
     if chosen is None:
         member.free = False
@@ -95,7 +96,7 @@ def settle(member: Member) -> Optional[RankSet]:
 
 
 def runs_free(directory: str) -> bool:
-    """Tell whether this process is none of those that were chosen; the choice may have changed since its start."""
+    """Tell whether this process is not selected; the selection may have changed since its start."""
     if not os.path.exists(directory + "/" + NAME):
         return False
     from . import member
@@ -108,12 +109,12 @@ def runs_free(directory: str) -> bool:
 
 
 def own_rank(member: Member) -> Optional[int]:
-    """Return the rank that this process belongs to; nobody may have asked for it at its start."""
+    """Return this process's rank, which may not have been determined at its start."""
     below = bool(member.origin) or _is_below(member.directory)
     return rank_of(os.environ, member.words, member.origin, below=below, parents=member.rank)
 
 
 def _is_below(directory: str) -> bool:
-    """Whether a Python process of the session is above this one."""
+    """Tell whether this process descends from a Python process of the session."""
     parents = itertools.islice(site_entry.above(), 32)
     return any(pid > 1 and os.path.exists("%s/p/%d.json" % (directory, pid)) for pid in parents)

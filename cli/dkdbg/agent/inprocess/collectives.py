@@ -1,7 +1,8 @@
-"""What torch's flight recorder knows: the last collectives that this process has come to, for `dkdbg where`.
+"""The last collectives of this process from torch's flight recorder, for `dkdbg where`.
 
-Torch records them by itself (TORCH_FR_BUFFER_SIZE, 2000 by default in torch 2.13; gloo and NCCL). It is asked in a thread of its own:
-of a device that hangs it may wait for an answer, and the hook's thread is needed for others.
+Torch records them automatically (TORCH_FR_BUFFER_SIZE, 2000 by default in torch 2.13; gloo and NCCL). The
+query runs in a thread of its own: it may wait for a device that hangs, and the hook's thread is needed for
+other questions.
 """
 
 # torch has no types here.
@@ -22,16 +23,19 @@ if TYPE_CHECKING:
 _MODULE = "torch._C._distributed_c10d"
 #: NCCL's, in builds with CUDA, before that of the backends without streams.
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
-#: Collectives of a group, groups of a process, and tensors of a collective that are told.
+#: Maximum collectives of a group, groups of a process, and tensors of a collective to report.
 LAST, GROUPS, _TENSORS = 8, 64, 8
-#: Frames of Python between a collective and the thread that waits in it.
+#: Maximum Python frames between a collective and the thread that waits in it.
 _WRAPPERS = 4
-#: By pid: a forked child has the note of its parent, and not its thread.
+#: Queries in progress, by pid: a forked child has its parent's entry, but not its thread.
 _asking: Dict[int, bool] = {}
 
 
 def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
-    """Answer one more line, from another thread, and close the connection; that alone where there is nothing to tell."""
+    """Answer one more line from another thread, and close the connection.
+
+    Only close it where nothing is recorded.
+    """
     dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
     if not any(dumps) or _asking.get(os.getpid()):
         close()
@@ -48,7 +52,7 @@ def follow(member: Member, answer: Callable[[str], None], close: Callable[[], No
             close()
 
     if not member.joined:
-        import _thread  # as the hook's thread: a program that counts its threads does not see it
+        import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
 
         _thread.start_new_thread(tell, ())
         return
@@ -92,7 +96,7 @@ def _told(dumps: List[Callable[..., Any]]) -> str:
     now = time.time()
     groups: List[Dict[str, Any]] = []
     for dump in dumps:
-        said = dump(True, False)  # with collectives, those that are over too
+        said = dump(True, False)  # with collectives, also finished ones
         groups += reduced(json.loads(said), now)
     return json.dumps(groups[:GROUPS])
 
@@ -116,7 +120,7 @@ def reduced(said: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
 
 def _last(entries: List[Dict[str, Any]], now: float) -> List[Dict[str, Any]]:
     entries.sort(key=lambda entry: int(entry["collective_seq_id"]))
-    # gloo's stay `scheduled` for ever; NCCL's first that is not over may lie far behind the last.
+    # gloo's stay `scheduled` for good; NCCL's first unfinished one may lie far behind the last.
     over = [number for number, entry in enumerate(entries) if entry.get("state") == "completed"]
     kept = entries[-LAST:]
     if over and over[-1] + 1 < len(entries) - LAST:

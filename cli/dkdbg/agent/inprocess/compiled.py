@@ -1,10 +1,10 @@
-"""Says when a breakpoint sits in a function that torch.compile has compiled: it would be passed over in silence.
+"""Warns about a breakpoint in a function that torch.compile has compiled, which never stops.
 
 Used by join.py in a process that has joined. torch is never imported from here; Dynamo's bytecode hook
-(`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer) tells which code it has replaced.
+(`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer) reports the replaced code.
 """
 
-# torch and debugpy have no types here, and are only touched where they are loaded already.
+# torch and debugpy have no types here, and are only used where they are already loaded.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 
@@ -31,19 +31,19 @@ _said: Set[Tuple[str, int]] = set()
 
 
 def watch() -> None:
-    """Watch Dynamo from now on, or from its first use on."""
+    """Watch Dynamo, now or from its first use on."""
     _check_new_breakpoints()
     importing.after(_CONVERT_FRAME, _attach)
 
 
 def _attach(module: Any) -> None:
     try:
-        for reference in list(getattr(module.input_codes, "seen", ())):  # what was compiled before we joined
+        for reference in list(getattr(module.input_codes, "seen", ())):  # functions compiled before we joined
             code = reference()
             if code is not None:
                 _note(code)
         module.register_bytecode_hook(lambda code, _new: _note(code))
-    except Exception as error:  # another torch: breakpoints in compiled code stay silent
+    except Exception as error:  # another torch: breakpoints in compiled code get no warning
         if os.environ.get("DKDBG_DEBUG"):
             sys.stderr.write("dkdbg: torch.compile: %r\n" % (error,))
 
@@ -78,7 +78,7 @@ def _check_new_breakpoints() -> None:
 
 
 def _compare() -> None:
-    """Say it for each breakpoint in compiled code, once."""
+    """Warn once about each breakpoint in compiled code."""
     import pydevd
 
     debugger = pydevd.get_global_debugger()

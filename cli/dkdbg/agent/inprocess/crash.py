@@ -1,10 +1,10 @@
-"""Exceptions that nobody catches: `--on-crash hold=20m` holds the process until an editor has looked at it.
+"""Uncaught exceptions: `--on-crash hold=20m` holds the process until an editor has looked at it.
 
-Without that an editor that is there sees them, when it wants to. Whatever goes wrong here, the process ends as it
-would have ended.
+Without that option only an attached editor sees them, if it wants to. On any error here the process ends as
+it would without dkdbg.
 """
 
-# debugpy has no types, and this is where it is imported.
+# debugpy has no types, and is imported here.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Tuple, Type
 
-    #: As sys.exc_info() has it.
+    #: The form of sys.exc_info().
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
 
 def hold(directory: str, failure: Failure) -> None:
-    """Stop in the failing frame as soon as an editor is attached; go on when none comes in time.
+    """Stop in the failing frame as soon as an editor is attached; continue when none attaches in time.
 
     Args:
         directory: the session's folder.
@@ -53,12 +53,12 @@ def hold(directory: str, failure: Failure) -> None:
     try:
         if not on_demand.await_editor(directory, seconds, "post-mortem", what):
             return
-        if free:  # by this the agent knows that it has joined those that were chosen
+        if free:  # tells the agent that it has joined the selected ranks
             on_demand.note(directory, "post-mortem", what, None)
         if not on_demand.connect(directory):
             stop(failure)
     except KeyboardInterrupt:
-        pass  # somebody does not want to wait; the exit code stays that of the exception
+        pass  # the user does not want to wait; the exit code stays that of the exception
     finally:
         if free:
             on_demand.note(directory, "", "", None)

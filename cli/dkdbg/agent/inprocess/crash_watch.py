@@ -1,4 +1,4 @@
-"""Has an exception that nobody catches looked at by crash.py, after the program's own hooks.
+"""Passes uncaught exceptions to crash.py, after the program's own hooks.
 
 Loaded by the hook at the start of a process that runs with DKDBG_ON_CRASH; it imports nothing that such a
 process would not have imported anyway.
@@ -23,7 +23,7 @@ _worker_armed = False
 
 
 def arm(member: Member) -> None:
-    """Look at the exceptions of the main thread and of those that `threading` knows; once for each process."""
+    """Watch the exceptions of the main thread and of `threading`'s threads; once per process."""
     global _armed  # noqa: PLW0603
     if _armed:
         return
@@ -38,7 +38,7 @@ def arm(member: Member) -> None:
         _hold(member, (details.exc_type, details.exc_value, details.exc_traceback))
 
     def at_end() -> None:
-        # A program that sets its own excepthook (rich, absl) takes ours away; Python has noted the exception.
+        # A program that sets its own excepthook (rich, absl) drops ours; Python has recorded the exception.
         value = getattr(sys, "last_value", None)
         if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
             _hold(member, (type(value), value, sys.last_traceback))
@@ -51,7 +51,7 @@ def arm(member: Member) -> None:
 
 
 def arm_worker(member: Member) -> None:
-    """The same in a worker of multiprocessing, which prints its exception itself and ends."""
+    """Watch exceptions in a worker of multiprocessing, which prints its exception itself and ends."""
     global _worker_armed  # noqa: PLW0603
     if _worker_armed:
         return
@@ -71,7 +71,7 @@ def arm_worker(member: Member) -> None:
 
 
 def _arm_wrapper(member: Member, wrapper: Any) -> None:
-    """The same in a forked worker of a DataLoader: it sends its exception to its parent, without the frames."""
+    """Watch exceptions in a forked DataLoader worker, which sends them to its parent without the frames."""
     former = wrapper.__init__
 
     def init(self: Any, exc_info: Any = None, *args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
-"""What a running Python does that an agent has entered: it becomes a member of that agent's session, as the hook makes one.
+"""Makes a running Python that an agent has attached to a member of that agent's session, as the hook would.
 
-The agent has `SCRIPT` executed by the main thread (run/entering.py). It leaves no name behind in the program, raises
-nothing, and does not wait: who wants to debug asks the socket, as with every other process.
+The agent makes the main thread execute `SCRIPT` (inject/main.py). It leaves no name behind in the program,
+raises nothing, and does not wait: the agent asks over the socket, as with every other process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from .member import Member
 
-#: Ends the name of the file, beside a process's announcement, in which it says what came of it.
+#: Suffix of the file, beside a process's announcement, with the result.
 ANSWER = ".entered"
 ENTERED = "entered"
 SERVES = "it serves other processes and runs no code of yours"
-#: The hook under a name of its own.
+#: The hook's module name in such a process.
 HOOK = "_dkdbg_hook"
 #: `%r` are this file, the folder of the hook's files and that of the session.
 SCRIPT = """\
@@ -48,10 +48,10 @@ enter(%r, %r, %r)
 
 
 def enter(files: str, directory: str) -> str:
-    """Register with the session in `directory`; return ENTERED, or why not. In the main thread.
+    """Register with the session in `directory`; return ENTERED, or why not. Called in the main thread.
 
     Args:
-        files: the folder of what the hook loads.
+        files: folder of the hook's modules.
     """
     if sys.version_info < (3, 8):
         return "Python %d.%d is too old: the debugger needs 3.8" % sys.version_info[:2]
@@ -60,7 +60,7 @@ def enter(files: str, directory: str) -> str:
         if known.get_global_debugger() is not None:
             return "another debugger is in it: debugpy, or an IDE's pydevd"
     package = sys.modules.get("_dkdbg")
-    if package is not None:  # of an agent that has gone, and its files with it
+    if package is not None:  # from an agent that is gone together with its files
         package.__path__ = [files]
     for finder in sys.meta_path:
         if type(finder).__name__ == "_DkdbgFinder":
@@ -78,10 +78,10 @@ def enter(files: str, directory: str) -> str:
 
 
 def hook_functions(files: str) -> ModuleType:
-    """Return the hook's functions, without the last line, by which it runs them when Python starts.
+    """Return the hook's functions, without its last line, which runs them when Python starts.
 
     Args:
-        files: the folder of what the hook loads.
+        files: folder of the hook's modules.
     """
     path = files + "/hook/sitecustomize.py"
     hook = type(sys)(HOOK)
@@ -93,23 +93,23 @@ def hook_functions(files: str) -> ModuleType:
 
 
 def _move(member: Member, directory: str, files: str) -> str:
-    """From a session that has ended to another one."""
+    """Move this process from a session that has ended to another one."""
     if member.directory == directory:
         return ENTERED
     if os.path.exists(member.directory + "/session.json") and _is_alive(member.directory):
         return "it is in another session of dkdbg already: " + os.path.basename(member.directory)
     former, member.directory = member.listener, directory
     if "pydevd" in sys.modules:
-        sys.modules["pydevd"].SetupHolder.setup = None  # whose child this is to the adapter
+        sys.modules["pydevd"].SetupHolder.setup = None  # it names the parent process for the adapter
     _register(member, directory, files)
     if former is not None and former.fileno() >= 0 and former is not member.listener:
         with contextlib.suppress(OSError):
-            former.shutdown(2)  # the thread that sleeps on it looks for the new one
+            former.shutdown(2)  # wakes the thread that sleeps on it, which then finds the new one
     return ENTERED
 
 
 def _is_alive(directory: str) -> bool:
-    """Whether the agent of a session still runs."""
+    """Tell whether the agent of a session still runs."""
     import json
 
     try:
@@ -121,7 +121,7 @@ def _is_alive(directory: str) -> bool:
 
 
 def _register(member: Member, directory: str, files: str) -> None:
-    # What it starts from now on belongs to the session too, as with a program that the agent has started.
+    # New children belong to the session too, as with a program that the agent has started.
     hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
     rest = [each for each in former.split(os.pathsep) if each and not each.endswith("/hook")]

@@ -1,4 +1,4 @@
-"""What the hook does around a fork: it puts its thread away before, and makes the child a member of its own.
+"""The hook's part in a fork: it ends its thread before, and makes the child a member of its own.
 
 Loaded by the hook at a process's first fork; a process that never forks does not pay for it.
 """
@@ -13,17 +13,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .member import Member
 
-#: Tries of 0.1 ms each until the kernel has put the thread away.
+#: Maximum tries of 0.1 ms each until the kernel has removed the thread.
 GONE_TRIES = 50
-#: Modules beside the hook that hold threads, sockets or a debugger; the child has copies of them only.
+#: Modules beside the hook that hold threads, sockets or a debugger; the child only has copies of them.
 _FORGETFUL = ("join", "pdb.socket_pdb")
 
 
 def before(member: Member) -> None:
-    """Put the thread away, so that the program forks with the threads that it has by itself.
+    """End the hook's thread, so that the program forks with only its own threads.
 
-    Python 3.12 and newer warn when a process with several threads forks. The callback for the child is registered
-    at the first fork and not at start: it has to run after the one of `threading`.
+    Python 3.12 and newer warn when a process with several threads forks. The callback for the child is
+    registered at the first fork and not at start: it has to run after the one of `threading`.
     """
     if not member.fork_armed:
         member.fork_armed = True
@@ -31,7 +31,8 @@ def before(member: Member) -> None:
     if not member.running:
         return
     member.forking = True
-    # By its path and not by its descriptor: a thread that waits on one that the program has closed gets it still.
+    # By path, not by descriptor: a thread that waits on a descriptor that the program has closed still
+    # receives it.
     path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
     try:
         _put_to_sleep(path)
@@ -44,13 +45,13 @@ def before(member: Member) -> None:
 
 
 def in_parent(member: Member) -> None:
-    """Let the thread sleep on the socket again."""
+    """Start the thread again."""
     member.forking = False
     member.wake_thread()
 
 
 def in_child(member: Member) -> None:
-    """Leave the parent's thread, socket and debugger behind, and announce this process."""
+    """Drop the parent's thread, socket and debugger, and announce this process."""
     if member.listener is not None and member.owns_listener():
         member.listener.close()
     member.reset()
@@ -72,13 +73,13 @@ def in_child(member: Member) -> None:
 
 
 def origin() -> str:
-    """Return who forked this process, from the frames that it was forked in; see `origin` in contract.py."""
+    """Return this process's origin from the frames that it was forked in; see `origin` in contract.py."""
     frame = sys._getframe()
     found = ""
     while frame is not None:
         path = frame.f_code.co_filename.replace(os.sep, "/")
         if path.endswith("multiprocessing/forkserver.py"):
-            return ""  # its command line says it
+            return ""  # its command line shows it
         if path.endswith("multiprocessing/popen_fork.py"):
             from . import parent_lookup
 
@@ -113,7 +114,7 @@ def _until_thread_is_gone(thread_id: int) -> None:
 
 
 def _is_about_to_exec() -> bool:
-    """Whether this is subprocess.Popen with a preexec_fn: its child has another program in a moment."""
+    """Tell whether this is subprocess.Popen with a preexec_fn: its child executes another program next."""
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_execute_child" and "subprocess" in frame.f_code.co_filename:

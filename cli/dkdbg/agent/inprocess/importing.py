@@ -1,4 +1,4 @@
-"""Do something to a module as soon as the program has imported it. Imports nothing of the program's itself."""
+"""Runs a callback as soon as the program has imported a module. Imports nothing of the program's itself."""
 
 # ruff: noqa: ANN401
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 def after(name: str, do: Callable[[Any], object]) -> None:
-    """Call `do` with this module: now where it is there, else when it is imported; once for each name.
+    """Call `do` with this module: now if it is loaded, else when it is imported; once per name.
 
-    An error in it is swallowed: the module is of a version that we do not know.
+    An error in the callback is swallowed: the module has an unknown version.
     """
-    if name in sys.builtin_module_names:  # all of those have one loader
+    if name in sys.builtin_module_names:  # they all share one loader
         __import__(name)
     module = sys.modules.get(name)
     if module is not None:
         with contextlib.suppress(Exception):
             do(module)
     elif not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
-        sys.meta_path = [_Finder(name, do), *sys.meta_path]  # another thread may be going through the list
+        sys.meta_path = [_Finder(name, do), *sys.meta_path]  # another thread may be iterating over the list
 
 
 class _Finder:
-    """Stands before the other finders until the module is imported, and lets them find it."""
+    """Comes before the other finders until the module is imported, and lets them find it."""
 
     def __init__(self, name: str, do: Callable[[Any], object]) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class _Finder:
 
         def exec_module(module: Any) -> None:
             execute(module)
-            if module.__name__ == self.name:  # the loader of a zip has many modules
+            if module.__name__ == self.name:  # a zip's loader has many modules
                 with contextlib.suppress(Exception):
                     self._do(module)
 

@@ -1,10 +1,10 @@
-"""Joining: what a Python process does when an editor is attached. Loaded by the hook, and only then.
+"""Joins a Python process to the adapter when an editor is attached. Loaded by the hook, and only then.
 
 It imports debugpy into the user's process and connects it to the adapter as a child of the root session stub. It never
 hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
 """
 
-# debugpy has no types, and this is where it is imported.
+# debugpy has no types, and is imported here.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 
@@ -21,27 +21,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-#: Files that a process may open: below the first it is left alone, the second is proposed.
+#: Limits on open files: below the first a process is not debugged, the second is recommended.
 FEWEST_FILES, MANY_FILES = 16, 64
-#: End of the file by which the agent says that nobody will come to configure a session of a process.
+#: Suffix of the file with which the agent reports that no editor will configure a process's session.
 NOBODY = ".nobody"
-#: The answer of a process that finds no `join.json`.
+#: Answer of a process that finds no `join.json`.
 NO_EDITOR = "no editor is attached"
 #: Held while this process joins. gevent replaces every other kind of lock.
 _lock = _thread.RLock()
 _joining = False
-#: C callbacks that must not be collected.
+#: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
 
 
 def join(session_dir: str, at_start: bool) -> str:
     """Connect this process to the adapter, unless it is connected.
 
-    Called on the main thread before the program's first line, on the hook's thread, and by a breakpoint in the code.
+    Called on the main thread before the program's first line, on the hook's thread, and by a breakpoint in
+    the code.
 
     Args:
         session_dir: the session's folder.
-        at_start: wait until the editor has set its breakpoints, so that the program's first line can stop. Without
+        at_start: wait until the editor has set its breakpoints, so that the program's first line can stop.
+            Without
             it the call comes from the hook's thread in a running program, and the breakpoints follow.
 
     Returns:
@@ -49,23 +51,25 @@ def join(session_dir: str, at_start: bool) -> str:
     """
     global _joining  # noqa: PLW0603
     with _lock:
-        # Joining on this thread: debugpy, while it is imported, runs code of the program that calls breakpoint().
+        # The importing debugpy runs program code on this thread that may call breakpoint().
         if _joining:
             return "not joined: it is about to"
         _joining = True
         try:
             return _join(session_dir, at_start)
-        except Exception as error:  # whatever debugpy raises, the user's program goes on
+        except Exception as error:  # the user's program continues after any error of debugpy
             return "not joined: %s: %s" % (type(error).__name__, error)
         finally:
             _joining = False
 
 
 def load(session_dir: str, main_ident: int) -> None:
-    """Import debugpy on this thread, if an editor is attached and it fits this process; `join` says what is wrong with it.
+    """Import debugpy on this thread, if an editor is attached and it fits this process.
 
-    The copy of `threading` that comes with it takes the thread that imports it for the main one. With a main thread that
-    has ended pydevd would end the session.
+    `join` reports the reason if not.
+
+    Its copy of `threading` takes the importing thread for the main thread. If its main thread has ended,
+    pydevd ends the session.
     """
     with _lock, contextlib.suppress(Exception):
         info = _info(session_dir)
@@ -79,7 +83,7 @@ def load(session_dir: str, main_ident: int) -> None:
 
 
 def forget() -> None:
-    """In a forked child: drop the debugger that was copied along. Its threads and its connection stayed behind."""
+    """Drop the copied debugger in a forked child. Its threads and its connection stayed in the parent."""
     global _lock, _joining
     _lock, _joining = _thread.RLock(), False
     pydevd = sys.modules.get("pydevd")
@@ -102,7 +106,7 @@ def forget() -> None:
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
-    # What pydevd's own patched fork does in a child that it will not trace.
+    # The steps of pydevd's own patched fork in a child that it will not trace.
     pydev_monkey._on_forked_process(setup_tracing=False)
     pydevd.SetupHolder.setup = None
     sys.settrace(None)
@@ -113,9 +117,9 @@ def forget() -> None:
 
 
 def until_configured(session_dir: str) -> str:
-    """Wait until an editor has configured its session of this process, which has joined; return why it has not, or "".
+    """Wait until an editor has configured its session of this joined process; return why it has not, or "".
 
-    That is `DKDBG_JOIN_DEADLINE` seconds at most, as for a process that starts.
+    The limit is `DKDBG_JOIN_DEADLINE` seconds, as for a process that starts.
     """
     import pydevd
 
@@ -130,7 +134,7 @@ def until_configured(session_dir: str) -> str:
 
 
 def _info(session_dir: str) -> Optional[Dict[str, Any]]:
-    """Return what the agent says of the adapter to join (see JoinInfo in contract.py); None without an editor."""
+    """Return the adapter's data for joining (see JoinInfo in contract.py); None without an editor."""
     try:
         with open(os.path.join(session_dir, "join.json")) as source:
             found: Dict[str, Any] = json.load(source)
@@ -145,8 +149,8 @@ def _join(session_dir: str, at_start: bool) -> str:
         return NO_EDITOR
     from .clocks import clocks
 
-    clocks.follow(session_dir)  # before an editor can hold this process
-    with contextlib.suppress(PermissionError):  # root's, of another user's program
+    clocks.follow(session_dir)  # before an editor can stop this process
+    with contextlib.suppress(PermissionError):  # root's agent, for another user's program
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
@@ -196,7 +200,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     _forget_former_stops()
     own = "%s/p/%d" % (session_dir, os.getpid())
     last_stack.keep(own + last_stack.SUFFIX)
-    with contextlib.suppress(OSError):  # of what has executed this program in its place
+    with contextlib.suppress(OSError):  # left by this process's previous program, before an exec
         os.unlink(own + NOBODY)
     pydevd.settrace(
         host=info["adapter"],
@@ -205,8 +209,8 @@ def _join(session_dir: str, at_start: bool) -> str:
         ppid=info["ppid"],
         suspend=False,
         trace_only_current_thread=False,
-        # Children come by the hook: their command lines stay theirs, the token stays out of `ps`, and the skip
-        # list and the deadline hold for them too.
+        # The hook joins children: that leaves their command lines unchanged, keeps the token out of `ps`, and
+        # applies the skip list and the deadline to them too.
         patch_multiprocessing=False,
         notify_stdin=False,
         wait_for_ready_to_run=False,
@@ -230,7 +234,7 @@ def _join(session_dir: str, at_start: bool) -> str:
 
 
 def _watch_libraries() -> None:
-    """Follow what breakpoints would be passed over in: compiled functions, and up to Python 3.11 Ray's threads."""
+    """Watch code that breakpoints would miss: compiled functions, and up to Python 3.11 Ray's threads."""
     from . import compiled, importing
 
     def trace_threads(module: Any) -> None:
@@ -245,13 +249,13 @@ def _watch_libraries() -> None:
 
 
 def _is_ours() -> bool:
-    """Tell whether this process has a debugger that joined the agent's adapter, and not one of the program's own."""
+    """Tell whether this process's debugger joined the agent's adapter, and is not the program's own."""
     pydevd = sys.modules.get("pydevd")
     return getattr(pydevd and pydevd.get_global_debugger(), "dkdbg_joined", False)
 
 
 def _show_output(debugger_class: Any) -> None:
-    """Send what the program prints to the editors that attach from now on."""
+    """Send the program's output to the editors that attach from now on."""
     from _pydevd_bundle.pydevd_comm import WriterThread
     from _pydevd_bundle.pydevd_json_debug_options import DebugOptions
 
@@ -261,15 +265,15 @@ def _show_output(debugger_class: Any) -> None:
 
 
 def _forget_former_stops() -> None:
-    """Let no thread stop because of what a former adapter, which died meanwhile, has asked of it.
+    """Clear stops and steps that a previous adapter, which has died, requested of threads.
 
-    pydevd frees a held thread then, but notes it as suspended still, or as stepping: with the next debugger it would
-    stop at the first line that it comes to.
+    pydevd frees a stopped thread then, but still marks it as suspended or stepping: with the next debugger it
+    would stop at the next line.
     """
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
 
-    for thread in sys.modules["pydevd"].threading.enumerate():  # which may be a copy, see greenlets.py
+    for thread in sys.modules["pydevd"].threading.enumerate():  # perhaps a copy, see greenlets.py
         if getattr(thread, "additional_info", None) is not None:
             internal_run_thread(thread, set_additional_thread_info)
 
@@ -277,7 +281,7 @@ def _forget_former_stops() -> None:
 def _pdb_is_here(session_dir: str) -> bool:
     """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
 
-    Both trace the same threads: up to Python 3.11 pdb would silently stop at nothing any more.
+    Both trace the same threads: up to Python 3.11 pdb would silently stop nowhere any more.
     """
     socket_pdb: Any = sys.modules.get("_dkdbg.pdb.socket_pdb")
     client = socket_pdb.holder() if socket_pdb is not None else None
@@ -294,7 +298,7 @@ def _pdb_is_here(session_dir: str) -> bool:
 
 
 def _knock(session_dir: str) -> None:
-    """Have the hook's thread of this process join."""
+    """Make the hook's thread of this process join."""
     import socket
 
     sys.modules["_dkdbg.pdb.socket_pdb"].on_release = None  # type: ignore[attr-defined]
@@ -303,7 +307,7 @@ def _knock(session_dir: str) -> None:
 
 
 def _why_not_this_debugpy() -> str:
-    """Return what is wrong with a debugpy that the program has imported itself, empty for none."""
+    """Return why the program's own imported debugpy does not fit; empty if it does."""
     from . import bundle
     from .pydevd_patches import privates
 
@@ -314,7 +318,7 @@ def _why_not_this_debugpy() -> str:
 
 
 def _what_is_too_little() -> str:
-    """Return why the debugger would take descriptors that the program needs, empty for none."""
+    """Return why the debugger would take descriptors that the program needs; empty if it would not."""
     limit = os.sysconf("SC_OPEN_MAX")
     if not 0 <= limit < FEWEST_FILES:
         return ""
@@ -325,7 +329,7 @@ def _what_is_too_little() -> str:
 
 
 def _what_is_missing() -> str:
-    """Return which names inside debugpy are not there, empty for none."""
+    """Return the names that are missing in debugpy; empty for none."""
     from .pydevd_patches import privates
 
     missing = privates.missing(privates.PROGRAM)
@@ -334,7 +338,7 @@ def _what_is_missing() -> str:
 
 
 def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
-    """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
+    """Import the debugpy that fits this interpreter and return pydevd, without changing `sys.path`."""
     if "debugpy" not in sys.modules:
         import platform
 
@@ -344,11 +348,12 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         folder = bundle.ensure_debugpy(info["search"], info["runtime"])
         sys.path.insert(0, folder)
         dont_write = sys.dont_write_bytecode
-        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, each
-        # time. They go into our private folder. Not in a running program: its own imports would be written too.
+        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1,
+        # each time. They go into our private folder. Not in a running program: its own imports would be
+        # written too.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
-        # debugpy writes it into its log, and for it Python runs `uname -p`: a process more, which gevent refuses here.
+        # debugpy logs it, and Python runs `uname -p` for it: one more process, which gevent refuses here.
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = member.of_this_process()
         try:
@@ -360,12 +365,12 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
             sys.path.remove(folder)
             sys.dont_write_bytecode = dont_write
             platform.platform = described
-            # pydevd takes `breakpoint()` for itself; PYTHONBREAKPOINT is the user's word, or else dkdbg's.
+            # pydevd replaces `breakpoint()`; PYTHONBREAKPOINT is the user's choice, or else dkdbg's.
             sys.breakpointhook = breakpointhook
     else:
         from debugpy.server import api
     if os.environ.get("DEBUGPY_LOG_DIR"):
-        api.ensure_logging()  # it starts a process and reads what pip knows of every package
+        api.ensure_logging()  # it starts a process and reads pip's data on every package
     import pydevd
 
     return pydevd
@@ -374,8 +379,8 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
 def _watch_configuration() -> Any:
     """Return an event that is set when the editor's configurationDone has arrived.
 
-    `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
-    for ever (debugpy #549).
+    `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait
+    it waits for good (debugpy #549).
     """
     from .natives import threading
 
@@ -398,7 +403,7 @@ def _api() -> Any:
 
 
 def _thread_modules() -> Any:
-    """Return the module that marks threads as held or running, and those that resume them."""
+    """Return the module that marks threads as stopped or running, and those that resume them."""
     from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
 
     return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
@@ -418,10 +423,10 @@ def _wait_for_breakpoints(nobody: str, configured: Any, pydevd: Any, deadline: f
 
 
 def _prepare_helper() -> bool:
-    """Return whether pydevd can trace threads that run already; keep it quiet when its library is not there.
+    """Return whether pydevd can trace running threads; silence it when its library is missing.
 
-    From Python 3.12 on it needs no library. Without one it would print "Expected: ...so to exist" into the program's
-    stderr.
+    From Python 3.12 on it needs no library. Without one it would print "Expected: ...so to exist" into the
+    program's stderr.
     """
     if sys.version_info >= (3, 12):
         return True
@@ -440,10 +445,12 @@ def _prepare_helper() -> bool:
 
 
 def _trace_main_thread(debugger: Any) -> None:
-    """Trace the main thread of a running program without pydevd's library: the thread does it itself, when asked.
+    """Trace the main thread of a running program without pydevd's library.
 
-    A pending call runs in the main thread at its next bytecode. Other threads that run already stay untraced; those
-    that start from now on are traced by pydevd.
+    The thread does it itself, on request.
+
+    A pending call runs in the main thread at its next bytecode. Other running threads stay untraced; pydevd
+    traces new ones.
     """
     import ctypes
 

@@ -1,4 +1,4 @@
-"""Which of the sources that this process has loaded were changed since its start."""
+"""Finds sources of this process that have changed since its start."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-#: Installed code: nobody edits it under a running program, and there are thousands of files.
+#: Installed code: it is not edited under a running program, and there are thousands of files.
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def changed(announced: str) -> str:
     """Return the paths as a JSON list.
 
-    By the time of the last change: what a module was made of is not known any more once it is loaded. A file that was
-    changed before this process came to load it counts too.
+    It compares modification times: a loaded module does not record its source's version. A file that changed
+    before this process loaded it counts too.
 
     Args:
-        announced: the file in which this process has said who it is, at its start.
+        announced: the file in which this process announced itself at its start.
     """
     try:
         with open(announced) as source:
@@ -39,7 +39,7 @@ def _sources() -> List[str]:
     for module in list(sys.modules.values()):
         try:
             path = vars(module).get("__file__")
-        except TypeError:  # whatever a program puts there
+        except TypeError:  # a program may put anything there
             continue
         if isinstance(path, str) and path.endswith(".py"):
             found.add(file_names.single(os.path.abspath(path)))
@@ -54,7 +54,7 @@ def _sources() -> List[str]:
 
 
 def _changed_at(path: str) -> float:
-    """Return the time in epoch seconds; of a file that is gone, none."""
+    """Return the modification time in epoch seconds; 0 for a missing file."""
     try:
         return os.stat(path).st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""What the files here know of the hook: this process as a member of the session."""
+"""The hook's interface to the files here: this process as a member of the session."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
         Attributes:
             directory: the session's folder.
-            rank: the rank that it belongs to, None for none; known while a set of ranks is chosen.
-            free: it was not chosen at its start.
-            origin: who forked this process, see `origin` in contract.py.
-            listener: takes what the agent asks; only after `owns_listener()`.
+            rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
+            free: whether it was not selected at its start.
+            origin: how this process was forked, see `origin` in contract.py.
+            listener: receives the agent's questions; only after `owns_listener()`.
             done: a lock that is held while the hook's thread runs.
             running: whether that thread runs. thread_id: its number in the kernel.
             main_ident: of the main thread, as Python numbers threads without gevent.
-            forking: whether a fork wants that thread away.
-            joined: whether this process has joined an adapter at some time.
+            forking: whether a fork needs that thread to end.
+            joined: whether this process has ever joined an adapter.
             fork_armed: whether the callback for forked children is registered.
         """
 
@@ -44,25 +44,28 @@ if TYPE_CHECKING:
 
         @property
         def base(self) -> str:
-            """The path of this process in the session's folder, without a suffix."""
+            """Path of this process's files in the session's folder, without a suffix."""
 
         def module(self, name: str) -> ModuleType:
             """Import the file of this name beside the hook's folder."""
 
         def say(self, text: str) -> None:
-            """Say it on stderr, with DKDBG_DEBUG only."""
+            """Print a line on stderr, only with DKDBG_DEBUG."""
 
         def reset(self) -> None:
-            """Be a new process: nothing runs, nothing is open."""
+            """Reset to a new process: nothing runs, nothing is open."""
 
         def register(self, lift: Callable[[socket], socket] = ...) -> None:
-            """Announce this process and listen, on the socket that `lift` makes of a new one. Raises OSError."""
+            """Announce this process and listen, on the socket that `lift` returns for a new one.
+
+            Raises OSError.
+            """
 
         def register_again(self) -> None:
-            """Do that if the listener's descriptor is not ours any more. Raises OSError."""
+            """Register again if the listener's descriptor is not ours any more. Raises OSError."""
 
         def announce(self) -> None:
-            """Write who this process is, anew: the agent asks it to join. Raises OSError."""
+            """Announce this process again, so that the agent asks it to join. Raises OSError."""
 
         def owns_listener(self) -> bool:
             """Tell whether the listener's descriptor is still ours."""
@@ -71,7 +74,7 @@ if TYPE_CHECKING:
             """Start the hook's thread unless it runs."""
 
         def serve(self, done: LockType, waiting: Optional[socket]) -> None:
-            """What that thread does."""
+            """Run the hook's thread."""
 
         def join(self, at_start: bool) -> str:
             """Join the adapter; see join.py."""
@@ -84,7 +87,7 @@ if TYPE_CHECKING:
 
 
 def of_this_process() -> Optional[Member]:
-    """Return what the hook knows of this process, None where the hook did not run."""
+    """Return the hook's member object of this process, None where the hook did not run."""
     for finder in reversed(sys.meta_path):
         if type(finder).__name__ == "_DkdbgFinder":
             found: Optional[Member] = getattr(finder, "member", None)

@@ -1,7 +1,7 @@
-"""`threading` and `time` as Python has them, also where gevent has put its own functions into these modules.
+"""Python's own `threading` and `time`, also where gevent has patched these modules.
 
-With GEVENT_SUPPORT (greenlets.py) pydevd has copies of its own, made when it was imported. Modules that run on pydevd's
-threads take them from here, and are imported after pydevd.
+With GEVENT_SUPPORT (greenlets.py) pydevd has copies of its own, made when it was imported. Modules that run
+on pydevd's threads take them from here, and are imported after pydevd.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""`dkdbg.breakpoint()`: stop at this line, in any process or thread below the agent, when an editor is attached.
+"""`dkdbg.breakpoint()`.
 
-Loaded by the hook at the first call. Whatever goes wrong, the program goes on; DKDBG_DEBUG=1 shows it. Without a session
-around, nothing happens.
+Stop at this line, in any process or thread below the agent, when an editor is attached.
+
+Loaded by the hook at the first call. On any error the program continues; DKDBG_DEBUG=1 shows it. Outside of a
+session nothing happens.
 """
 
-# debugpy has no types, and this is where it is imported.
+# debugpy has no types, and is imported here.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 
@@ -22,15 +24,18 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any, Optional
 
-#: Seconds between two looks for an editor.
+#: Seconds between two checks for an editor.
 INTERVAL = 0.05
 
-#: A wait that ran out is not repeated: a breakpoint in a loop would stop the program for each round.
+#: A wait that timed out is not repeated: a breakpoint in a loop would stop the program in each round.
 _ran_out = False
 
 
 def breakpoint(*_args: object, **_kwargs: object) -> None:  # noqa: A001 - the name is the built-in's
-    """Stop at the caller's line. Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then go on."""
+    """Stop at the caller's line.
+
+    Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then continue.
+    """
     _stop(sys._getframe(1), _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")), _default_pdb())
 
 
@@ -41,12 +46,14 @@ def set_trace(
     frame: Optional[FrameType] = None,
     **_kwargs: object,
 ) -> None:
-    """Stop at the caller's line, as `breakpoint()` does; with a port, for pdb over TCP when no editor is attached.
+    """Stop at the caller's line, as `breakpoint()` does.
+
+    With a port, for pdb over TCP when no editor is attached.
 
     Args:
         addr: address to listen on for pdb, loopback by default.
         port: TCP port for pdb (`nc ADDR PORT`).
-        timeout: seconds to wait for somebody; the session's by default.
+        timeout: seconds to wait for a client; the session's by default.
         frame: where to stop instead of the caller's frame.
     """
     address = "%s:%d" % (addr or "127.0.0.1", port) if port else _default_pdb()
@@ -54,12 +61,12 @@ def set_trace(
     _stop(frame or sys._getframe(1), seconds, address, there=bool(port))
 
 
-#: As OpenPAI's documentation of paipdb has it.
+#: The name in OpenPAI's documentation of paipdb.
 settrace = set_trace
 
 
 def find_spec(name: str) -> Any:
-    """Return how the hook's finder makes `dkdbg`, `dkdbg.pai`, `paipdb` and `dkdbg_ray`, where no package dkdbg is installed."""
+    """Return the spec of `dkdbg`, `dkdbg.pai`, `paipdb` or `dkdbg_ray` for the hook's finder."""
     import importlib.util
     from importlib.machinery import ModuleSpec
 
@@ -71,10 +78,10 @@ def find_spec(name: str) -> Any:
 
 
 class _Loader:
-    """Makes `dkdbg` from this module."""
+    """Loader that creates `dkdbg` from this module."""
 
     def create_module(self, spec: Any) -> None:
-        """Leave it to Python."""
+        """Use Python's default."""
 
     def exec_module(self, module: Any) -> None:
         module.breakpoint, module.set_trace, module.settrace = breakpoint, set_trace, settrace
@@ -132,16 +139,16 @@ def _editor_comes(directory: str, seconds: float, frame: FrameType) -> bool:
 
 
 def await_editor(directory: str, seconds: float, state: str, detail: str) -> bool:
-    """Wait for an editor, and tell the agent meanwhile why.
+    """Wait for an editor, with a note to the agent about the reason.
 
     Args:
         directory: the session's folder.
-        seconds: for how long; `inf` for ever.
+        seconds: for how long; `inf` for no limit.
         state: `breakpoint` or `post-mortem`.
         detail: one line about it.
 
     Returns:
-        Whether one is attached. False also when the agent is gone: nobody could attach any more.
+        Whether one is attached. False also when the agent is gone: no editor could attach any more.
     """
     end = time.monotonic() + seconds
     note(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
@@ -162,7 +169,7 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
 
 
 def connect(directory: str) -> str:
-    """Join the adapter unless this process has, and wait for the editor's session; return why not, or nothing."""
+    """Join the adapter unless this process has, and wait for the editor's session; return why not, or ""."""
     from . import join
 
     found = member.of_this_process()
@@ -173,7 +180,7 @@ def connect(directory: str) -> str:
 
 
 def note(directory: str, state: str, detail: str, expires: Optional[float]) -> None:
-    """Tell the agent what this process waits for, in the file `p/PID.note`; an empty state takes it back."""
+    """Record in `p/PID.note` what this process waits for; an empty state removes the note."""
     import json
 
     path = os.path.join(directory, "p", "%d.note" % os.getpid())
@@ -189,13 +196,13 @@ def note(directory: str, state: str, detail: str, expires: Optional[float]) -> N
 
 
 def place(path: str, line: int) -> str:
-    """Return `file:line`, the path as the user wrote it as far as possible."""
+    """Return `file:line`, relative to the working directory where possible."""
     here = os.getcwd() + os.sep
     return "%s:%d" % (path[len(here) :] if path.startswith(here) else path, line)
 
 
 def of_this_process() -> ModuleType:
-    """Return this module as the hook has it, where there is a hook: a process has one debugger and one pdb."""
+    """Return the hook's copy of this module if there is a hook: a process has one debugger and one pdb."""
     found = member.of_this_process()
     return sys.modules[__name__] if found is None else found.module("on_demand")
 

@@ -1,17 +1,18 @@
-"""Shows the attached editor what this process prints, beside where it went before.
+"""Sends this process's output to the attached editor, in addition to its usual destination.
 
-The text is taken where Python's own streams of the descriptors 1 and 2 are written to: `write` of these objects is
-shadowed by an attribute of the object, and taken away again when the editor leaves. So `sys.stdout` stays the object
-that it was, with its descriptor, its terminal and its buffering; what holds it since before the attach (handlers of
-`logging`, progress bars) is seen too. What does not pass these objects is not: libraries that write to the descriptor,
+The text is captured where Python's own streams of the descriptors 1 and 2 are written to: an attribute of the
+object shadows its `write`, and is removed when the editor leaves. So `sys.stdout` stays the same object, with
+its descriptor, terminal and buffering; references from before the attach (handlers of `logging`, progress
+bars) are captured too. Writes that bypass these objects are not: libraries that write to the descriptor,
 programs that are not Python.
 
-pydevd's own way (`redirectOutput` of debugpy) sends two messages a line: 100,000 lines took 66 s, and 3 of 100 came
-(docs/adr/0014). Here a print appends to a list, and pydevd's writer takes all that has gathered, at most fifty times a
-second. The program waits for nobody: no lock, and what an editor does not read is left out beyond LIMIT.
+pydevd's own way (`redirectOutput` of debugpy) sends two messages a line: 100,000 lines took 66 s, and 3 of
+100 arrived (docs/adr/0014). Here a print appends to a list, and pydevd's writer sends everything collected,
+at most fifty times a second. The program never waits: there is no lock, and output beyond LIMIT that an
+editor does not read is dropped.
 """
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 
@@ -28,32 +29,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
-#: Characters, and as many for each piece as Python needs for it, that wait for the editor; older ones are left out.
+#: Maximum characters that wait for the editor before older ones are dropped, and the overhead counted for
+#: each piece.
 LIMIT = 32 << 20
 PIECE = 64
-#: Characters in one event.
+#: Maximum characters in one event.
 EVENT = 48 << 10
-#: Pieces that are put together at a time, and about how many characters: there are three copies of them for that time.
+#: Maximum pieces, and about how many characters, to join at a time: three copies of them exist for that time.
 BATCH = 4096
 TOGETHER = 1 << 20
-#: Seconds between two looks, so that a loop of prints costs fifty events a second and not a hundred thousand.
+#: Seconds between two checks, so that a loop of prints costs fifty events a second and not a hundred
+#: thousand.
 INTERVAL = 0.02
-#: Seconds for which the end of the program waits, after the last print, for an editor that does not read.
+#: Seconds after the last print for which the program's end waits for an editor that does not read.
 END_LIMIT = 10.0
 _DESCRIPTORS = ((1, "stdout"), (2, "stderr"))
 
 
 class Pending:
-    """What was printed and has not been sent, in order. Any thread may add, and pydevd's writer takes.
+    """Printed output that has not been sent, in order. Any thread may add, and pydevd's writer takes.
 
     Nothing here waits or locks: a signal handler or a finalizer may print in the middle of anything.
 
     Attributes:
-        pieces: texts of stdout, bytes of stdout, and either of stderr in a tuple: most is stdout.
-        size: about how much that is, with PIECE for each. Threads that print at the same time may count wrong.
-        is_idle: the writer has taken all, and nobody has woken it since.
-        wake: has it look.
-        last: when something was added to nothing, in monotonic seconds.
+        pieces: stdout as plain text or bytes, stderr as either in a tuple: most is stdout.
+        size: their approximate size, with PIECE for each. Threads that print at the same time may count
+            wrong.
+        is_idle: whether the writer has taken everything and has not been woken since.
+        wake: wakes the writer.
+        last: when output was last added to an empty queue, in monotonic seconds.
     """
 
     __slots__ = ("_decoders", "_left_out", "is_idle", "last", "pieces", "size", "wake")
@@ -65,24 +69,24 @@ class Pending:
         self.wake: Callable[[], None] = lambda: None
         self.last = 0.0
         self._left_out = 0
-        #: For bytes: a letter may come in two pieces.
+        #: For bytes: a character may be split over two pieces.
         self._decoders: Dict[str, codecs.IncrementalDecoder] = {}
 
     def ring(self) -> None:
-        """Have the writer look, after something was added to nothing."""
+        """Wake the writer, after output was added to an empty queue."""
         self.is_idle = False
         self.last = time.monotonic()
         self.wake()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.pieces.clear()
         self._decoders.clear()
         self.size = self._left_out = 0
         self.is_idle = True
 
     def take(self) -> Iterator[Tuple[str, str]]:
-        """Yield what is there now as texts of EVENT characters at most, each with its category."""
+        """Yield the present output as texts of at most EVENT characters, each with its category."""
         left = len(self.pieces)
         while left > 0:
             if self._left_out:
@@ -91,7 +95,7 @@ class Pending:
                 yield "console", text % lines
             batch: List[Any] = []
             most = min(left, BATCH, max(1, TOGETHER * len(self.pieces) // max(1, self.size)))
-            with contextlib.suppress(IndexError):  # left out meanwhile
+            with contextlib.suppress(IndexError):  # dropped meanwhile
                 batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), most)))
             left = left - len(batch) if batch else 0
             for kind, run in itertools.groupby(batch, type):
@@ -111,7 +115,7 @@ class Pending:
                 yield category, text[start : start + EVENT]
 
     def leave_out(self) -> None:
-        """Make room: the end, which says why a program fails, is worth more than the middle."""
+        """Drop old output: the end, which shows why a program fails, is worth more than the middle."""
         with contextlib.suppress(IndexError):
             while self.size > LIMIT * 3 // 4:
                 piece = self.pieces.popleft()
@@ -134,7 +138,9 @@ _shadowed: List[Any] = []
 
 
 def watch(debugger_class: Any, api_class: Any, writer_class: Any, options_class: Any) -> None:
-    """Do it from the next attach on, unless the editor says `"redirectOutput": false`; once for each process.
+    """Capture output from the next attach on, unless the editor sets `"redirectOutput": false`.
+
+    Once per process.
 
     Args:
         debugger_class: pydevd's PyDB. api_class: its PyDevdAPI. writer_class: its WriterThread.
@@ -162,7 +168,7 @@ def watch(debugger_class: Any, api_class: Any, writer_class: Any, options_class:
             _pending.clear()
 
     def run_and_show(self: Any, debugger: Any) -> Any:
-        # Not before: until an editor has sent configurationDone the adapter keeps what is to go there.
+        # Not before: until an editor has sent configurationDone the adapter queues its messages.
         if debugger.redirect_output and not _shadowed:
             _show()
         return run(self, debugger)
@@ -181,19 +187,19 @@ def watch(debugger_class: Any, api_class: Any, writer_class: Any, options_class:
 
 
 def is_shown() -> bool:
-    """Tell whether what is printed reaches the editor."""
+    """Tell whether output reaches the editor."""
     return bool(_shadowed)
 
 
 def forget() -> None:
-    """In a forked child: what the parent has printed is the parent's to send."""
+    """Drop the parent's output in a forked child: the parent sends it."""
     _pending.wake = lambda: None
     _pending.clear()
     _restore()
 
 
 class _Command:
-    """What pydevd's writer sends when it comes to it: all that is pending then."""
+    """A command for pydevd's writer that sends all output pending at that time."""
 
     id = -1
     as_dict = None
@@ -213,14 +219,14 @@ class _Command:
 
 
 def _queue_class() -> Any:
-    """Return the class of pydevd's queue of commands, with the pending output in it."""
+    """Return a subclass of pydevd's command queue that includes the pending output."""
     from _pydev_bundle._pydev_saved_modules import _queue
 
     class Commands(_queue.Queue):  # type: ignore[misc]
-        """The commands that pydevd's writer sends; what was printed before one of them is sent before it.
+        """Queue of commands for pydevd's writer; output printed before a command is sent before it.
 
         Attributes:
-            sending_since: when the writer has begun to send what it sends now, 0 while it waits.
+            sending_since: when the writer began to send its current command, 0 while it waits.
         """
 
         def __init__(self, writer: Any) -> None:
@@ -228,7 +234,7 @@ def _queue_class() -> Any:
             self._output = _Command(writer)
             self._sent = 0.0
             self.sending_since = 0.0
-            #: Held while there is nothing for the writer to look at.
+            #: Held while the queue is empty for the writer.
             self._bell = _queue.threading.Lock()
             self._bell.acquire()
             _pending.wake = self._wake
@@ -248,7 +254,7 @@ def _queue_class() -> Any:
             return item
 
         def _next(self, seconds: float) -> Any:
-            """Return a command, or what says that something was printed; that may be more after a moment."""
+            """Return a command, or the output command, after a moment in which more output may follow."""
             with contextlib.suppress(_queue.Empty):
                 return super().get(False)
             if not _pending.pieces and self._bell.acquire(True, seconds):
@@ -262,7 +268,10 @@ def _queue_class() -> Any:
             return self._output
 
         def empty(self) -> bool:
-            """Tell whether all was sent. An editor that does not read keeps no program from ending."""
+            """Tell whether everything was sent.
+
+            An editor that does not read cannot keep a program from ending.
+            """
             if super().empty() and not _pending.pieces:
                 return True
             now = time.monotonic()
@@ -270,14 +279,14 @@ def _queue_class() -> Any:
             return stuck and _pending.last < now - END_LIMIT
 
         def _wake(self) -> None:
-            """Have the writer look. Whoever prints may be in the middle of `put` in this thread.
+            """Wake the writer. This thread may print in the middle of its own `put`.
 
-            Nothing here is a call of Python code, which pydevd would look at while a step goes into it: what it finds
-            it puts into this queue, and a queue that is held for the print would be held for ever.
+            Nothing here calls Python code, which pydevd would trace while stepping into it: it would put its
+            result into this queue, which the print holds, and deadlock.
             """
             try:  # noqa: SIM105  contextlib is Python code
                 self._bell.release()
-            except RuntimeError:  # it rings already
+            except RuntimeError:  # it is already released
                 pass
 
     return Commands
@@ -295,7 +304,7 @@ def _show() -> None:
 
 
 def _shadow(stream: Any, category: str) -> None:
-    """Take the bytes where they leave at once; a stream that keeps them back is asked for its text."""
+    """Capture bytes at the buffer of an unbuffered stream, and text at a stream that buffers."""
     at_once = getattr(stream, "write_through", False) or stream.line_buffering
     layer = stream.buffer if at_once else stream
     if not any(each is layer for each in _shadowed):
@@ -309,9 +318,9 @@ def _restore() -> None:
 
 
 def _taken(write: Callable[[Any], int], category: str, kind: type) -> Callable[[Any], int]:
-    """Return a `write` that keeps what was written for the editor.
+    """Return a `write` that also keeps the written data for the editor.
 
-    All in one function: up to Python 3.11 each call in it would be a call that pydevd looks at.
+    It is a single function: up to Python 3.11 pydevd would trace each call in it.
     """
     pending, append = _pending, _pending.pieces.append
     in_tuple = category == "stderr"

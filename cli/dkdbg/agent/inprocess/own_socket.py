@@ -1,7 +1,7 @@
-"""A socket whose descriptor the program may close: from then on it is not touched any more.
+"""A socket whose descriptor the program may close; from then on it is never used again.
 
-Programs close descriptors that they have not opened (`os.closerange`, daemons, sandboxes) and open their own under
-the same numbers. What is written by number then lies in the program's file.
+Programs close descriptors that they have not opened (`os.closerange`, daemons, sandboxes) and open their own
+under the same numbers. A write by number would then go into the program's file.
 """
 
 # ruff: noqa: ANN401
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     import _socket
     from typing import Any, Callable, Optional, Tuple
 
-#: From here on descriptors are ours: a program finds its own under the numbers that they have without us.
+#: Lowest number for our descriptors: the program's own keep the numbers that they have without us.
 LOWEST = 1000
-#: Seconds after which a thread that waits for data notices that the descriptor is gone. The kernel keeps the
-#: connection open for as long as it waits.
+#: Seconds after which a thread that waits for data notices a lost descriptor. The kernel keeps the connection
+#: open while it waits.
 NOTICE = 1
 
 
 if TYPE_CHECKING or "gevent.monkey" not in sys.modules:
     _Socket = socket.socket
-else:  # Python's own class, where gevent has put its in that place
+else:  # Python's own class, where gevent has replaced it
     _Socket = sys.modules["gevent.monkey"].get_original("socket", "socket")
 
 
 class OwnSocket(_Socket):
-    """A socket that looks before each use whether the descriptor is still its own.
+    """A socket that checks before each use whether the descriptor is still its own.
 
     Attributes:
-        on_loss: called once, by whoever notices it, when the program has closed the descriptor.
+        on_loss: called once, on the thread that notices it, when the program has closed the descriptor.
     """
 
     def __init__(self, number: int, family: int, kind: int, proto: int) -> None:
@@ -48,11 +48,11 @@ class OwnSocket(_Socket):
         self._notices = False
 
     def is_own(self) -> bool:
-        """Tell whether the descriptor is still that of this socket."""
+        """Tell whether the descriptor still belongs to this socket."""
         return self.fileno() >= 0 and identity(self.fileno()) == self._identity is not None
 
     def notice_loss(self) -> None:
-        """Let a thread that receives notice the loss too, after NOTICE seconds."""
+        """Make a receiving thread notice the loss too, after NOTICE seconds."""
         self._notices = True
         self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", NOTICE, 0))
 
@@ -66,7 +66,7 @@ class OwnSocket(_Socket):
                 if not self._notices:
                     raise
             else:
-                self._look()  # what comes through a descriptor that is gone is the last that comes
+                self._look()  # data from a lost descriptor is the last
                 return data
 
     def _look(self) -> None:
@@ -78,7 +78,7 @@ class OwnSocket(_Socket):
             raise OSError(errno.EBADF, "the program has closed this descriptor")
 
     def detach(self) -> int:
-        """Let go of the descriptor; nobody closes it."""
+        """Release the descriptor without closing it."""
         self.on_loss = None
         return super().detach() if self.fileno() >= 0 else -1
 
@@ -119,7 +119,7 @@ for _name in (
 
 
 def take(sock: _socket.socket) -> OwnSocket:
-    """Move a socket to a high descriptor; the one given is closed."""
+    """Move a socket to a high descriptor, and close the original."""
     family, kind, proto, limit = sock.family, sock.type, sock.proto, sock.gettimeout()
     number = lifted(sock.fileno())
     if number is None:
@@ -132,7 +132,7 @@ def take(sock: _socket.socket) -> OwnSocket:
 
 
 def lift(sock: _socket.socket) -> _socket.socket:
-    """The same for a bare socket of `_socket`."""
+    """Move a bare socket of `_socket` to a high descriptor."""
     number = lifted(sock.fileno())
     if number is None:
         return sock
@@ -142,7 +142,7 @@ def lift(sock: _socket.socket) -> _socket.socket:
 
 
 def identity(number: int) -> Optional[Tuple[int, int]]:
-    """Return what lies under a descriptor, None when nothing does."""
+    """Return the identity of a descriptor's file, None when it is closed."""
     try:
         found = os.fstat(number)
     except OSError:

@@ -1,9 +1,10 @@
-"""What OpenPAI's paipdb does, for those who follow its debug recipe: pdb on the job's debug port, for `nc`, or DAP.
+"""OpenPAI's paipdb for users of its debug recipe: pdb on the job's debug port, for `nc`, or DAP.
 
-`dkdbg.pai` and `paipdb` are this file: installed, from `.dkdbg/agent.pyz` or the job's own copy on PYTHONPATH, and below
-the agent, where the hook finds it. The environment and the two lines on stderr are paipdb's (microsoft/pai,
-contrib/debug-tools/openpaipdb). What differs: nothing is decided at import, and a client types a token first; where the
-user names none it is made here, said in the job's log, and opens the port once.
+`dkdbg.pai` and `paipdb` are this file: installed, from `.dkdbg/agent.pyz` or the job's own copy on
+PYTHONPATH, and below the agent, where the hook finds it. The environment and the two lines on stderr are
+paipdb's (microsoft/pai, contrib/debug-tools/openpaipdb). Differences: nothing is decided at import, and a
+client types a token first. Without a token from the user one is generated and printed in the job's log; it
+opens the port once.
 """
 
 # ruff: noqa: ANN401
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 
-#: Seconds that paipdb waits for a client.
+#: Seconds for which paipdb waits for a client.
 DEFAULT_TIMEOUT = 600.0
-#: Held while files of ours are imported: to two threads that import in a circle Python gives a half-made module.
+#: Held while dkdbg's modules are imported: threads that import in a circle get a partly initialized module.
 _importing = _thread.RLock()
 _NO_PORT = "Can not get debug port, exit"
-#: Exit codes when nobody came: of `-m paipdb`, as it has always been, and of `-m dkdbg.pai`, as everywhere in dkdbg.
+#: Exit codes when no client came: of `-m paipdb`, as paipdb's, and of `-m dkdbg.pai`, as everywhere in dkdbg.
 NOBODY_CAME_PAIPDB, NOBODY_CAME = 1, 124
 _USAGE = "usage: python -m %s [--dap] SCRIPT [ARGUMENTS] | [--dap] -m MODULE [ARGUMENTS] | --dap -- COMMAND\n"
 _WHERE = "debug host ip is set to %s, port is set to %s, timeout is set to %g\n"
@@ -39,7 +40,7 @@ _READS_ALONG = (
     "dkdbg: whoever reads this log can take the port before you; a token of your own is not shown: DKDBG_TOKEN, from the "
     "job's `secrets`\n"
 )
-#: Where to look for the whole agent, which is more than this file's, from a folder upwards.
+#: Path of the whole agent (this file is only a part), searched from a folder upwards.
 _AGENT = os.path.join(".dkdbg", "agent.pyz")
 
 
@@ -60,8 +61,8 @@ def set_trace(
         frame: where to stop instead of the caller's frame.
 
     Raises:
-        socket.timeout: nobody came (TimeoutError since Python 3.10).
-        SystemExit: 1, there is no debug port, or the token's file cannot be read.
+        socket.timeout: no client came (TimeoutError since Python 3.10).
+        SystemExit: 1, the job has no debug port, or the token's file cannot be read.
     """
     frame = frame or sys._getframe(1)
     on_demand = _on_demand()
@@ -74,14 +75,14 @@ def set_trace(
         raise socket.timeout("No client connect to server in %g seconds" % seconds)
 
 
-#: As OpenPAI's documentation has it.
+#: The name in OpenPAI's documentation.
 settrace = set_trace
 
 
 def post_mortem(
     addr: Optional[str] = None, port: Optional[int] = None, timeout: Optional[float] = None
 ) -> None:
-    """Print the exception that is being handled, and let a client look at its frames; nobody comes: go on."""
+    """Print the current exception, and let a client look at its frames. Without a client, continue."""
     import traceback
 
     traceback.print_exc()
@@ -101,10 +102,13 @@ def handle_trap(
 
 
 def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
-    """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that a client has to come to first; return the exit code.
+    """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that first waits for a client.
 
-    As with paipdb the program starts anew when it has finished, until the client quits. A client that goes away lets
-    the program run to its end. `--dap` before it is for editors, and does not return; `--dap -- COMMAND` takes any command.
+    Return the exit code.
+
+    As with paipdb the program restarts when it has finished, until the client quits. When the client
+    disconnects, the program runs to its end. `--dap` before it is for editors, and does not return; `--dap --
+    COMMAND` takes any command.
 
     Args:
         words: the command line; the process's by default.
@@ -155,13 +159,13 @@ def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
 
 
 def _script(path: str) -> Tuple[CodeType, Dict[str, Any]]:
-    """Return a script's code and what its `__main__` has. Raises OSError."""
+    """Return a script's code and the globals of its `__main__`. Raises OSError."""
     with open(path, "rb") as source:
         return compile(source.read(), path, "exec"), {"__file__": path}
 
 
 def _module(name: str) -> Tuple[CodeType, Dict[str, Any]]:
-    """The same for a module, or a package's `__main__`, as `python -m` finds it. Raises ImportError."""
+    """Return the same for a module, or a package's `__main__`, as `python -m` finds it. Raises ImportError."""
     import runpy
 
     _, spec, code = runpy._get_module_details(name)  # type: ignore[attr-defined]  # as pdb does
@@ -175,7 +179,7 @@ def _module(name: str) -> Tuple[CodeType, Dict[str, Any]]:
 
 
 def _run(client: Any, code: CodeType, names: Dict[str, Any]) -> None:
-    """Run the program once, as `__main__`, from its first line; an exception is shown to the client."""
+    """Run the program once as `__main__`, from its first line; show an exception to the client."""
     import types
 
     program: Any = types.ModuleType("__main__")
@@ -202,12 +206,12 @@ def _run(client: Any, code: CodeType, names: Dict[str, Any]) -> None:
 
 
 def _become_the_agent(run: List[str]) -> int:
-    """Replace this process by the agent with a command below it: an editor attaches to the job's debug port.
+    """Replace this process with the agent and a command below it: an editor attaches to the job's debug port.
 
     Returns:
-        2 where there is no whole agent.
+        2 where the whole agent is missing.
     """
-    if os.environ.get("DKDBG_SESSION_DIR"):  # there is an agent, with a port of its own
+    if os.environ.get("DKDBG_SESSION_DIR"):  # an agent is running, with a port of its own
         os.execvp(run[0], run)  # noqa: S606
     agent = _agent()
     if not agent:
@@ -221,7 +225,7 @@ def _become_the_agent(run: List[str]) -> int:
     made = os.urandom(16).hex() if host == _node() and not token and not _is_loopback(host) else ""
     if made:
         os.environ["DKDBG_TOKEN"] = made
-    os.environ.setdefault("DKDBG_ALLOW", "any")  # the users of the cluster; the token is what keeps them out
+    os.environ.setdefault("DKDBG_ALLOW", "any")  # for the users of the cluster; the token protects the port
     sys.stderr.write(_WHERE % (host, number, seconds))
     if made:
         sys.stderr.write("dkdbg: for an editor; its token is %s\n%s" % (made, _READS_ALONG))
@@ -232,7 +236,7 @@ def _become_the_agent(run: List[str]) -> int:
 
 
 def _agent() -> List[str]:
-    """Return the words after `python` that run the whole agent, none where there is none."""
+    """Return the arguments after `python` that run the whole agent; empty where it is missing."""
     named = os.environ.get("DKDBG_AGENT", "")
     if named:
         return [named] if os.path.isfile(named) else []
@@ -259,7 +263,7 @@ def _agent() -> List[str]:
 
 
 def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]) -> Tuple[str, float]:
-    """Return `host:port` and seconds, and say them as paipdb does: people look for these lines in the log."""
+    """Return `host:port` and seconds, and print them as paipdb does: users search the log for these lines."""
     seconds, number, host = _seconds(timeout), _number(port), _host(addr)
     socket_pdb, address = _socket_pdb(), "%s:%d" % (host, number)
     try:
@@ -291,7 +295,7 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
 
 
 def _seconds(timeout: Optional[float]) -> float:
-    """Return for how long to wait. Raises SystemExit, 1: DEBUG_TIMEOUT is no time."""
+    """Return the seconds to wait. Raises SystemExit, 1: DEBUG_TIMEOUT is not a number."""
     if timeout is not None:
         return float(timeout)
     said = os.environ.get("DEBUG_TIMEOUT") or DEFAULT_TIMEOUT
@@ -306,7 +310,7 @@ def _seconds(timeout: Optional[float]) -> float:
 
 
 def _number(port: Optional[int]) -> int:
-    """Return the port. Raises SystemExit, 1: there is none."""
+    """Return the port. Raises SystemExit, 1: the job has none."""
     said = str(port or _job_port())
     if said.isdigit() and 0 < int(said) < 65536:
         return int(said)
@@ -323,12 +327,12 @@ def _number(port: Optional[int]) -> int:
 
 
 def _host(addr: Optional[str]) -> str:
-    """Return where to listen: the node's address, as the job's page shows it; loopback outside of a job."""
+    """Return the address to listen on: the node's, as the job's page shows it; loopback outside of a job."""
     return addr or os.environ.get("DKDBG_HOST") or _node() or _LOOPBACK
 
 
 def _node() -> str:
-    """Return the node's address, which the platform names; empty outside of a job."""
+    """Return the node's address from the platform; empty outside of a job."""
     names = ("PAI_CONTAINER_HOST_IP", "PAI_CURRENT_CONTAINER_IP")
     return _of_task("PAI_HOST_IP_%s_%s") or next(
         (os.environ[name] for name in names if os.environ.get(name)), ""
@@ -340,7 +344,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_trusted(folder: str) -> bool:
-    """Whether nobody but this user and root can have put something into a folder: /tmp/.dkdbg may be anybody's."""
+    """Tell whether only this user and root can write to a folder: /tmp/.dkdbg may belong to another user."""
     for path in (folder, os.path.join(folder, ".dkdbg"), os.path.join(folder, _AGENT)):
         info = os.stat(path)
         if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o002:
@@ -349,7 +353,7 @@ def _is_trusted(folder: str) -> bool:
 
 
 def _job_port() -> str:
-    """Return the port that the job names for debugging, empty when there is none."""
+    """Return the job's debug port; empty without one."""
     listed = os.environ.get("DEBUG_PORT", "") or os.environ.get("DKDBG_PDB", "").rpartition(":")[2]
     if not listed:
         label = os.environ.get("DEBUG_PORT_NAME") or "debug"
@@ -369,7 +373,7 @@ def _of_task(form: str) -> str:
 
 
 def _on_demand() -> Any:
-    """Return on_demand.py: the one by which the hook has found this file, or the installed one."""
+    """Return on_demand.py: the hook's copy if the hook found this file, or the installed one."""
     with _importing:
         found = sys.modules.get("_dkdbg.on_demand")
         if found is None:
@@ -384,7 +388,7 @@ def _socket_pdb() -> Any:
 
 
 def _beside(name: str) -> Any:
-    """Return the file of this name beside on_demand.py."""
+    """Return the module of this name beside on_demand.py."""
     with _importing:
         return importlib.import_module("%s.%s" % (_on_demand().__package__, name))
 

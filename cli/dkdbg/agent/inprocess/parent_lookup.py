@@ -1,8 +1,8 @@
-"""Who a process is that says nothing of itself: its parent knows, and a worker of pytest-xdist does a moment later.
+"""Finds the origin of a process with a generic command line, mostly by asking its parent.
 
-A process that multiprocessing has spawned has one command line with all others, and a worker of pytest-xdist one with
-all of execnet's. The parent holds the `Process` with its name, target and arguments, from before the child's first
-line on: its hook's thread is asked. Nothing is asked without an editor, unless the agent wants to know.
+All processes that multiprocessing has spawned share one command line, and all pytest-xdist workers share
+execnet's. The parent holds the `Process` with its name, target and arguments, from before the child's first
+line on: its hook's thread is asked. Without an editor nothing is asked, unless the agent requests it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 ANSWER_LIMIT = 30.0
 #: Seconds in which a parent learns the pid of a child that it is starting.
 STARTING_LIMIT = 10.0
-#: What this process is asked by its children, with the pid of one behind it.
+#: The question of a child to its parent, followed by its pid.
 QUESTION = b"child "
 _NOBODY = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
-#: File, what its processes are, its variable for one that is being started, and for all of them.
+#: File, kind of its processes, its variable for one that is being started, and for all of them.
 _ROWS = (
     ("torch/multiprocessing/spawn.py", "rank", "process", "processes"),
     ("torch/utils/data/dataloader.py", "dataloader", "w", "_workers"),
@@ -35,16 +35,16 @@ _LAUNCHES = ("popen_spawn_posix.py", "popen_forkserver.py", "popen_fork.py")
 
 
 def learn(member: Member) -> bool:
-    """Ask the parent who this process is, unless that is known; return whether it is known now."""
+    """Ask the parent for this process's origin, unless that is known; return whether it is known now."""
     try:
         return _learn(member)
-    except Exception as error:  # it has no name then
+    except Exception as error:  # then it has no name
         member.say("parent: %r" % (error,))
         return False
 
 
 def take_rank(member: Member) -> None:
-    """Note the rank that its parent has started this process as."""
+    """Set this process's rank from its origin."""
     kind, _, number = member.origin.partition(":")
     if kind == "rank" and number.isdigit():
         member.rank = int(number)
@@ -74,23 +74,23 @@ def _learn(member: Member) -> bool:
 
 
 def tell_again(member: Member) -> str:
-    """Announce this process anew where more is known than at its start; return what the agent is answered."""
+    """Announce this process again if more is known than at its start; return the answer for the agent."""
     before = os.stat(member.base + ".json")
     known = learn(member)
     if known or "LOCAL_RANK" in os.environ:
         member.announce()
-        # By its time it is told which sources were changed after the start.
+        # The file's time marks the start, from which source changes are counted.
         os.utime(member.base + ".json", ns=(before.st_atime_ns, before.st_mtime_ns))
     return "known" if known else "unknown"
 
 
 def of_forked(process: object) -> str:
-    """Return the origin of a process that multiprocessing forks, from the `Process` that it is."""
+    """Return the origin of a process that multiprocessing forks, from its `Process`."""
     return _origin(process, "multiprocessing")
 
 
 def answer(member: Member, pid: int) -> str:
-    """Return the origin of a child of this process, and the rank that its parent has by being a child itself."""
+    """Return the origin of a child of this process, and this process's rank if it is a child itself."""
     found = _process(pid)
     origin = _xdist(pid) if found is None else _place(found) or _origin(found, "spawned")
     own = member.rank if member.origin.startswith("rank:") else None
@@ -114,7 +114,7 @@ def _origin(process: object, kind: str) -> str:
 
 
 def _is_inherited(number: str) -> bool:
-    """Whether a worker of pytest-xdist has started all of this one's pytest: it has the variable from there."""
+    """Tell whether the variable is inherited from a pytest-xdist worker that started this pytest."""
     try:
         with open("/proc/self/environ", "rb") as source:
             return b"PYTEST_XDIST_WORKER=" + number.encode() in source.read().split(b"\0")
@@ -123,9 +123,12 @@ def _is_inherited(number: str) -> bool:
 
 
 def _place(process: object) -> str:
-    """Return the origin by which number in a row it was started: `Process.start` forgets its target and arguments.
+    """Return the origin from the position in a row of processes.
 
-    Torch keeps the row where it starts and where it waits: torch/multiprocessing/spawn.py, torch/utils/data/dataloader.py.
+    `Process.start` drops its target and arguments.
+
+    Torch keeps the row where it starts and where it waits: torch/multiprocessing/spawn.py,
+    torch/utils/data/dataloader.py.
     """
     for frame in _frames():
         path = frame.f_code.co_filename.replace(os.sep, "/")
@@ -162,13 +165,13 @@ def _process(pid: int) -> Optional[object]:
 
 
 def _number(frame: FrameType) -> Optional[int]:
-    """Return the pid of a process that is being started, None while its parent does not know it itself."""
+    """Return the pid of a process that is being started, None while its parent does not know it yet."""
     found = getattr(frame.f_locals.get("self"), "pid", None)
     return found if isinstance(found, int) else None
 
 
 def _xdist(pid: int) -> str:
-    """Return the worker of pytest-xdist that a child is: execnet's Group has their gateways (execnet/multi.py)."""
+    """Return a child's name as a pytest-xdist worker: execnet's Group has their gateways (execnet/multi.py)."""
     end = time.monotonic() + STARTING_LIMIT
     while True:
         starting = False
@@ -176,7 +179,7 @@ def _xdist(pid: int) -> str:
             if "execnet" not in frame.f_code.co_filename or frame.f_code.co_name != "makegateway":
                 continue
             found, io = frame.f_locals, frame.f_locals.get("io")
-            starting = starting or io is None  # perhaps this one, whose pid it is about to know
+            starting = starting or io is None  # perhaps this one, whose pid is not known yet
             known = [(io, found.get("spec"))]
             known += [
                 (getattr(each, "_io", None), each)
@@ -200,7 +203,7 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _parents(member: Member) -> List[int]:
-    """Return the pid of who started this process: behind a forkserver it is that one's parent."""
+    """Return the pid of the process that started this one: behind a forkserver, the forkserver's parent."""
     parent = os.getppid()
     if not any("multiprocessing.forkserver" in word for word in member.words):
         return [parent]

@@ -1,7 +1,7 @@
-"""Hands the session on to programs whose environment this process has set up itself, with or without what was in ours.
+"""Passes the session on to programs that this process starts with an environment of its own making.
 
-`subprocess`, `os.execve` and `os.posix_spawn` take an environment from the program; tox, and what starts a Python with
-`env={"PYTHONPATH": ...}`, leave the hook out of it. The program's own objects stay as they are.
+`subprocess`, `os.execve` and `os.posix_spawn` take an environment from the program; tox, and a start of
+Python with `env={"PYTHONPATH": ...}`, drop the hook from it. The program's own objects stay unchanged.
 """
 
 # ruff: noqa: ANN401
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
 _SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
-#: Position of the environment, a list of `NAME=value` or None for ours, in `_posixsubprocess.fork_exec`; 3.8 to 3.14.
+#: Position of the environment, a list of `NAME=value` or None for ours, in `_posixsubprocess.fork_exec`; 3.8
+#: to 3.14.
 _FORK_EXEC_ENVIRONMENT = 5
 
 
 def fork_exec(directory: str, hook: str, words: Tuple[Any, ...]) -> Tuple[Any, ...]:
-    """Return the arguments of `_posixsubprocess.fork_exec` with the session in the environment among them."""
+    """Return the arguments of `_posixsubprocess.fork_exec` with the session added to their environment."""
     at = _FORK_EXEC_ENVIRONMENT
     entries = words[at]
     if entries is None:
@@ -35,7 +36,7 @@ def mended(directory: str, hook: str, environment: Any) -> Any:
 
     Args:
         directory: the session's folder. hook: the hook's, as it stands on PYTHONPATH.
-        environment: a mapping; of anything else the call itself says what is wrong.
+        environment: a mapping; anything else is left to the call, which reports the error.
     """
     try:
         pairs = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
@@ -46,7 +47,7 @@ def mended(directory: str, hook: str, environment: Any) -> Any:
 
 
 def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
-    """Return what an environment lacks; nothing where another session is meant."""
+    """Return the variables that an environment lacks; empty where it names another session."""
     session, ours = os.fsencode(directory), os.fsencode(hook)
     if pairs.get(_SESSION, session) != session:
         return {}

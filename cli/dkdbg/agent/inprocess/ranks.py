@@ -1,4 +1,6 @@
-"""Sets of ranks as they are written: `0,3`, `all`, `failing`, `0-7:2`. Pure; the host, the agent and the hook read them.
+"""Sets of ranks in text form: `0,3`, `all`, `failing`, `0-7:2`.
+
+Pure; the host, the agent and the hook read them.
 
 `failing` are the ranks that fail: none of them is debugged before it does.
 """
@@ -14,14 +16,14 @@ if TYPE_CHECKING:
 ALL = "all"
 FAILING = "failing"
 HINT = "write ranks separated by commas, such as 0,3 or 0-7 or 0-7:2 (every second one), or all, or failing"
-#: A rank has no more digits: a text such as 99999999999 is something else.
+#: A rank with more digits is rejected: a text such as 99999999999 is something else.
 _FORM = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
-#: Characters of a set that is repeated in an error.
+#: Maximum characters of a set to quote in an error.
 _LONGEST = 60
 
 
 class RankSetError(ValueError):
-    """A text is no set of ranks.
+    """The text is not a set of ranks.
 
     Attributes:
         hint: what to write instead.
@@ -33,12 +35,12 @@ class RankSetError(ValueError):
 
 
 class RankSet:
-    """A set of ranks; equal sets that are written alike compare equal.
+    """A set of ranks; equal sets in the same notation compare equal.
 
     Args:
         spans: (first, last, step) each, the last rank included.
-        everyone: all ranks, and what has none.
-        failing: also those that fail.
+        everyone: all ranks, and processes without one.
+        failing: also ranks that fail.
     """
 
     def __init__(
@@ -49,9 +51,9 @@ class RankSet:
         self.failing = failing and not everyone
 
     def contains(self, rank: Optional[int]) -> bool:
-        """Tell whether a rank is in it; None, a process that has none, is only in `all`.
+        """Tell whether a rank is in the set; None, a process without a rank, is only in `all`.
 
-        One that fails later is not: ask `failing` for that.
+        Ranks that fail later are not included: check `failing` for that.
         """
         if self.everyone:
             return True
@@ -60,11 +62,11 @@ class RankSet:
         return any(first <= rank <= last and (rank - first) % step == 0 for first, last, step in self.spans)
 
     def pick(self, present: Iterable[int]) -> List[int]:
-        """Return those of these ranks that are in it, in order."""
+        """Return the given ranks that are in the set, in order."""
         return sorted(rank for rank in set(present) if self.contains(rank))
 
     def missing(self, present: Iterable[int], limit: int = 8) -> List[int]:
-        """Return the first ranks that are asked for and not among these; none of `all` and `failing`."""
+        """Return the first ranks of the set that are not among these; `all` and `failing` add none."""
         there = set(present)
         found: List[int] = []
         for first, last, step in self.spans:
@@ -95,10 +97,10 @@ EVERYONE = RankSet(everyone=True)
 
 
 def parse(text: str) -> RankSet:
-    """Return the set that is written.
+    """Parse a set of ranks.
 
     Raises:
-        RankSetError: it is none; the message names the part that is wrong.
+        RankSetError: the text is not one; the message names the wrong part.
     """
     spans: List[Tuple[int, int, int]] = []
     words = [word.strip().lower() for word in text.split(",")]

@@ -1,6 +1,6 @@
-"""The session around this process, as its record tells it, and one line to whoever sees the program's stderr."""
+"""The session around this process, from its record, and messages on the program's stderr."""
 
-# debugpy has no types, and this is where it is touched.
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def record(directory: str) -> Dict[str, Any]:
-    """Return what the agent says of itself, nothing when it cannot be read.
+    """Return the agent's record, empty when it cannot be read.
 
     Args:
         directory: the session's folder.
@@ -35,13 +35,13 @@ def editor_is_attached(directory: str) -> bool:
 
 
 def endpoint(directory: str) -> str:
-    """Return where an editor attaches, `host:port`."""
+    """Return the address for an editor, `host:port`."""
     found = record(directory)
     return "%s:%s" % (found.get("host", "127.0.0.1"), found.get("port", "?"))
 
 
 def say(text: str) -> None:
-    """Say one line on stderr: stdout is the program's."""
+    """Print a line on stderr: stdout is the program's."""
     try:
         sys.stderr.write("dkdbg: %s\n" % text)
         sys.stderr.flush()
@@ -50,7 +50,9 @@ def say(text: str) -> None:
 
 
 def tell(debugger: Any, text: str) -> None:
-    """Say one line on stderr and in the editor's console; once, where the editor shows what the program prints.
+    """Print a line on stderr and in the editor's console.
+
+    Only once, where the editor shows the program's output.
 
     Args:
         debugger: pydevd's, which has an editor.

@@ -1,9 +1,13 @@
 # -*- coding: utf-8 -*-
-"""Leads a Python to the hook that PYTHONPATH has not led there: a .pth file of the agent executes it (supervisor/site_folders.py).
+"""Leads a Python without the hook on PYTHONPATH to the hook.
 
-It puts the hook's folder first on `sys.path`, before `site` imports `sitecustomize`, and the session back into the
-environment. The .pth file gives `session`, the session's folder, `agent`, the agent's pid, and `hook`, the hook's folder.
-Whatever Python the user starts reads this file, so it is valid Python 2 as well.
+A .pth file executes it (supervisor/site_folders.py).
+
+It puts the hook's folder first on `sys.path`, before `site` imports `sitecustomize`, and the session back
+into the environment. The .pth file gives `session`, the session's folder, `agent`, the agent's pid, and
+`hook`, the hook's folder.
+
+Any Python that the user starts reads this file, so it is valid Python 2 as well.
 """
 # Annotations are comments here: Python 2 reads this file too.
 # ruff: noqa: ANN001, ANN201, ANN202, F401, SIM105
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def above():  # type: () -> Iterator[int]
-    """Yield the pids of the processes above this one, its parent first; fewer where /proc does not tell."""
+    """Yield the pids of this process's ancestors, its parent first; fewer where /proc is incomplete."""
     pid = os.getpid()
     while pid > 1:
         try:
@@ -29,7 +33,7 @@ def above():  # type: () -> Iterator[int]
 
 
 def _enter(session, agent, hook):  # type: (str, int, str) -> None
-    # Later on a program may have `site` read the site folders once more.
+    # A program may have `site` read the site folders again later.
     if "sitecustomize" in sys.modules or not os.path.isdir(session) or agent not in above():
         return
     if not os.path.isdir(os.environ.get("DKDBG_SESSION_DIR", "")):

@@ -1,7 +1,10 @@
-"""Where the threads of this process are, as `dkdbg where` asks: file, line and function of each frame, no value.
+"""Dumps the stacks of this process's threads for `dkdbg where`.
 
-It runs in the hook's thread, and the others go on meanwhile: nothing is traced, and no debugger is needed. It answers while
-the main thread waits in C, as long as that gives the GIL away. Nothing is imported that a program could be hanging in.
+File, line and function of each frame, no values.
+
+It runs in the hook's thread, and the others continue meanwhile: nothing is traced, and no debugger is needed.
+It answers while the main thread waits in C, if that releases the GIL. It imports nothing that a program could
+be hanging in.
 """
 
 from __future__ import annotations
@@ -15,20 +18,20 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, Dict, List, Optional, Tuple
 
-#: Threads of a process, and frames of a thread, from its inner and from its outer end, that are told.
+#: Maximum threads of a process, and maximum frames of a thread from its inner and from its outer end.
 THREADS, INNER, OUTER = 100, 80, 20
-#: Characters of a path, and of any name.
+#: Maximum characters of a path, and of any name.
 _PATH, _NAME = 500, 200
 #: The debugger's own code, which the agent brings.
 _DEBUGGER = "/debugpy/_vendored/"
-#: Installed code is not where a person looks first.
+#: Installed code is not where users look first.
 _INSTALLED = ("/site-packages/", "/dist-packages/", _DEBUGGER)
 
 
 def dump() -> str:
     """Return one line of JSON: `threads`, the main one first, each with its frames, the innermost first.
 
-    A frame is a list: path, line, function, and 1 where the code is the program's own, 0 where it was installed.
+    A frame is a list: path, line, function, and 1 for the program's own code, 0 for installed code.
     """
     known: Dict[int, Any] = dict(getattr(threading, "_active", {}))
     main = threading.main_thread().ident
@@ -52,7 +55,7 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
     while frame is not None:
         code = frame.f_code
         function = getattr(code, "co_qualname", code.co_name)  # Python 3.11
-        # No line: in the middle of a change of it, by a debugger or a tracer.
+        # A frame has no line while a debugger or a tracer is changing it.
         listed.append((code.co_filename, frame.f_lineno or 0, function))
         frame = frame.f_back
     listed = _without_debugger(listed)
@@ -72,7 +75,7 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
 
 
 def _without_debugger(listed: List[Tuple[str, int, str]]) -> List[Tuple[str, int, str]]:
-    """Leave out how a debugger holds a thread: the frames within the one where it is held."""
+    """Drop the debugger's innermost frames, which stop a thread."""
     own = 0
     for number, (path, _, _) in enumerate(listed, 1):
         if _DEBUGGER in path.replace(os.sep, "/"):
@@ -89,7 +92,7 @@ def _is_ours(thread: Any) -> bool:  # noqa: ANN401
 
 
 def _is_own(path: str) -> bool:
-    here = os.path.dirname(os.path.abspath(__file__))  # waits that are lengthened, see clocks.py
+    here = os.path.dirname(os.path.abspath(__file__))  # the lengthened waits, see clocks.py
     installed = (
         os.path.dirname(os.__file__) + os.sep,
         os.path.join(sys.prefix, "bin") + os.sep,

@@ -1,6 +1,9 @@
-"""A program that is a zip file (zipapp, shiv, pex): its code lies in no file that an editor shows. Used by join.py."""
+"""Warns about a program that is a zip file (zipapp, shiv, pex): an editor has no file with its code.
 
-# debugpy has no types, and this is where it is touched.
+Used by join.py.
+"""
+
+# debugpy has no types, and this module uses it.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _said = False
 
 
 def watch(debugger: Any) -> None:
-    """Say it once, if it is so.
+    """Warn once if the program is a zip file.
 
     Args:
         debugger: pydevd's, which has an editor.

@@ -1,13 +1,17 @@
 # -*- coding: utf-8 -*-
-"""The lazy hook: every Python process below the agent can be debugged, and none pays for it until an editor comes.
+"""The lazy hook.
 
-The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`, announces
-itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json or socket is
-imported. A process that starts while an editor is attached joins on its main thread, before the program's first line.
-A process that runs already joins on the hook's thread when the agent asks, or in a `breakpoint()` of its code.
+Every Python process below the agent can be debugged, at almost no cost before an editor attaches.
 
-Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. The file is read
-by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
+The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`,
+announces itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json
+or socket is imported. A process that starts while an editor is attached joins on its main thread, before the
+program's first line. A running process joins on the hook's thread when the agent asks, or in a `breakpoint()`
+of its code.
+
+Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. Any Python
+that the user starts may read the file, so it is valid Python 2 as well; there it only runs the user's
+`sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
 # ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204, F401, SIM105
@@ -27,12 +31,13 @@ if TYPE_CHECKING:
     from dkdbg.agent.inprocess.member import Member
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: Where the hook's descriptor lies: a program that opens files finds them under the numbers that they have without us.
+#: Number of the hook's descriptor: files that a program opens keep the numbers that they have without the
+#: hook.
 _HIGH = 1000
 
-#: A process with one of these words in its command line serves others and holds no code of the user. It neither
-#: registers nor joins, unless DKDBG_HOUSEKEEPING=1 asks for it. The marks are those of dkdbg.launchers, which each start
-#: of a Python would pay for: a test compares them.
+#: Text in the command line of a process that serves others and holds no user code. It neither registers nor
+#: joins, unless DKDBG_HOUSEKEEPING=1. dkdbg.launchers has the same marks, but importing it would slow down
+#: each start of a Python: a test compares them.
 _SKIP = (
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -45,13 +50,13 @@ _SKIP = (
 )
 #: The debugger itself; pydevd.py is a process that has joined already.
 _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
-#: One of these words is in the command line of a process that its parent knows better (parent_lookup.py).
+#: Text in the command line of a process that its parent can describe better (parent_lookup.py).
 _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
-#: Seconds for the agent to see that a process has changed its user.
+#: Seconds for the agent to notice that a process has changed its user.
 _ADMISSION = 5.0
-#: In Python 2 the globals of a module that nobody holds are gone.
+#: A reference to this module: Python 2 clears the globals of a module without one.
 _kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
@@ -118,7 +123,8 @@ def _import(name):  # type: (str) -> Any
         package = type(sys)("_dkdbg")
         package.__path__ = [os.path.dirname(_HERE)]
         sys.modules.setdefault("_dkdbg", package)
-    # importlib.import_module, which costs 2 ms to import, does this; the program may have replaced the built-in one.
+    # As importlib.import_module, whose import costs 2 ms. The program may have replaced the built-in
+    # `__import__`.
     from _frozen_importlib import __import__ as import_
 
     import_("_dkdbg." + name)
@@ -126,7 +132,7 @@ def _import(name):  # type: (str) -> Any
 
 
 class _Late(object):
-    """A module beside this folder, imported when something of it is asked for first."""
+    """A module beside this folder, imported at the first access to an attribute."""
 
     def __init__(self, name):  # type: (str) -> None
         self._name = name
@@ -173,7 +179,10 @@ else:
 
 
 def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
-    """Return what lies under a descriptor: a program may close ours and open its own under the same number."""
+    """Return the identity of a descriptor's file.
+
+    A program may close ours and open its own under the same number.
+    """
     try:
         found = os.fstat(number)
     except OSError:
@@ -182,7 +191,7 @@ def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
 
 
 def _lift(sock):  # type: (socket) -> socket
-    """Move a socket to a high descriptor; while no other thread can take that number.
+    """Move a socket to a high descriptor, while no other thread can take that number.
 
     `fcntl` could do it at any time, and costs 0.4 ms to import.
     """
@@ -198,10 +207,10 @@ def _lift(sock):  # type: (socket) -> socket
 
 
 def _native(name):  # type: (str) -> Any
-    """Return a function of `_thread` as Python has it, also where gevent has put its own in that place."""
+    """Return Python's own function of `_thread`, also where gevent has replaced it."""
     import _thread
 
-    monkey = sys.modules.get("gevent.monkey")  # of a process that was entered later
+    monkey = sys.modules.get("gevent.monkey")  # in a process that was attached to later
     return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
 
 
@@ -209,8 +218,8 @@ class _Member(object):
     """This process as a member of the session; see `Member` in member.py."""
 
     def __init__(self, directory, words):  # type: (str, List[str]) -> None
-        # `threading` takes the thread that imports it first for the main one. Imported by our thread later, it would
-        # let the program hang at its end.
+        # `threading` takes the thread that first imports it for the main thread. If our thread imported it
+        # later, the program would hang at its end.
         import threading
 
         self.directory = directory
@@ -228,7 +237,7 @@ class _Member(object):
         self.main_ident = self._get_ident()
         self.lock = self._allocate_lock()  # guards `running`, and registering again
         self.done = self._allocate_lock()  # held while the thread runs
-        self.begun = self._allocate_lock()  # held from when the thread is started until it runs
+        self.begun = self._allocate_lock()  # held between the thread's start and its first instruction
         self.running = False
         self.forking = False
         self.joined = False
@@ -247,7 +256,7 @@ class _Member(object):
         return "%s/p/%d" % (self.directory, os.getpid())
 
     def register(self, lift=_lift):  # type: (Callable[[socket], socket]) -> None
-        """Announce this process; the socket takes questions from here on. Raises OSError."""
+        """Announce this process; the socket receives questions from now on. Raises OSError."""
         import _socket
 
         try:
@@ -256,15 +265,15 @@ class _Member(object):
             pass
         # Datagrams: a thread that waits in accept() keeps the lowest free descriptor from the program.
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
-        # Before it moves: the program may put a file of its own under the high number at any moment, and a socket
-        # that is dropped closes its number, whoever's that is by then.
+        # Before the move: the program may open a file under the high number at any moment, and a dropped
+        # socket closes its number, whatever it is by then.
         mark = _identity(sock.fileno())
         sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
         self.listener, self._mark = lift(sock), mark
         self.announce()
 
     def announce(self):  # type: () -> None
-        """Write who this process is; the agent asks one that is new, or is anew, to join. Raises OSError."""
+        """Write this process's announcement; the agent asks a new or renewed process to join. Raises OSError."""
         import time
         from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
 
@@ -289,7 +298,7 @@ class _Member(object):
         os.rename(self.base + ".tmp", self.base + ".json")
 
     def owns_listener(self):  # type: () -> bool
-        """Tell whether the listener's descriptor is still ours; one that is not is never touched again."""
+        """Tell whether the listener's descriptor is still ours; a lost one is never used again."""
         if self.listener is None or self.listener.fileno() < 0:
             return False
         if self._mark is not None and _identity(self.listener.fileno()) == self._mark:
@@ -298,7 +307,7 @@ class _Member(object):
         return False
 
     def register_again(self):  # type: () -> None
-        """Announce this process anew, if the program has closed what the agent could reach it by. Raises OSError."""
+        """Announce this process again, if the program has closed the agent's socket. Raises OSError."""
         with self.lock:
             if not self.owns_listener():
                 self.register(answers.lift)
@@ -324,7 +333,7 @@ class _Member(object):
             import _signal
             import _thread
 
-            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # signals are for the program
             self.thread_id = _thread.get_native_id()
             if waiting is not None:
                 answers.answer(self, waiting, b"join")
@@ -332,7 +341,7 @@ class _Member(object):
                 connection, command = self._next()
                 if command == b"sleep":
                     if not self.forking:
-                        continue  # of a fork that did not wait for it, or somebody else's
+                        continue  # from a fork that did not wait for it, or from another sender
                     slept = True
                     break
                 if answers.answer(self, connection, command):
@@ -349,13 +358,13 @@ class _Member(object):
             self.wake_thread()
 
     def _nobody(self):  # type: () -> socket
-        """Return a connection for an answer that nobody waits for."""
+        """Return a connection for an answer that is not read."""
         import _socket
 
         return _socket.socketpair()[0]
 
     def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
-        """Return the next question, and the connection to answer it on, which came with it."""
+        """Return the next question, and the connection for its answer, which came with it."""
         import _socket
 
         while True:
@@ -363,9 +372,9 @@ class _Member(object):
                 self.register_again()
             listener = self.listener
             try:
-                # 32 bytes are room for one descriptor.
+                # 32 bytes hold one descriptor.
                 found = listener.recvmsg(64, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
-            except OSError:  # closed after we looked, by now perhaps replaced, before a fork
+            except OSError:  # closed after the check, perhaps replaced by now, before a fork
                 if self.listener is listener and self.owns_listener():
                     raise
                 continue
@@ -381,7 +390,7 @@ class _Member(object):
         return answer
 
     def enter(self):  # type: () -> None
-        """Register, join if an editor is attached, now or later, and let the thread sleep on the socket."""
+        """Register, join now if an editor is attached, and start the thread that sleeps on the socket."""
         attached = os.path.exists(self.directory + "/join.json")
         are_chosen = os.path.exists(self.directory + "/ranks")
         if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
@@ -420,7 +429,10 @@ class _Member(object):
 
 
 class _DkdbgFinder(object):
-    """Asked last: where no package dkdbg is installed, `import dkdbg` gives `breakpoint` and its sisters."""
+    """Last finder on sys.meta_path.
+
+    Without an installed dkdbg, `import dkdbg` provides `breakpoint` and its siblings.
+    """
 
     def __init__(self, member):  # type: (Member) -> None
         self.member = member
@@ -430,7 +442,7 @@ class _DkdbgFinder(object):
 
 
 def _profile(directory, words):  # type: (str, List[str]) -> None
-    """Start what this process is to be profiled by; what goes wrong with that is said, and nothing else goes wrong by it."""
+    """Start this process's profilers. An error is reported and has no other effect."""
     try:
         profiling.begin(directory, words)
     except Exception as error:
@@ -438,9 +450,11 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
 
 
 def _admitted(directory):  # type: (str) -> str
-    """Return the folder of the session for the user that this process has become; the agent makes it when it sees one.
+    """Return the session's folder for this process's new user.
 
-    It sees those that descend from it. Raises KeyError, ValueError or OSError where there will be none.
+    The agent creates it when it notices the process.
+
+    It notices only its descendants. Raises KeyError, ValueError or OSError where no folder will be made.
     """
     import time
 
@@ -459,7 +473,7 @@ def _admitted(directory):  # type: (str) -> str
 
 
 def _hand_on(directory):  # type: (str) -> None
-    """Hand the session on to programs that get an environment of the program's making; see passing.py."""
+    """Pass the session to programs that get an environment of the program's making; see passing.py."""
     import _posixsubprocess
 
     fork_exec = _posixsubprocess.fork_exec
@@ -516,7 +530,8 @@ def _enter():  # type: () -> None
     if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
         return  # its children, made by fork, run the user's code
     member.enter()
-    # A program that ends before a thread has run at all takes away what CPython 3.11 begins it with: it crashed.
+    # If a program ends before a thread has run at all, CPython 3.11 frees the thread's start data: it
+    # crashed.
     with member.begun:
         pass
     if os.environ.get("DKDBG_PDB_AT_START"):
