@@ -1,1 +1,1 @@
-"""The remote end of a sync. Travels as source text; standard library only."""
+"""The remote end of a sync. It travels as source text; standard library only."""

@@ -1,8 +1,8 @@
-"""How the host starts the receiver on a target that has nothing but a Python 3. No I/O but reading this package.
+"""Starts the receiver on a target that has only a Python 3. No I/O except for reading this package.
 
-`python3 -c BOOT` reads a length and that many bytes from standard input: compressed Python, the sources of this
-package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The bytes after
-them are the stream.
+`python3 -c BOOT` reads a length and that many bytes from standard input: compressed Python, the sources of
+this package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The
+bytes after them are the stream.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 _PACKAGE = "dkdbg.sync.receiver"
 
-#: What the receiver consists of. `boot` stays on the host.
+#: The receiver's modules. `boot` stays on the host.
 MODULES = (
     "problems", "wire", "heads", "paths", "tree", "content", "root", "ledger", "state", "obstacles", "placing",
     "transfers", "staging", "packs", "operations", "summary", "listing", "outlet", "session", "receiver",
 )  # fmt: skip
 
-#: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest start.
+#: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest
+#: start.
 _FLAGS = ("-I", "-S", "-B")
 
-# A buffer of one byte never reads ahead: what follows belongs to the stream. It runs under any Python since 2.7.
+# A buffer of one byte never reads ahead: the rest belongs to the stream. It runs under any Python since 2.7.
 BOOT = "import io,zlib;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(zlib.decompress(f.read(int(f.read(8)))))"
 
 _LOADER = r"""
@@ -85,14 +86,14 @@ def payload() -> bytes:
     """Return the first bytes alone: they can be made while the command starts."""
     sources = _sources()
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
-    # JSON in ASCII is a Python literal too, as long as it holds nothing but strings, lists and objects.
+    # JSON in ASCII is a Python literal too, if it holds only strings, lists and objects.
     code = "SOURCES = %s\nPACKAGES = %s\n%s" % (json.dumps(sources), json.dumps(packages), _LOADER)
     packed = zlib.compress(code.encode("ascii"), 6)
     return b"%8d" % len(packed) + packed
 
 
 def _sources() -> Dict[str, str]:
-    """The modules by name; the packages around them are empty."""
+    """Return the modules by name; the packages around them are empty."""
     found = {"dkdbg": "", "dkdbg.sync": "", _PACKAGE: ""}
     for name in MODULES:
         data = pkgutil.get_data(_PACKAGE, name + ".py")

@@ -1,4 +1,4 @@
-"""What is in a file: digests, whole writes into temporary files, copies, and the time that a new file gets."""
+"""File content: digests, complete writes into temporary files, copies, and the mtime of a new file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _SECOND = 1_000_000_000
-#: Saves within this time may have pushed a file's time ahead of its real one, second by second.
+#: Maximum seconds by which frequent saves may have pushed a file's time ahead of the clock.
 _DRIFT_SECONDS = 60
 
 
 def of_bytes(data: bytes) -> str:
-    """Return the digest of content that is in memory, or of a symlink's target."""
-    import hashlib  # when there is something to hash: it takes 4 ms of a start
+    """Return the digest of content in memory, or of a symlink's target."""
+    import hashlib  # imported when needed: it takes 4 ms of a start
 
     return hashlib.sha256(data).hexdigest()
 
 
 def feed(hasher: hashlib._Hash, descriptor: int) -> int:
-    """Hash an open file from where it stands to its end and return how many bytes that were."""
+    """Hash an open file from its position to its end and return the number of bytes."""
     size = 0
     while True:
         piece = os.read(descriptor, _PIECE)
@@ -38,7 +38,7 @@ def feed(hasher: hashlib._Hash, descriptor: int) -> int:
 
 
 def digest_at(folder: int, name: bytes, kind: str) -> str:
-    """Return the digest of what stands in an open folder; empty for a folder, and for what cannot be read."""
+    """Return the digest of an entry in an open folder; empty for a folder, and for an unreadable file."""
     try:
         if kind == "l":
             return of_bytes(os.readlink(name, dir_fd=folder))
@@ -60,7 +60,7 @@ def digest_at(folder: int, name: bytes, kind: str) -> str:
 
 
 def write_all(descriptor: int, data: Union[bytes, memoryview]) -> None:
-    """Write all of it. Raises OSError; a short write without an error is one of a full disk."""
+    """Write all of it. Raises OSError; a short write without an error means a full disk."""
     done = os.write(descriptor, data)
     while done < len(data):
         more = os.write(descriptor, data[done : done + _PIECE])
@@ -80,10 +80,11 @@ def copy(source: int, target: int) -> None:
 
 
 def fresh_mtime(mtime_ns: int, size: int, old: Optional[Tuple[int, int]]) -> int:
-    """Return the mtime that a file of `size` bytes gets, which replaces one of `old` (size, mtime_ns).
+    """Return the mtime for a file of `size` bytes that replaces one of `old` (size, mtime_ns).
 
-    Python takes an old .pyc for good when the source's size and its mtime in whole seconds are those that it noted.
-    Several saves in one second move the time ahead second by second, so a time a little behind counts as well.
+    Python considers an old .pyc valid when the source's size and its mtime in whole seconds are those that it
+    recorded. Several saves in one second move the time ahead second by second, so a time a little behind
+    counts as well.
     """
     if old is None or old[0] != size:
         return mtime_ns

@@ -1,4 +1,4 @@
-"""What the heads of the host's frames must hold. Pure; a wrong type is a broken host, and ends the stream."""
+"""Validates the heads of the host's frames. Pure; a wrong type means a broken host, and ends the stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
 #: id, name, mode, size, mtime_ns, digest, stamp
 _PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]
 
-#: Least and greatest value of each number. A time may lie before 1970.
+#: Minimum and maximum of each number. A time may lie before 1970.
 _RANGES = {
     "id": (1, 1 << 53),
     "mode": (0, 0o777),
@@ -91,9 +91,11 @@ def _check_digest(digest: str) -> None:
 
 
 def _check_packed(files: List[Any], size: int) -> None:
-    """See that each file is one, and the body all of them. What stands for a digest is compared with what came.
+    """Check that each file entry is valid, and that the body holds exactly their bytes.
 
-    Column by column: one by one is what a first copy would wait for.
+    Digests are checked later.
+
+    The checks work column by column: one by one would slow down a first copy.
     """
     if not files:
         raise Fatal("PACK without files")
@@ -118,7 +120,7 @@ def _check_packed(files: List[Any], size: int) -> None:
         raise Fatal("PACK: not a name: %.60r" % next(name for name in names if "/" in name))
     if min(times) < _EARLIEST or max(times) > _LATEST or max(map(len, stamps)) > _MAX_STAMP:
         raise Fatal("PACK: mtime_ns or stamp of a file is out of range")
-    if len(set(names)) != len(names):  # the log would know but the last of them after a kill
+    if len(set(names)) != len(names):  # after a kill the log would know only the last of them
         raise Fatal("PACK: a name comes twice")
 
 

@@ -1,9 +1,9 @@
-"""What sync put below the root, or found there with the same content: an append-only log beside the files.
+"""The record of files that sync put below the root, or found there with equal content: an append-only log.
 
-A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for what is held,
-the first six of these for an intent (what a rename is about to put there), `[path]` for what is held no longer.
-mode is the one that was asked for, stamp the host's. mtime_ns, ctime_ns and inode are those of the file here: as long
-as they and the size are the same, the digest is true without reading. All zero: it has to be read.
+A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for a held entry,
+the first six of these for an intent (the result of the next rename), `[path]` for an entry that is no longer
+held. mode is the requested one, stamp the host's. mtime_ns, ctime_ns and inode are those of the file here: as
+long as they and the size are the same, the digest is valid without reading. All zero: it has to be read.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _HELD = 9
 _TYPES: List[type] = [str, str, int, int, str, str, int, int, int]
 _SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 
-#: As git's "racy" entries.
+#: Like git's "racy" entries.
 RACY_NS = 50_000_000
 _PIECE = 1 << 20
-#: Lines that say nothing any more before the log is written anew.
+#: Outdated lines before the log is rewritten.
 _WASTE = 20_000
 
 _dumps = json.JSONEncoder(separators=(",\n", ":"), check_circular=False).encode
@@ -52,12 +52,12 @@ class Ledger:
     """
 
     def __init__(self, folder: int, *, write: bool = True) -> None:
-        """Read the log in `folder`, the descriptor of sync's own folder (-1: there is none). Raises OSError."""
+        """Read the log in `folder`, the descriptor of sync's own folder (-1 without one). Raises OSError."""
         self.held: Dict[str, Entry] = {}
         self.intents: Dict[str, Entry] = {}
         self._folder = folder
         self._lines = 0
-        self._later: List[Entry] = []  # lines that are true already, and not yet in the file
+        self._later: List[Entry] = []  # valid lines that are not in the file yet
         self._torn = False  # the file may end within a line
         self._log = -1
         log = self._open(write) if folder >= 0 else -1
@@ -70,7 +70,7 @@ class Ledger:
                 os.close(log)
 
     def _open(self, write: bool) -> int:
-        """Return a descriptor of the log; -1: there is none, and none is made."""
+        """Return a descriptor of the log; -1 when it is missing and not to be made."""
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND if write else os.O_RDONLY
         try:
@@ -88,7 +88,7 @@ class Ledger:
         return log
 
     def _read(self, log: int) -> None:
-        """Take in the log, in pieces: each line takes more room while it is read than afterwards."""
+        """Read the log in pieces: a line needs more memory while it is read than afterwards."""
         tail = b""
         while True:
             piece = os.read(log, _PIECE)
@@ -99,8 +99,8 @@ class Ledger:
                 lines = whole.count(b"\n") + 1
                 told = _parse(whole)
                 self._replay(told)
-                self._lines += lines if len(told) == lines else lines + _WASTE  # then it is written anew
-            tail = tail[-_PIECE:]  # a line without an end is none of ours
+                self._lines += lines if len(told) == lines else lines + _WASTE  # then it is rewritten
+            tail = tail[-_PIECE:]  # a line without an end is not ours
         self._torn = bool(tail)
 
     def _replay(self, lines: Iterable[Entry]) -> None:
@@ -117,21 +117,21 @@ class Ledger:
                 held.pop(path, None)
 
     def intend(self, entry: Entry) -> None:
-        """Write down what a rename is about to put there. Raises OSError: then the rename must not happen."""
+        """Record the result of the next rename. Raises OSError: then the rename must not happen."""
         self.intend_all((entry,))
 
     def intend_all(self, entries: Sequence[Entry]) -> None:
-        """Write down what several renames are about to put there. Raises OSError: then none of them must happen."""
+        """Record the results of the next renames. Raises OSError: then none of them must happen."""
         before = len(self._later)
         self._later += [entry[:_INTENT] for entry in entries]
         try:
-            self._write()  # and never a new log, which would be without them
+            self._write()  # and never a new log, which would lack them
         except OSError:
             del self._later[before:]
             raise
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:
-        """Note what stands there now, with its lstat; it is in the log after the next flush."""
+        """Record the present entry, with its lstat; it is in the log after the next flush."""
         if entry[KIND] == "d" or is_racy(info):
             seen = [0, 0, 0]
         else:
@@ -141,12 +141,12 @@ class Ledger:
         self._later.append(line)
 
     def forget(self, path: str) -> None:
-        """Note that sync has nothing at this path any more; it is in the log after the next flush."""
+        """Record that sync has nothing at this path any more; it is in the log after the next flush."""
         self.held.pop(path, None)
         self._later.append([path])
 
     def holds_below(self, path: str) -> bool:
-        """Say whether sync has put anything into a folder."""
+        """Tell whether sync has put anything into a folder."""
         prefix = path + "/"
         return any(held.startswith(prefix) for held in self.held)
 
@@ -157,7 +157,7 @@ class Ledger:
             self.forget(one)
 
     def flush(self) -> None:
-        """Write what is not in the log yet. Raises OSError: nothing is lost, it is tried again the next time."""
+        """Write pending lines to the log. Raises OSError: nothing is lost, the next flush tries again."""
         self._write()
         if self._lines > 2 * len(self.held) + _WASTE:
             self.compact()
@@ -174,7 +174,7 @@ class Ledger:
         self._later.clear()
 
     def check(self) -> None:
-        """Raise Fatal when the log is not in the root any more: what is noted from now on would be lost."""
+        """Raise Fatal when the log was removed from the root: everything recorded from now on would be lost."""
         if self._log >= 0 and os.fstat(self._log).st_nlink == 0:
             raise Fatal(
                 "sync's folder .dkdbg-sync/ was removed from the target while sync ran (git clean?)",
@@ -182,7 +182,7 @@ class Ledger:
             )
 
     def compact(self) -> None:
-        """Write the log anew when that shortens it; a failure leaves the old one."""
+        """Rewrite the log when that shortens it; a failure leaves the old one."""
         if self._log < 0 or self._lines <= len(self.held) + len(self.held) // 4 + 100:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -201,10 +201,10 @@ class Ledger:
             return
         os.close(self._log)
         self._log, self._lines, self._torn = log, len(self.held), False
-        self._later.clear()  # the new log has it
+        self._later.clear()  # the new log has them
 
     def _give(self, log: int) -> None:
-        """Let a log that root made belong to the folder's owner, who may be the next to write."""
+        """Give a log that root made to the folder's owner, who may be the next to write."""
         owner, mine = os.fstat(self._folder), os.fstat(log)
         if (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
             with contextlib.suppress(OSError):
@@ -212,12 +212,15 @@ class Ledger:
 
 
 def is_racy(info: os.stat_result) -> bool:
-    """Say whether a file was changed so recently that it may change again without a new time."""
+    """Tell whether a file was changed so recently that it may change again without a new time."""
     return abs(time.time_ns() - info.st_mtime_ns) < RACY_NS
 
 
 def _as_lines(entries: List[Entry]) -> str:
-    """Return lines of the log, with one call of the encoder: it costs as much as a line or two. Texts hold no newline."""
+    """Return lines of the log from one call of the encoder, which costs as much as a line or two.
+
+    Texts hold no newline.
+    """
     text = _dumps(entries)[1:-1]
     return text.replace("],\n[", "]\0[").replace(",\n", ",").replace("\0", "\n") + "\n"
 
@@ -227,7 +230,7 @@ def _not_plain() -> Fatal:
 
 
 def is_same(entry: Entry, info: os.stat_result) -> bool:
-    """Say whether the lstat of a file or symlink is the noted one."""
+    """Tell whether the lstat of a file or symlink is the recorded one."""
     return bool(
         entry[SIZE] == info.st_size
         and entry[MTIME] == info.st_mtime_ns
@@ -237,7 +240,7 @@ def is_same(entry: Entry, info: os.stat_result) -> bool:
 
 
 def _parse(text: bytes) -> List[Entry]:
-    """Return the lines of a piece of the log. One that is torn (by a kill, a full disk, a crash) is none."""
+    """Return the lines of a piece of the log, without those that are torn (by a kill, a full disk, a crash)."""
     try:
         found: List[object] = json.loads(b"[" + text.replace(b"\n", b",") + b"]")
     except (ValueError, RecursionError):
@@ -256,7 +259,7 @@ def _parse_line(line: bytes) -> object:
 
 
 def _are_held(lines: List[object]) -> TypeGuard[List[Entry]]:
-    """Say whether all are lines of what is held, as in a log that was written anew; column by column that is quick."""
+    """Tell whether all lines are held entries, as in a rewritten log; checking column by column is quick."""
     if set(map(type, lines)) != {list}:
         return False
     entries: List[Entry] = lines  # type: ignore[assignment]

@@ -1,4 +1,7 @@
-"""What is really there: the ledger at the start, STAT, VERIFY, and LIST and GET for pull. No file of the user's is changed."""
+"""Reports the real state of the target: the ledger at the start, STAT, VERIFY, and LIST and GET for pull.
+
+Read-only.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,19 @@ if TYPE_CHECKING:
 
 _OWN = paths.OWN.encode()
 _PIECE = wire.MAX_BODY
-#: Digests that are remembered from STAT to ADOPT.
+#: Maximum digests to remember from STAT to ADOPT.
 _SEEN = 100_000
 
 
 def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
-    """Find out what became of the renames in whose middle the last receiver ended.
+    """Determine the results of renames that the last receiver left unfinished.
 
     Args:
         root: the tree.
         book: the ledger.
-        clean: remove what it left beside; False for who only looks: another receiver may be in its middle right now.
+        clean: remove leftovers; False for read-only use, while another receiver may be writing.
     """
-    above = None  # the folder that was cleaned: intents of one folder follow one another
+    above = None  # the folder cleaned last: intents of one folder follow one another
     for path, intent in list(book.intents.items()):
         folder, name = _open_parent(root, path)
         if folder < 0:
@@ -41,7 +44,7 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
                         tree.remove(folder, stray)
                 above = path.rpartition("/")[0]
             info = tree.look_at(folder, name)
-        except OSError:  # nobody may look: the ledger says what was there before
+        except OSError:  # unreadable: the ledger keeps its previous entry
             os.close(folder)
             continue
         try:
@@ -57,16 +60,16 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
 def survey(
     root: Tree, book: Ledger, *, fresh: bool = False, folders: Optional[FrozenSet[str]] = None
 ) -> Iterator[Entry]:
-    """Yield entries of everything in the ledger as it really is; what is gone is forgotten.
+    """Yield entries of everything in the ledger in its real state; forget missing ones.
 
-    What lies in a folder that may not be entered any more is not gone: it is listed as it was, without a stamp, so that
-    the host looks at it and hears why nothing can be done there.
+    An entry in a folder that has become inaccessible is not missing: it is listed as before, without a stamp,
+    so that the host checks it and learns why nothing can be done there.
 
     Args:
         root: the tree.
-        book: the ledger; true again when the last one was taken.
-        fresh: read every file, whatever its times say.
-        folders: only of what lies right in these; empty for the root.
+        book: the ledger; up to date when the last entry was taken.
+        fresh: read every file, whatever its times are.
+        folders: limit to the direct content of these; empty for the root.
     """
     by_folder: Dict[str, List[Entry]] = {}
     for path, entry in book.held.items():
@@ -98,7 +101,7 @@ def survey(
 
 
 def _unseen(book: Ledger, entry: Entry, error: OSError, fresh: bool) -> Iterator[Entry]:
-    """Forget what is not there; yield what cannot be looked at."""
+    """Forget a missing entry; yield an inaccessible one."""
     if tree.is_absent(error):
         book.forget(entry[ledger.PATH])
     else:
@@ -129,7 +132,10 @@ def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -
 
 
 def describe(folder: int, name: bytes, path: str, info: os.stat_result) -> Optional[Entry]:
-    """Return the entry of what stands in an open folder, with its digest; None for what sync does not carry."""
+    """Return the entry of a name in an open folder, with its digest.
+
+    None for a kind that sync does not carry.
+    """
     kind = tree.kind_of(info)
     if not kind:
         return None
@@ -141,7 +147,7 @@ def describe(folder: int, name: bytes, path: str, info: os.stat_result) -> Optio
 def stat_paths(
     root: Tree, asked: List[Any], seen: Dict[str, Tuple[Tuple[int, ...], str]]
 ) -> Tuple[List[Entry], List[Tuple[str, Refused]]]:
-    """Return entries of those paths that exist, and what is wrong with the others; digests go into `seen`."""
+    """Return entries of the existing paths, and the errors of the others; digests go into `seen`."""
     found: List[Entry] = []
     wrong: List[Tuple[str, Refused]] = []
     if len(seen) > _SEEN:
@@ -160,7 +166,7 @@ def stat_paths(
                 above, folder = parts[:-1], _open_parts(root, parts[:-1])
             try:
                 info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
-            except PermissionError:  # as if it were not there: the operation will hear the same
+            except PermissionError:  # like a missing one: the operation will report the same error
                 info = None
             entry = describe(folder, parts[-1], path, info) if info is not None else None
             if info is not None and entry is not None:
@@ -174,7 +180,7 @@ def stat_paths(
 
 
 def others(root: Tree, book: Ledger) -> List[Entry]:
-    """Return entries of what is there and not in the ledger, without digests."""
+    """Return entries of everything present that is not in the ledger, without digests."""
     found = []
     for _folder, path, _name, info in _walk(root, "", readable=True):
         if path not in book.held and tree.kind_of(info):
@@ -203,7 +209,10 @@ def list_below(root: Tree, path: str) -> List[Entry]:
 
 
 def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Optional[int]) -> None:
-    """Send a file of at most `most` bytes: FILE, DATA ..., END. Raises OSError or Refused before that, OSError later."""
+    """Send a file of at most `most` bytes: FILE, DATA ..., END.
+
+    Raises OSError or Refused before that, OSError later.
+    """
     import hashlib
 
     parts = paths.components(path)
@@ -224,7 +233,7 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
         }
         send(wire.encode(wire.FILE, head))
         hasher = hashlib.sha256()
-        left = info.st_size  # a log that grows would have no end
+        left = info.st_size  # a growing log would have no end
         while left:
             piece = os.read(descriptor, min(_PIECE, left))
             if not piece:
@@ -240,15 +249,15 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
 def _walk(
     root: Tree, top: str, *, readable: bool = False
 ) -> Iterator[Tuple[int, str, bytes, os.stat_result]]:
-    """Yield (open folder, path, name, lstat) of everything below a folder but what is sync's own.
+    """Yield (open folder, path, name, lstat) of everything below a folder, without sync's own folder.
 
     Args:
         root: the tree.
         top: path of the folder.
-        readable: pass over folders that may not be read.
+        readable: skip unreadable folders.
 
     Raises:
-        PermissionError: a folder may not be read, unless `readable`.
+        PermissionError: a folder is unreadable, unless `readable`.
     """
     waiting = [top]
     while waiting:
@@ -285,7 +294,7 @@ def _open_path(root: Tree, path: str) -> int:
 
 
 def _open_parts(root: Tree, parts: List[bytes]) -> int:
-    """Return a descriptor of a folder, -1 when it is not there or cannot be entered."""
+    """Return a descriptor of a folder, -1 when it is missing or cannot be entered."""
     try:
         return root.open_folder(parts)
     except OSError:

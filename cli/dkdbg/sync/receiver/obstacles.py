@@ -1,6 +1,7 @@
-"""What stands where something is to be put: it goes, when sync put it there; else it is kept.
+"""Makes room for new entries: removes an entry that sync put there, and keeps any other.
 
-Nothing that sync did not put there, or that was changed since, is lost: it is moved to `.dkdbg-sync/kept/TIME/PATH`.
+An entry that sync did not put there, or that has changed since, is never lost: it is moved to
+`.dkdbg-sync/kept/TIME/PATH`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _FOLDER_MODE = 0o755
 
 
 class Obstacles:
-    """Makes way below the root.
+    """Makes room below the root.
 
     Args:
         root: the tree.
         book: the ledger.
-        told: called with path and place when something was kept.
+        told: called with path and place of each kept entry.
     """
 
     def __init__(self, root: Tree, book: Ledger, told: Callable[[str, str], None]) -> None:
@@ -42,7 +43,7 @@ class Obstacles:
         self._told = told
 
     def parent(self, parts: Sequence[bytes]) -> int:
-        """Return a descriptor of the folder above `parts`, making what is missing of it. Raises OSError."""
+        """Return a descriptor of the folder above `parts`, after making missing ones. Raises OSError."""
         above = parts[:-1]
         try:
             return self._tree.open_folder(above)
@@ -59,7 +60,7 @@ class Obstacles:
         return at
 
     def _enter(self, folder: int, parts: Sequence[bytes]) -> int:
-        """Return a descriptor of a folder in an open one; if something else stands there, it has to go."""
+        """Return a descriptor of a folder in an open one; another kind of entry there has to go."""
         try:
             return tree.open_below(folder, parts[-1])
         except OSError as error:
@@ -70,7 +71,7 @@ class Obstacles:
         return tree.open_below(folder, parts[-1])
 
     def make_folder(self, folder: int, path: str, name: bytes, mode: int) -> None:
-        """Make a folder and note it; what is no folder and stands there has to go. Raises OSError."""
+        """Make a folder and record it; another kind of entry there has to go. Raises OSError."""
         old = tree.look_at(folder, name)
         entry = [path, "d", mode, 0, "", ""]
         if old is None or tree.kind_of(old) != "d":
@@ -83,7 +84,7 @@ class Obstacles:
         self._ledger.hold(entry, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
     def before_rename(self, folder: int, name: bytes, old: os.stat_result, entry: Entry) -> None:
-        """Make way for a rename that puts `entry` there. A file stays visible until it is replaced."""
+        """Make room for a rename that puts `entry` there. A file stays visible until it is replaced."""
         path, kind, _, size, digest, _ = entry
         if tree.kind_of(old) == "d":
             self._folder_away(folder, path, name)
@@ -95,7 +96,7 @@ class Obstacles:
             self.keep(folder, path, name, old, copy=True)
 
     def is_untouched(self, path: str, old: os.stat_result) -> bool:
-        """Say whether a file is what sync put there, by its lstat alone."""
+        """Tell from its lstat alone whether a file is the one that sync put there."""
         entry = self._ledger.held.get(path)
         return (
             entry is not None
@@ -105,7 +106,7 @@ class Obstacles:
         )
 
     def is_ours(self, folder: int, path: str, name: bytes, old: os.stat_result) -> bool:
-        """Say whether a file or link is what sync put there, by its lstat, or else by its content."""
+        """Tell whether a file or link is the one that sync put there, by its lstat, or else by its content."""
         entry = self._ledger.held.get(path)
         if entry is None or entry[ledger.KIND] != tree.kind_of(old):
             return False
@@ -115,7 +116,7 @@ class Obstacles:
         return bool(found == entry[ledger.DIGEST])
 
     def keep(self, folder: int, path: str, name: bytes, old: os.stat_result, *, copy: bool = False) -> None:
-        """Move what stands there to kept/, or link it there when something is going to replace it at once."""
+        """Move an entry to kept/, or link it there when it is about to be replaced."""
         where = [_OWN, KEPT, time.strftime("%Y%m%dT%H%M%S", time.gmtime()).encode()]
         where[2] += b".%09dZ" % (time.time_ns() % 1_000_000_000)
         where += paths.encode(path).split(b"/")
@@ -150,7 +151,7 @@ class Obstacles:
                 os.link(name, new, src_dir_fd=folder, dst_dir_fd=place, follow_symlinks=False)
                 return
             except (OSError, NotImplementedError):
-                pass  # no hard links there, or not ours to link; a short gap is better than a loss
+                pass  # no hard links there, or no permission to link; a short gap is better than a loss
         try:
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=place)
         except OSError as error:
@@ -188,7 +189,7 @@ class Obstacles:
             self.keep(folder, path, name, old)
 
     def _folder_away(self, folder: int, path: str, name: bytes) -> None:
-        """Remove a folder of ours that is empty, keep any other."""
+        """Remove an empty folder of sync's, keep any other."""
         if path in self._ledger.held:
             try:
                 os.rmdir(name, dir_fd=folder)
@@ -201,9 +202,9 @@ class Obstacles:
 
 
 def set_folder_mode(folder: int, name: bytes, mode: int, old: os.stat_result) -> None:
-    """Give a folder in an open one its mode; setgid and sticky stay. Raises OSError.
+    """Set the mode of a folder in an open one; setgid and sticky stay. Raises OSError.
 
-    A setgid folder of a group that we are not in keeps its mode: for us the kernel would take setgid away.
+    A setgid folder of a group that we are not in keeps its mode: the kernel would clear setgid for us.
     """
     mode |= tree.OWNER_RIGHTS
     special = old.st_mode & (stat.S_ISGID | stat.S_ISVTX)

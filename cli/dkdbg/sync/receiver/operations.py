@@ -1,4 +1,4 @@
-"""The operations of the stream that change the target: each is done, or Refused with a reason and without a trace."""
+"""The stream's operations that change the target: each is done, or Refused with a reason and without a trace."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """What PUT, PACK, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE do. All raise OSError and Refused.
+    """Carries out PUT, PACK, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE.
+
+    All raise OSError and Refused.
 
     Attributes:
-        seen: path -> (size, mtime_ns, ctime_ns, inode), digest of what STAT has just read: ADOPT believes it.
+        seen: path -> (size, mtime_ns, ctime_ns, inode), digest from the last STAT: ADOPT relies on it.
     """
 
     def __init__(self, state: State, book: Ledger, told: Callable[[str, str], None]) -> None:
@@ -53,12 +55,12 @@ class Operations:
         self._finish(parts, head, name, descriptor)
 
     def pack(self, head: Dict[str, Any], body: bytes, begins: Callable[[int], None]) -> List[Failure]:
-        """Put small files of one folder in place, and return what failed: id, path and why.
+        """Put small files of one folder in place, and return the failures: id, path and reason.
 
         Args:
-            head: of the frame; `make` is id and mode of the folder, when that is to be made with them.
+            head: of the frame; `make` is id and mode of the folder, when that has to be made with them.
             body: the files' contents, one after the other.
-            begins: called with the id of an operation for which something may have to be kept.
+            begins: called with the id of an operation that may have to keep an entry.
         """
         failed: List[Failure] = []
         if "make" in head:
@@ -73,7 +75,7 @@ class Operations:
         return failed + self._packs.put(head, body, begins)
 
     def begin(self, head: Dict[str, Any]) -> int:
-        """Begin a large file and return how many of its bytes are here already."""
+        """Begin a large file and return how many of its bytes are already here."""
         try:
             self._new(head["path"])
             return self.transfers.begin(head)
@@ -106,7 +108,7 @@ class Operations:
             os.close(descriptor)
 
     def mkdir(self, head: Dict[str, Any]) -> None:
-        """Make a folder, or note one that is there."""
+        """Make a folder, or record an existing one."""
         parts = self._new(head["path"])
         folder = self._way.parent(parts)
         try:
@@ -115,7 +117,7 @@ class Operations:
             os.close(folder)
 
     def link(self, head: Dict[str, Any]) -> None:
-        """Make a symlink that leads nowhere but into the root."""
+        """Make a symlink whose target stays in the root."""
         parts = self._new(head["path"])
         target = paths.check_target(head["path"], head["target"])
         entry = [head["path"], "l", 0o777, len(target), content.of_bytes(target), head["stamp"]]
@@ -128,7 +130,7 @@ class Operations:
             raise
 
     def mode(self, head: Dict[str, Any]) -> None:
-        """Change the mode of what sync holds."""
+        """Change the mode of an entry that sync holds."""
         path, mode = head["path"], head["mode"]
         parts = paths.components(path)
         entry = self._ledger.held.get(path)
@@ -175,7 +177,7 @@ class Operations:
         self._placer.replace_by_copy(folder, parts, changed, old)
 
     def adopt(self, head: Dict[str, Any]) -> None:
-        """Note what both sides have. What is really there is looked at: the ledger holds nothing else."""
+        """Record an entry that both sides have, after checking the real one: the ledger holds nothing else."""
         path, kind = head["path"], head["kind"]
         parts = self._new(path)
         folder = self._tree.open_folder(parts[:-1])
@@ -203,7 +205,10 @@ class Operations:
         return bool(content.digest_at(folder, name, head["kind"]) == digest)
 
     def delete(self, head: Dict[str, Any]) -> Optional[str]:
-        """Remove what sync put there. Returns what is left in a folder that stays, in words, else None."""
+        """Remove an entry that sync put there.
+
+        Returns the path of a folder that stays because it is not empty, else None.
+        """
         path = head["path"]
         parts = paths.components(path)
         entry = self._ledger.held.get(path)
@@ -238,10 +243,10 @@ class Operations:
     def _remove_folder(
         self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
     ) -> Optional[str]:
-        """Remove a folder in which nothing is left. Anything else that took its place is not ours, and stays.
+        """Remove an empty folder. Another kind of entry that took its place is not ours, and stays.
 
         Raises:
-            Refused: what is left in it is sync's. The ledger keeps the folder: it goes when they have gone.
+            Refused: it still holds entries of sync. The ledger keeps the folder until they are gone.
         """
         stays = tree.kind_of(info) != "d" or entry[ledger.KIND] != "d"
         if not stays:
@@ -257,17 +262,17 @@ class Operations:
         return path if stays else None
 
     def _new(self, path: str) -> List[bytes]:
-        """Return the components of a path that is about to be noted.
+        """Return the components of a path that is about to be recorded.
 
         Raises:
-            Refused: it is no path below the root, or the file system takes it for a name that sync holds.
+            Refused: it is not a path below the root, or the file system maps it to a name that sync holds.
         """
         parts = paths.components(path)
         self._admit(path)
         return parts
 
     def _admit(self, path: str) -> None:
-        """Raise Refused when the file system takes a path for a name that sync holds."""
+        """Raise Refused when the file system maps a path to a name that sync holds."""
         if not self._state.case_sensitive:
             if self._names is None:
                 self._names = {_fold(name): name for name in self._ledger.held}
@@ -282,7 +287,7 @@ class Operations:
 
 
 def _fold(path: str) -> str:
-    """Return a path as a file system that does not tell case (nor composition, as APFS) sees it."""
+    """Return a path as a case-insensitive (or, with APFS, composition-insensitive) file system sees it."""
     import unicodedata
 
     return unicodedata.normalize("NFC", path).casefold()

@@ -1,4 +1,4 @@
-"""The receiver's side of the stream: frames out, gathered until somebody waits for them."""
+"""The receiver's output: frames, collected until they are needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Outlet:
         self.send_encoded(wire.encode(kind, head))
 
     def send_encoded(self, frame: bytes) -> None:
-        """Send a frame at the next flush, at once when much is waiting."""
+        """Send a frame at the next flush, or at once when much is waiting."""
         self._waiting.append(frame)
         self._size += len(frame)
         if self._size > _GATHER:

@@ -1,7 +1,9 @@
-"""PACK: small files of one folder in one frame. Each is an operation of its own, which is done or fails as that of a PUT.
+"""PACK: small files of one folder in one frame.
 
-What a file costs one by one is shared: the walk to the folder, and the write to the ledger, which holds the intents of
-all of them before the first is renamed.
+Each is an operation of its own, which succeeds or fails like a PUT.
+
+They share the costs of a single file: the walk to the folder, and the write to the ledger, which holds the
+intents of all of them before the first is renamed.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
     Problem = Union[OSError, Refused]
     Failure = Tuple[int, str, Problem]
 
-#: Characters of a path that is not too long, whatever they are in UTF-8.
+#: Maximum characters of a path that is certainly not too long, whatever its length in UTF-8.
 _SURELY_SHORT = 1000
-#: Files that are open at the same time; some targets allow 256 descriptors.
+#: Maximum files to have open at the same time; some targets allow 256 descriptors.
 _TOGETHER = 64
 
 
@@ -52,9 +54,9 @@ class Packs:
     Args:
         state: sync's own folder.
         book: the ledger.
-        way: what makes way below the root.
-        placer: what puts files in place.
-        admit: raises Refused for a path that the file system takes for another name that sync holds.
+        way: makes room below the root.
+        placer: puts files in place.
+        admit: raises Refused for a path that the file system maps to another name that sync holds.
     """
 
     def __init__(
@@ -68,17 +70,17 @@ class Packs:
         self._above: Tuple[str, List[bytes]] = ("", [])  # the folder whose components are known
 
     def put(self, head: Dict[str, Any], body: bytes, begins: Callable[[int], None]) -> List[Failure]:
-        """Put all files of a pack in place and return those that failed: id, path and why.
+        """Put all files of a pack in place and return the failures: id, path and reason.
 
         Args:
             head: of the frame.
             body: the files' contents, one after the other.
-            begins: called with the id of a file for which something may have to be kept.
+            begins: called with the id of a file that may have to keep an entry.
         """
         above = head["folder"] + "/" if head["folder"] else ""
         failed: List[Failure] = []
         files, at = head["files"], 0
-        together = _TOGETHER if self._state.case_sensitive else 1  # a name stands in the way of the next
+        together = _TOGETHER if self._state.case_sensitive else 1  # one name may be in the way of the next
         for first in range(0, len(files), together):
             group: List[_Packed] = []
             try:
@@ -118,7 +120,7 @@ class Packs:
         return self._above[1] + paths.components(name)
 
     def _place(self, group: List[_Packed], failed: List[Failure], begins: Callable[[int], None]) -> None:
-        """Rename files of one folder to where they belong: together what stands in nobody's way, else one by one."""
+        """Rename files of one folder to their places: together where nothing is in the way, else one by one."""
         if not group:
             return
         begins(group[0].number)
@@ -140,15 +142,18 @@ class Packs:
                 self._placer.place(one.parts, one.entry, one.temporary)
             descriptor, one.temporary.descriptor = one.temporary.descriptor, None
             if descriptor is not None:
-                os.close(descriptor)  # where some file systems say that the content could not be written
+                os.close(descriptor)  # some file systems report failed writes here
         except ConnectionError:
-            raise  # nobody hears that something was kept
+            raise  # the host would not learn that an entry was kept
         except (OSError, Refused) as error:
             return error
         return None
 
     def _intended(self, group: List[_Packed]) -> int:
-        """Return a descriptor of the folder of files whose intents are in the log by now; -1: that is each one's to do."""
+        """Return a descriptor of the files' folder after their intents are logged; -1.
+
+        Each one has to do that itself.
+        """
         if len(group) < 2:
             return -1
         try:
@@ -163,7 +168,7 @@ class Packs:
         return folder
 
     def _placed(self, folder: int, one: _Packed) -> bool:
-        """Place a file in its folder; False when more than that is needed. Raises OSError."""
+        """Place a file in its folder; return False when more than that is needed. Raises OSError."""
         try:
             return self._placer.place_intended(folder, one.parts[-1], one.entry, one.temporary)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Paths of the stream: text from a stranger in, safe components out. Pure.
+"""Paths of the stream: untrusted text in, safe components out. Pure.
 
-Paths on the wire and in the ledger are text (surrogateescape); towards the file system they are bytes in UTF-8,
-whatever the target's locale says.
+Paths on the wire and in the ledger are text (surrogateescape); for the file system they are bytes in UTF-8,
+whatever the target's locale is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: The receiver's own folder in the root; `.dkdbg-sync.` begins its temporary names elsewhere.
 OWN = ".dkdbg-sync"
 _OWN = OWN.encode()
-#: Begins temporary names outside of it: on file systems that are mounted below the root.
+#: Prefix of temporary names outside of it: on file systems that are mounted below the root.
 STRAY = _OWN + b"."
 
 MAX_NAME = 255
@@ -26,7 +26,7 @@ def components(path: str) -> List[bytes]:
     """Return the components of a path below the root.
 
     Raises:
-        Refused: it is not a plain relative path below the root, or leads into what is sync's own.
+        Refused: it is not a plain relative path below the root, or leads into sync's own folder.
     """
     parts = _split(path)
     for part in parts:
@@ -38,7 +38,7 @@ def components(path: str) -> List[bytes]:
 
 
 def is_plain(path: str) -> bool:
-    """Say whether a path leads nowhere but below the root: for a ledger that somebody may have written in."""
+    """Tell whether a path stays below the root. A ledger may have been tampered with."""
     walled = "/%s/" % path
     try:
         path.encode("utf-8", "surrogateescape")
@@ -50,8 +50,8 @@ def is_plain(path: str) -> bool:
 def check_target(path: str, target: str) -> bytes:
     """Return the target of a symlink at `path` as bytes.
 
-    Allowed are leading `..`, no more than the link is deep, and names: a `..` after a name could lead anywhere, as
-    the name may be a symlink.
+    Allowed are leading `..`, no more than the link is deep, and names: a `..` after a name could lead
+    anywhere, as the name may be a symlink.
 
     Raises:
         Refused: the target may lead out of the root.
@@ -71,7 +71,7 @@ def check_target(path: str, target: str) -> bytes:
 
 
 def encode(path: str) -> bytes:
-    """Return a path as the file system wants it. Raises Refused: it holds what no bytes stand for."""
+    """Return a path for the file system. Raises Refused for a surrogate that stands for no byte."""
     try:
         return path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -79,12 +79,12 @@ def encode(path: str) -> bytes:
 
 
 def decode(name: bytes) -> str:
-    """Return a name of the file system as it goes on the wire."""
+    """Return a file system name as text for the wire."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def printable(path: str) -> str:
-    """Return a path for a message: what cannot be printed is escaped."""
+    """Return a path for a message, with unprintable characters escaped."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

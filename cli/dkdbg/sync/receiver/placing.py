@@ -1,4 +1,4 @@
-"""Puts whole files and symlinks into place: made in `.dkdbg-sync/tmp/`, noted, renamed, confirmed."""
+"""Puts whole files and symlinks into place: made in `.dkdbg-sync/tmp/`, logged, renamed, confirmed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.state import State
     from dkdbg.sync.receiver.wire import Entry
 
-#: Another process may remove or replace a folder between two of our steps; then they are taken again.
+#: Attempts when another process removes or replaces a folder between two steps.
 _ATTEMPTS = 3
 _REMEMBERED = 10_000
 
 
 class Temporary:
-    """A file or symlink in tmp/ that is to be placed.
+    """A file or symlink in tmp/ that is about to be placed.
 
     Attributes:
         name: in tmp/.
         descriptor: of an open file; None for a symlink.
-        mtime_ns: that the file will have.
+        mtime_ns: of the file after placing.
     """
 
     __slots__ = ("descriptor", "mtime_ns", "name")
@@ -72,7 +72,7 @@ class Placer:
         return name, descriptor
 
     def dress(self, descriptor: int, mode: int) -> None:
-        """Give a temporary file the owner and mode that it will have."""
+        """Set the final owner and mode of a temporary file."""
         self._tree.own(descriptor)
         with contextlib.suppress(PermissionError):  # a file system without modes: vfat, some network mounts
             os.fchmod(descriptor, mode)
@@ -82,16 +82,16 @@ class Placer:
         tree.remove(self._state.temporary, name)
 
     def remember_gone(self, path: str, old: os.stat_result) -> None:
-        """Remember a file that was removed: one that comes back in its second must not get its time."""
+        """Remember a removed file: one that returns within the same second must not get its time."""
         if len(self._gone) >= _REMEMBERED:
             self._gone.clear()
         self._gone[path] = (old.st_size, old.st_mtime_ns)
 
     def place(self, parts: Sequence[bytes], entry: Entry, temporary: Temporary) -> None:
-        """Rename a temporary file or symlink to where it belongs.
+        """Rename a temporary file or symlink to its place.
 
         Raises:
-            OSError: it could not be; the temporary file is still there.
+            OSError: it failed; the temporary file is still there.
             Refused: likewise.
         """
         left = _ATTEMPTS
@@ -109,16 +109,16 @@ class Placer:
                     raise
 
     def place_intended(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> bool:
-        """Rename a file to where nothing, or the file that sync put there, stands; its intent is in the log.
+        """Rename a file to a free place, or over the file that sync put there; its intent is in the log.
 
         Args:
-            folder: descriptor of the folder that it belongs into.
+            folder: descriptor of its folder.
 
         Returns:
-            False: something else is there, for which `place` makes way.
+            False: another entry is there, for which `place` makes room.
 
         Raises:
-            OSError: it could not be; the temporary file is still there.
+            OSError: it failed; the temporary file is still there.
         """
         old = tree.look_at(folder, last)
         if old is not None and not self._way.is_untouched(entry[PATH], old):
@@ -136,11 +136,11 @@ class Placer:
         self._rename(folder, last, entry, temporary)
 
     def dated(self, path: str, size: int, mtime_ns: int) -> int:
-        """Return the mtime that a file gets where there is none: that of one that was removed may be too near."""
+        """Return the mtime for a new file, which must differ from that of a file removed there just before."""
         return content.fresh_mtime(mtime_ns, size, self._gone.pop(path, None)) if self._gone else mtime_ns
 
     def _date(self, entry: Entry, temporary: Temporary, old: Optional[os.stat_result]) -> None:
-        """Give a temporary file its time; `old` is what it replaces."""
+        """Set a temporary file's time; `old` is the file that it replaces."""
         before = self._gone.pop(entry[PATH], None)
         if old is not None:
             before = (old.st_size, old.st_mtime_ns)
@@ -167,7 +167,7 @@ class Placer:
         self._ledger.hold(entry, info)
 
     def _carry(self, folder: int, last: bytes, temporary: Temporary, mode: int) -> None:
-        """Bring a temporary file to another file system, which is mounted below the root, and rename it there."""
+        """Copy a temporary file to another file system, which is mounted below the root, and rename it there."""
         stray = paths.STRAY + os.urandom(8).hex().encode()
         try:
             if temporary.descriptor is None:
@@ -188,7 +188,7 @@ class Placer:
         self.drop(temporary.name)
 
     def replace_by_copy(self, folder: int, parts: Sequence[bytes], entry: Entry, old: os.stat_result) -> None:
-        """Give a file a mode by putting a copy in its place: it has other names, or is not ours to change."""
+        """chmod by replacing the file with a copy: it has other hard links, or another owner."""
         source = tree.open_file(folder, parts[-1])
         name = self.temporary_name()
         try:

@@ -1,4 +1,4 @@
-"""What can go wrong, in words: one operation that is refused, a stream that is over, and what an OSError means."""
+"""Errors: a refused operation, the end of the stream, and explanations of OSErrors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SyncError(Exception):
-    """Something that is told to the host: what went wrong, and what the user can do."""
+    """An error to report to the host: the problem, and advice for the user."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -21,7 +21,7 @@ class SyncError(Exception):
 
 
 class Refused(SyncError):  # noqa: N818 - what the stream calls FAILED, and no broken program
-    """One operation failed; nothing was changed by it, and the stream goes on."""
+    """One operation failed; it changed nothing, and the stream continues."""
 
 
 class Fatal(SyncError):  # noqa: N818 - likewise
@@ -29,7 +29,10 @@ class Fatal(SyncError):  # noqa: N818 - likewise
 
 
 class CutError(Exception):
-    """The stream is over, and the host should connect again: no refusal, so no ERROR. Says why in one line."""
+    """The stream is over, and the host should connect again: not a refusal, so no ERROR.
+
+    The text is one line.
+    """
 
 
 _SPACE = "make room on the target; the next save, or the next start of sync, sends the file again"
@@ -56,7 +59,7 @@ if hasattr(errno, "EDQUOT"):
 
 
 def explain(error: OSError) -> Tuple[str, str]:
-    """Return reason and hint of an operation's OSError."""
+    """Return reason and hint for an operation's OSError."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             "no permission: sync runs as %s there" % user_name(os.geteuid()),
@@ -67,7 +70,7 @@ def explain(error: OSError) -> Tuple[str, str]:
 
 
 def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
-    """Say why sync cannot make its folder in the root."""
+    """Return the error for a root in which sync cannot make its folder."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return Fatal(
             "%s is not writable: it belongs to %s, mode %04o, and sync runs as %s"
@@ -83,13 +86,13 @@ def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
 
 
 def user_name(uid: int) -> str:
-    """Return `uid 1000 (alice)`, without a name where the target knows none."""
+    """Return `uid 1000 (alice)`, without the name where the target has none."""
     name = login_name(uid)
     return "uid %d (%s)" % (uid, name) if name else "uid %d" % uid
 
 
 def login_name(uid: int) -> str:
-    """Return `alice`; empty where the target knows no name."""
+    """Return `alice`; empty where the target has no name."""
     try:
         import pwd
 

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from typing import Optional
 
 _PIECE = 1 << 20
-#: Under a flood, the host hears at least this often how far we are.
+#: Maximum seconds between two progress reports to the host during a flood of frames.
 _DONE_SECONDS = 0.1
 
 
 def main() -> int:
     """Serve the stream on standard input and output; return the exit code.
 
-    What anything prints by mistake goes to standard error: standard output is the stream.
+    Stray prints go to standard error: standard output is the stream.
     """
     stream = os.dup(1)
     os.dup2(2, 1)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # on the local target, Ctrl-C reaches us as well: the host says BYE
+    )  # on the local target, Ctrl-C reaches us as well: the host sends BYE
     os.umask(0)
-    gc.set_threshold(50_000, 20, 100)  # the ledger is many small lists and no cycles
+    gc.set_threshold(50_000, 20, 100)  # the ledger is many small lists without cycles
     return serve(0, stream)
 
 
@@ -53,12 +53,12 @@ def serve(source: int, target: int) -> int:
         outlet.send(wire.ERROR, {"reason": problem.reason, "hint": problem.hint})
         outlet.flush()
     except OSError:
-        pass  # nobody hears it
+        pass  # the host is gone
     return 1
 
 
 def _run(loop: Loop) -> Optional[SyncError]:
-    """Run the loop to its end and return what went wrong: the host gets one line, never a traceback."""
+    """Run the loop to its end and return the error: the host gets one line, never a traceback."""
     try:
         try:
             loop.run()
@@ -89,7 +89,7 @@ def _where(error: BaseException) -> str:
 
 
 class Loop:
-    """Frames in, one after the other; DONE goes out as soon as no more input is waiting."""
+    """Processes frames one after the other; DONE goes out as soon as no more input is waiting."""
 
     def __init__(self, source: int, outlet: Outlet) -> None:
         self._source = source
@@ -121,7 +121,7 @@ class Loop:
             self._session.close()
 
     def _wait(self) -> bool:
-        """Wait for input; False after the silence that the host has set."""
+        """Wait for input; return False after the host's silence limit."""
         silence = self._session.silence if self._session is not None else 0
         return not silence or self._readable(silence)
 
@@ -129,7 +129,7 @@ class Loop:
         return bool(select.select([self._source], [], [], seconds)[0])
 
     def _serve_frames(self) -> bool:
-        """Serve what has arrived whole; False after BYE."""
+        """Serve the complete frames; return False after BYE."""
         while True:
             frame = self._parser.take()
             if frame is None:

@@ -1,4 +1,4 @@
-"""The root folder of a sync on the target: opened once, made when asked, refused when it is not one."""
+"""The root folder of a sync on the target: opened once, made on request, rejected when it is not a folder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
 
     Args:
         name: absolute path on the target.
-        create: make it, and what is missing above it, with the owner of the nearest folder that is there.
+        create: make it, and missing parents, with the owner of the nearest existing folder.
 
     Raises:
-        Fatal: it is not an absolute path, is not there, cannot be entered, or is the whole file system.
+        Fatal: it is not an absolute path, is missing, cannot be entered, or is the whole file system.
     """
     if "\0" in name or not name.startswith("/"):
         raise Fatal("the root must be an absolute path on the target, not %.200r" % name)
@@ -43,15 +43,15 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
 
 
 def check_root(tree: Tree, *names: str) -> None:
-    """See that the open root is still the folder that its path leads to: what is written elsewhere is in nobody's sight.
+    """Check that the open root is still the folder at its path: writes elsewhere would be lost.
 
     Args:
         tree: of the root.
-        names: the root as the user knows it, and its real path; the second counts when the first has gone.
+        names: the root as the user named it, and its real path; the second counts when the first is gone.
 
     Raises:
-        CutError: another folder is there by now: sync that one.
-        Fatal: nothing is there any more.
+        CutError: another folder is there now: sync that one.
+        Fatal: no folder is there any more.
     """
     mine = os.fstat(tree.root)
     for name in names:
@@ -60,7 +60,7 @@ def check_root(tree: Tree, *names: str) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
-            return  # nobody may look any more
+            return  # no longer accessible
         if (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
             raise CutError("the root on the target was replaced by another folder")
         return
@@ -82,7 +82,7 @@ def _unopened(name: str, error: OSError) -> Fatal:
 
 
 def _make(path: bytes) -> None:
-    """Make a folder and what is missing above it. Raises OSError."""
+    """Make a folder and its missing parents. Raises OSError."""
     missing = []
     while path and not os.path.lexists(path):
         missing.append(path)

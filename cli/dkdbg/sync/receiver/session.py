@@ -1,4 +1,4 @@
-"""One sync from HELLO on: what each frame does, and what is answered."""
+"""One sync from HELLO on: carries out each frame and answers it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Session:
         self._outlet = outlet
         self.silence: int = hello.get("silence_s", 0)
         self._write: bool = hello.get("write", True)
-        self._last = 0  # the greatest id so far
-        self._number = 0  # of the operation that is being done
-        self._told = 0  # the last DONE
+        self._last = 0  # the largest id so far
+        self._number = 0  # id of the current operation
+        self._told = 0  # id in the last DONE
         self._touched = False
         self._begun: Dict[int, str] = {}
         create = hello.get("create", False) and self._write
@@ -49,7 +49,7 @@ class Session:
         if hello.get("probe", False) and self._write:
             self._state.make_probe()
         self._greet(name, short=hello.get("summary", False))
-        from dkdbg.sync.receiver.operations import Operations  # the host has something to do by now
+        from dkdbg.sync.receiver.operations import Operations  # imported late: by now the host is busy
 
         self._operations = Operations(self._state, self._ledger, self._kept)
         self._handlers = {
@@ -88,7 +88,7 @@ class Session:
         self._ledger.compact()
 
     def handle(self, kind: int, head: Head, body: bytes) -> None:
-        """Do what a frame asks for. Raises Fatal: the stream is over."""
+        """Carry out a frame. Raises Fatal when the stream is over."""
         if self._state.probe:
             self._state.remove_probe()
         number = head.get("id", 0)
@@ -112,7 +112,10 @@ class Session:
         self._touched = True
 
     def settle(self) -> None:
-        """Say how far we are: everything that came has been done. Raises Fatal and CutError: and nobody would find it."""
+        """Report progress: everything received has been done.
+
+        Raises Fatal and CutError when the results would be lost.
+        """
         if self._write:
             check_root(self._tree, *self._names)
         first = self._operations.transfers.first_open()
@@ -125,7 +128,10 @@ class Session:
         self._outlet.flush()
 
     def close(self) -> None:
-        """End: note what is noted, leave pieces of large files for the next receiver, take away what is unused."""
+        """Finish.
+
+        Write the ledger, leave parts of large files for the next receiver, and remove unused folders.
+        """
         self._state.remove_probe()
         if not self._write:
             return
@@ -137,7 +143,7 @@ class Session:
 
     def _save(self) -> None:
         with contextlib.suppress(OSError):
-            self._ledger.flush()  # a full disk: it stays in memory; the intents in the file find it again
+            self._ledger.flush()  # on a full disk it stays in memory; the logged intents recover it
 
     def _fail(self, number: int, path: str, error: Union[OSError, Refused]) -> None:
         if self._write:
@@ -233,5 +239,5 @@ class Session:
 
 
 def _numbers(head: Head) -> List[int]:
-    """The ids in a PACK: of its folder, where that is to be made, and of its files."""
+    """Return the ids in a PACK: of its folder, where that has to be made, and of its files."""
     return [*head.get("make", [])[:1], *(one[0] for one in head["files"])]

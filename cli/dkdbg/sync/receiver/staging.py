@@ -1,7 +1,7 @@
-"""A folder that is not there yet, with the files that come with it: filled in tmp/, and put in place by one rename.
+"""A new folder together with its files: filled in tmp/, and put in place by one rename.
 
-It saves a rename, a look and a name of its own for each file: a first copy is mostly this. Whatever is unusual is left to
-the way that takes files one by one, which knows what to say of it: nothing has been put in place by then.
+It saves a rename, a check and a name for each file: a first copy consists mostly of this. Unusual cases are
+left to the code that places files one by one and reports the details: nothing has been put in place by then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Staging:
     Args:
         state: sync's own folder.
         book: the ledger.
-        placer: knows the times of files that were removed.
+        placer: knows the times of removed files.
     """
 
     def __init__(self, state: State, book: Ledger, placer: Placer) -> None:
@@ -44,7 +44,7 @@ class Staging:
         self._surroundings = _surroundings(state.temporary) if state.temporary >= 0 else None
 
     def put(self, path: str, mode: int, files: List[List[Any]], body: bytes) -> bool:
-        """Make a folder with files, all as a PACK has them; False: nothing was done, for this is not as usual.
+        """Make a folder with files from a PACK; return False for an unusual case, in which nothing was done.
 
         Args:
             path: of the folder.
@@ -79,7 +79,7 @@ class Staging:
             if filled is None:
                 return False
             self._ledger.intend_all([entry, *(one for one, _ in filled)])
-            # What has come to be there meanwhile stays, but for an empty folder.
+            # An entry that has appeared meanwhile stays, unless it is an empty folder.
             os.rename(_NAME, name, src_dir_fd=self._state.temporary, dst_dir_fd=above)
             self._ledger.hold(entry, os.fstat(folder))
         finally:
@@ -89,7 +89,7 @@ class Staging:
         return True
 
     def _fill(self, folder: int, above: str, files: List[List[Any]], body: memoryview) -> Optional[Filled]:
-        """Write the files; None: one of them is not what its digest says, or did not get the mode that it should have."""
+        """Write the files; return None if a digest does not match, or a mode could not be set."""
         filled: Filled = []
         owner, own, dated = self._tree.owner, self._tree.own, self._placer.dated
         at = 0
@@ -116,9 +116,9 @@ class Staging:
 
 
 def _are_usual(path: str, files: List[List[Any]]) -> bool:
-    """Say whether folder and names are such as nobody would refuse."""
+    """Tell whether folder and names are certainly valid."""
     names = [one[1] for one in files]
-    longest = 4 * max(map(len, names))  # bytes in UTF-8, at most
+    longest = 4 * max(map(len, names))  # maximum bytes in UTF-8
     return (
         "" not in names
         and paths.is_plain("%s/%s" % (path, "/".join(names)))
@@ -130,15 +130,15 @@ def _are_usual(path: str, files: List[List[Any]]) -> bool:
 
 
 def _surroundings(folder: int) -> Optional[Tuple[Any, ...]]:
-    """Return what a folder hands on to what is made in it; None: that cannot be told, or each gets another.
+    """Return the properties that a folder passes on to new entries; None if unknown, or different for each.
 
-    What is made in tmp/ and moved must be as if it had been made where it belongs: same file system, group, access control
-    lists and security labels.
+    A file that is made in tmp/ and moved must be as if it had been made in its place: same file system,
+    group, access control lists and security labels.
     """
     info = os.fstat(folder)
     if info.st_mode & stat.S_ISGID or not hasattr(os, "listxattr"):
         return None
-    at = "/proc/self/fd/%d" % folder  # the descriptor may be one for walking alone
+    at = "/proc/self/fd/%d" % folder  # the descriptor may only allow walking
     try:
         attributes = {name: os.getxattr(at, name) for name in os.listxattr(at) if _is_handed_on(name)}
     except OSError:

@@ -1,4 +1,4 @@
-"""Sync's own folder in the root, `.dkdbg-sync/`: private, one receiver at a time, left as clean as it was found."""
+"""Sync's own folder in the root, `.dkdbg-sync/`: private, one receiver at a time, left as clean as before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dkdbg.sync.receiver.problems import Fatal, unwritable, user_name
 _OWN = paths.OWN.encode()
 TEMPORARY = b"tmp"
 KEPT = b"kept"
-#: Pieces of large files wait here for the rest of them.
+#: Prefix of incomplete large files.
 PART = b"part-"
 _LOCK = b"lock"
 _LOCK_SECONDS = 5.0
@@ -26,11 +26,11 @@ class State:
     """The open folder.
 
     Attributes:
-        folder: descriptor of `.dkdbg-sync`; -1 when there is none and none is made.
-        temporary: descriptor of `.dkdbg-sync/tmp`; -1 when nothing will be written.
-        made: this receiver made it.
+        folder: descriptor of `.dkdbg-sync`; -1 when it is missing and not to be made.
+        temporary: descriptor of `.dkdbg-sync/tmp`; -1 in read-only use.
+        made: whether this receiver made it.
         probe: path of the probe relative to the root, or empty.
-        case_sensitive: `a` and `A` are two files in the root.
+        case_sensitive: whether `a` and `A` are two files in the root.
     """
 
     def __init__(self, root: tree.Tree, name: str, *, write: bool) -> None:
@@ -38,8 +38,8 @@ class State:
 
         Args:
             root: the tree.
-            name: the root as the user knows it, for messages.
-            write: False: look only; nothing is made, nothing is locked.
+            name: the root as the user named it, for messages.
+            write: False for read-only use: nothing is made or locked.
 
         Raises:
             Fatal: it cannot be made, is not ours, or another receiver has it.
@@ -102,7 +102,7 @@ class State:
         os.close(descriptor)
 
     def _take_lock(self) -> None:
-        """Lock the folder for as long as we live. A file system without locks has to do without."""
+        """Lock the folder until this process ends. A file system without locks has to do without."""
         import fcntl
 
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -131,7 +131,7 @@ class State:
         os.pwrite(self._lock, json.dumps(_myself()).encode("ascii"), 0)
 
     def _clean(self) -> None:
-        """Remove what an earlier receiver left in tmp/, but not pieces of large files that may be continued."""
+        """Remove an earlier receiver's files from tmp/, except for parts of large files that may be continued."""
         now = time.time()
         for name in os.listdir(self.temporary):
             encoded = os.fsencode(name)
@@ -154,19 +154,19 @@ class State:
             tree.remove(self.temporary, name)
 
     def make_probe(self) -> None:
-        """Make a file with a random name, by which the host sees whether this folder is its own."""
+        """Make a file with a random name, with which the host detects whether this folder is its own."""
         name = "probe-" + os.urandom(16).hex()
         os.close(tree.create_file(self.folder, name.encode()))
         self.probe = "%s/%s" % (paths.OWN, name)
 
     def remove_probe(self) -> None:
-        """Remove the probe, if there is one."""
+        """Remove the probe, if any."""
         if self.probe:
             tree.remove(self.folder, self.probe.rpartition("/")[2].encode())
             self.probe = ""
 
     def take_away(self) -> None:
-        """Remove the folder that this receiver made and put nothing into."""
+        """Remove the folder if this receiver made it and put nothing into it."""
         tree.remove(self.folder, b"ledger")
         tree.remove(self.folder, b".gitignore")
         try:
@@ -187,7 +187,7 @@ def _myself() -> dict[str, object]:
 
 
 def _holder(data: bytes) -> str:
-    """Return who wrote the lock, as far as can be told."""
+    """Describe the writer of the lock, as far as possible."""
     try:
         who = json.loads(data)
         return "pid %d of %.60s on %.60s, since %.40s" % (who["pid"], who["user"], who["host"], who["since"])

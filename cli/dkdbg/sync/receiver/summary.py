@@ -1,7 +1,7 @@
-"""A digest for each folder of what sync holds right in it: where both sides say the same, nothing has to be listed. Pure.
+"""A digest of each folder's direct content: folders with equal digests on both sides need no listing. Pure.
 
-Both sides make it, each of what it sees. A file counts with mode, size and stamp, a link with the digest of its target, a
-folder as being there: what has to be the same so that there is nothing to do.
+Both sides compute it from their own view. A file counts with mode, size and stamp, a link with the digest of
+its target, a folder by its existence: everything that has to be equal so that nothing is left to do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def line(name: str, entry: Sequence[Any]) -> str:
-    """Return what counts of an entry. A name holds no `/`, so that no two entries make the lines of other ones."""
+    """Return an entry's line in the summary.
+
+    A name holds no `/`, so that different entries make different lines.
+    """
     _, kind, mode, size, content, stamp = entry
     if kind == "f":
         return "%s/f%d/%d/%s" % (name, mode, size, stamp)
@@ -25,13 +28,16 @@ def line(name: str, entry: Sequence[Any]) -> str:
 
 
 def digest(lines: List[str]) -> str:
-    """Return the digest of a folder from the lines of what is in it, in any order; it sorts them."""
+    """Return the digest of a folder from the lines of its entries, in any order; this sorts them."""
     lines.sort()
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def folders(entries: Iterable[Entry]) -> Iterator[List[str]]:
-    """Yield path and digest of each folder that the entries lie in, empty for the root; those of one folder come together."""
+    """Yield path and digest of each folder of the entries, empty for the root.
+
+    Entries of one folder are adjacent.
+    """
     for folder, inside in itertools.groupby(entries, _folder):
         start = len(folder) + 1 if folder else 0
         yield [folder, digest([line(entry[0][start:], entry) for entry in inside])]

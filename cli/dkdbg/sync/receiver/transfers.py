@@ -1,4 +1,4 @@
-"""Large files, which come in pieces: BEGIN, DATA, END. What has come is kept by its digest, and continued."""
+"""Large files, sent in pieces: BEGIN, DATA, END. An incomplete file is kept under its digest, and continued."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.placing import Placer
     from dkdbg.sync.receiver.state import State
 
-#: Files that may be under way at the same time: each has a descriptor.
+#: Maximum files to transfer at the same time: each has a descriptor.
 _MAX_OPEN = 64
 
 
 class Transfer:
-    """One file under way.
+    """One file in transfer.
 
     Attributes:
         head: that of BEGIN.
         name: of the temporary file.
         descriptor: of the temporary file.
-        hasher: of what has come.
-        size: bytes that have come.
+        hasher: of the received bytes.
+        size: number of the received bytes.
     """
 
     def __init__(self, head: Dict[str, Any], name: bytes, descriptor: int) -> None:
@@ -40,16 +40,16 @@ class Transfer:
 
 
 class Transfers:
-    """All files under way."""
+    """All files in transfer."""
 
     def __init__(self, state: State, placer: Placer) -> None:
         self._folder = state.temporary
         self._placer = placer
         self._open: Dict[int, Transfer] = {}
-        self._ended: Set[int] = set()  # failed in the middle; what else comes of them is ignored
+        self._ended: Set[int] = set()  # failed in the middle; their further pieces are ignored
 
     def first_open(self) -> Optional[int]:
-        """Return the smallest id under way."""
+        """Return the smallest id in transfer."""
         return min(self._open, default=None)
 
     def begin(self, head: Dict[str, Any]) -> int:
@@ -84,7 +84,7 @@ class Transfers:
         return None
 
     def ignore(self, number: int) -> None:
-        """Expect pieces of a file that was refused: they were under way before the host knew."""
+        """Ignore pieces of a refused file that the host sent before it knew."""
         self._ended.add(number)
 
     def data(self, number: int, body: bytes) -> None:
@@ -92,7 +92,7 @@ class Transfers:
 
         Raises:
             Refused: it does not fit; the file is given up.
-            Fatal: no such file is under way.
+            Fatal: no such file is in transfer.
         """
         transfer = self._open.get(number)
         if transfer is None:
@@ -116,8 +116,8 @@ class Transfers:
         """Return the whole file, checked, for the placer; None when it has failed before.
 
         Raises:
-            Refused: it is not whole, or not what was announced; it is given up.
-            Fatal: no such file is under way.
+            Refused: it is incomplete, or not as announced; it is given up.
+            Fatal: no such file is in transfer.
         """
         transfer = self._open.pop(number, None)
         if transfer is None:
@@ -135,7 +135,7 @@ class Transfers:
         return transfer
 
     def close(self) -> None:
-        """Close what is under way; what has come of it waits for the next receiver."""
+        """Close the files in transfer; their parts wait for the next receiver."""
         for transfer in self._open.values():
             os.close(transfer.descriptor)
         self._open.clear()

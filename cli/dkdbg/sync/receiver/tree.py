@@ -1,8 +1,8 @@
-"""Operations below one directory descriptor that follow no symlink, whatever another process does meanwhile.
+"""Operations below one directory descriptor that follow no symlink, even while the tree changes.
 
-Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached between
-calls: a cached folder that was moved out of the root would have to be told from one that was not by looking at every
-component again, which costs as much as opening it (1.9 against 2.1 microseconds on Linux 6.18).
+Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached
+between calls: telling a cached folder that was moved out of the root from one that was not would need a check
+of every component, which costs as much as opening it (1.9 against 2.1 microseconds on Linux 6.18).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing import List, Optional, Sequence, Tuple
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: To pass through only: overlayfs opens a folder twice for reading, and not at all for this.
+#: Only for passing through: overlayfs opens a folder twice for reading, and not at all for this.
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: NONBLOCK: a pipe that somebody put in the place of a file must not make us wait.
+#: NONBLOCK: a pipe in the place of a file must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -30,11 +30,11 @@ OWNER_RIGHTS = 0o700
 
 
 class Tree:
-    """The root, and who new files in it belong to.
+    """The root, and the owner of new files in it.
 
     Attributes:
         root: directory descriptor.
-        owner: (uid, gid) for what is made, when we are root and the root folder is somebody else's; else None.
+        owner: (uid, gid) for new files, when we are root and the root folder is another user's; else None.
     """
 
     def __init__(self, root: int) -> None:
@@ -45,10 +45,10 @@ class Tree:
             self.owner = (info.st_uid, info.st_gid)
 
     def open_folder(self, parts: Sequence[bytes]) -> int:
-        """Return a new descriptor of a folder, for use as dir_fd alone.
+        """Return a new descriptor of a folder, only for use as dir_fd.
 
         Raises:
-            OSError: a component is missing (ENOENT), or is no folder (ENOTDIR, ELOOP).
+            OSError: a component is missing (ENOENT), or is not a folder (ENOTDIR, ELOOP).
         """
         if not parts:
             return os.dup(self.root)
@@ -66,7 +66,7 @@ class Tree:
         return at
 
     def look(self, parts: Sequence[bytes]) -> Optional[os.stat_result]:
-        """Return lstat of a path, None when it or a folder above it is not there."""
+        """Return lstat of a path, None when it or a folder above it is missing."""
         try:
             folder = self.open_folder(parts[:-1])
         except OSError as error:
@@ -79,7 +79,10 @@ class Tree:
             os.close(folder)
 
     def own(self, descriptor: int) -> None:
-        """Give an open file or folder to the owner. Without CAP_CHOWN it stays ours, and so do all later ones."""
+        """Give an open file or folder to the owner.
+
+        Without CAP_CHOWN it stays ours, and so do all later ones.
+        """
         if self.owner is not None:
             try:
                 os.fchown(descriptor, self.owner[0], self.owner[1])
@@ -87,7 +90,10 @@ class Tree:
                 self.owner = None
 
     def make_folder(self, folder: int, name: bytes, mode: int) -> None:
-        """Make a folder of ours in an open one; in a setgid folder it is one too, so that all below has the same group."""
+        """Make a folder in an open one.
+
+        In a setgid folder it is setgid too, so that everything below has the same group.
+        """
         os.mkdir(name, 0o700 if self.owner else mode | OWNER_RIGHTS, dir_fd=folder)
         made = os.open(name, _DIRECTORY, dir_fd=folder)
         try:
@@ -99,12 +105,12 @@ class Tree:
             os.close(made)
 
     def make_link(self, folder: int, name: bytes, target: bytes) -> None:
-        """Make a symlink of ours in an open folder."""
+        """Make a symlink in an open folder."""
         if self.owner is None:
             os.symlink(target, name, dir_fd=folder)
             return
         group = os.getegid()
-        # Made as the owner, as there is no descriptor to give it to him: by its name, it could be another's by then.
+        # Made as the owner, because no descriptor exists to chown: its name could be another entry's by then.
         try:
             os.setegid(self.owner[1])
             os.seteuid(self.owner[0])
@@ -118,7 +124,7 @@ class Tree:
 
 
 def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
-    """Return lstat of a name in an open folder, None when it is not there."""
+    """Return lstat of a name in an open folder, None when it is missing."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -126,7 +132,7 @@ def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
 
 
 def open_file(folder: int, name: bytes) -> int:
-    """Return a descriptor of a regular file for reading. Raises OSError and Refused: there is none."""
+    """Return a descriptor of a regular file for reading. Raises OSError and Refused."""
     descriptor = os.open(name, _READ, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -135,7 +141,7 @@ def open_file(folder: int, name: bytes) -> int:
 
 
 def names(folder: int) -> List[bytes]:
-    """Return what is in a folder, in order. Raises OSError: it may not be read."""
+    """Return the names in a folder, in order. Raises OSError when it is unreadable."""
     readable = os.open(b".", _DIRECTORY, dir_fd=folder)
     try:
         return sorted(os.fsencode(name) for name in os.listdir(readable))
@@ -144,23 +150,26 @@ def names(folder: int) -> List[bytes]:
 
 
 def create_file(folder: int, name: bytes, mode: int = 0o600) -> int:
-    """Return a descriptor of a new file, open for writing whatever its mode. Raises OSError: also when it exists."""
+    """Return a descriptor of a new file, open for writing whatever its mode.
+
+    Raises OSError, also when it exists.
+    """
     return os.open(name, _CREATE, mode, dir_fd=folder)
 
 
 def open_below(folder: int, name: bytes) -> int:
-    """Return a descriptor of a folder in an open one. Raises OSError: there is none, or it is a symlink."""
+    """Return a descriptor of a folder in an open one. Raises OSError when it is missing or a symlink."""
     return os.open(name, _DIRECTORY, dir_fd=folder)
 
 
 def remove(folder: int, name: bytes) -> None:
-    """Remove a file or symlink, if it is there."""
+    """Remove a file or symlink, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
 
 
 def discard(folder: int, name: bytes) -> None:
-    """Remove a folder of sync's own and the files in it, if it is there."""
+    """Remove a folder of sync's own and the files in it, if it exists."""
     try:
         inside = open_below(folder, name)
     except OSError:
@@ -176,7 +185,7 @@ def discard(folder: int, name: bytes) -> None:
 
 
 def kind_of(info: os.stat_result) -> str:
-    """Return `f`, `d` or `l`; `` for what sync does not carry (pipes, sockets, devices)."""
+    """Return `f`, `d` or `l`; empty for a kind that sync does not carry (pipes, sockets, devices)."""
     if stat.S_ISREG(info.st_mode):
         return "f"
     if stat.S_ISDIR(info.st_mode):
@@ -185,15 +194,15 @@ def kind_of(info: os.stat_result) -> str:
 
 
 def is_absent(error: OSError) -> bool:
-    """Say whether the error means that there is no such path without following a symlink."""
+    """Tell whether the error means that the path does not exist without following a symlink."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def may_pass(error: OSError) -> bool:
-    """Say whether another process may have replaced a folder between two of our steps: they can be taken again."""
+    """Tell whether another process may have replaced a folder between two steps: they can be repeated."""
     return is_absent(error) or error.errno == errno.EISDIR
 
 
 def signature(info: os.stat_result) -> Tuple[int, ...]:
-    """Return what must be the same for content to be the same without reading it."""
+    """Return the values that have to be equal so that content is equal without reading it."""
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)

@@ -1,8 +1,9 @@
 """Frames of the sync stream: bytes in, (kind, head, body) out, and back. No I/O; both sides use it.
 
-A frame is `!BII` (kind, length of the head, length of the body), the head (a JSON object in ASCII) and the body.
-A path in a head is text relative to the root with `/`; bytes that are not UTF-8 are lone surrogates, as os.fsdecode
-makes them ("surrogateescape"). Kinds lie above ASCII, so that a banner on the stream is known as such.
+A frame is `!BII` (kind, length of the head, length of the body), the head (a JSON object in ASCII) and the
+body. A path in a head is text relative to the root with `/`; bytes that are not UTF-8 are lone surrogates, as
+os.fsdecode makes them ("surrogateescape"). Kinds lie above ASCII, so that a banner on the stream is
+recognized.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 VERSION = 3
 
-#: Bytes that a head or a body may have.
+#: Maximum bytes of a head or a body.
 MAX_HEAD = 1 << 20
 MAX_BODY = 1 << 20
 
@@ -41,26 +42,26 @@ NAMES = {
     FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR", SUMMARY: "SUMMARY",
 }  # fmt: skip
 
-#: Entries that go into one LISTING, STATS or REMOTE when their paths are of a usual length.
+#: Entries in one LISTING, STATS or REMOTE when their paths have a usual length.
 LISTING_ENTRIES = 2000
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class WireError(ValueError):
-    """The bytes are not a frame of this protocol, or one that is larger than allowed. The stream is lost."""
+    """The bytes are not a frame of this protocol, or a frame that is too large. The stream is lost."""
 
 
 class Parser:
     """Splits a byte stream into frames, which may arrive in any number of pieces.
 
     Attributes:
-        taken: bytes of head and body of the frame that was taken last.
+        taken: bytes of head and body of the last taken frame.
     """
 
     def __init__(self) -> None:
         self._buffer = b""
-        self._at = 0  # where the next frame begins; what is before it has been taken
+        self._at = 0  # where the next frame begins; everything before it has been taken
         self._pieces: List[bytes] = []
         self._arrived = 0  # bytes in _pieces
         self.taken = (0, 0)
@@ -74,7 +75,7 @@ class Parser:
         """Return the next frame, None when more bytes are needed.
 
         Raises:
-            WireError: no frame can begin with what has arrived. Lengths are checked before their bytes arrive.
+            WireError: no frame can begin with these bytes. Lengths are checked before their bytes arrive.
         """
         if not self._has(HEADER.size):
             return None
@@ -100,7 +101,7 @@ class Parser:
         return len(self._buffer) - self._at + self._arrived
 
     def _has(self, count: int) -> bool:
-        """Say whether `count` bytes are there from _at on, joining the pieces only when they are."""
+        """Tell whether `count` bytes are available from _at on, and join the pieces only in that case."""
         have = len(self._buffer) - self._at
         if have >= count:
             return True
@@ -157,9 +158,9 @@ def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") 
 
 
 def encode_entries(kind: int, entries: Iterable[Entry], *, end: bool) -> Iterator[bytes]:
-    """Yield frames (LISTING, STATS, REMOTE or SUMMARY) that carry `entries`, as many as their size asks for.
+    """Yield frames (LISTING, STATS, REMOTE or SUMMARY) that carry `entries`, as many as their size requires.
 
-    With `end` the last of them says so; there is always at least one.
+    With `end` the last one is marked; at least one frame is yielded.
     """
     source = iter(entries)
     chunk = list(itertools.islice(source, LISTING_ENTRIES))
