@@ -1,1 +1,4 @@
-"""Sync, the host's side: what takes part, what it looks like, what changed, what has to happen there (docs/adr/0010)."""
+"""The host's side of sync.
+
+Select, index and compare files, and plan the operations on the target (docs/adr/0010).
+"""

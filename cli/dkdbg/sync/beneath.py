@@ -1,7 +1,7 @@
-"""What lies below one local root, opened one component at a time and through no symlink, whatever happens meanwhile.
+"""Opens paths below one local root by single components and through no symlink, even while the tree changes.
 
-A container that mounts a part of the repository can put a symlink in the place of a folder at any moment: a path that
-was looked at a moment ago leads out of the root by then. A descriptor does not.
+A container that mounts a part of the repository can replace a folder with a symlink at any moment: a path
+that was checked a moment ago may then lead out of the root. A descriptor does not.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os
 
 
 def local_root(root: Path, folder: str) -> str:
-    """The real path of `folder`, relative to the repository's `root`, which a place has named: nothing outside is synced.
+    """Return the real path of `folder`, which a target has named relative to the repository's `root`.
 
     Raises:
-        DkdbgError: it does not lie in the repository, or leads out of it by a symlink.
+        DkdbgError: it does not lie in the repository, or leads out of it by a symlink: nothing outside is
+            synced.
     """
     top = os.path.realpath(root)
     try:
@@ -44,13 +45,13 @@ def local_root(root: Path, folder: str) -> str:
 
 
 def open_absolute(path: str, *, make: bool = False) -> int:
-    """A descriptor of the folder at an absolute path that holds no symlink (`os.path.realpath`), for use as dir_fd alone.
+    """Return a descriptor for dir_fd of the folder at an absolute path without symlinks (`os.path.realpath`).
 
     Args:
-        make: make what is missing of it.
+        make: create missing folders.
 
     Raises:
-        OSError: it is not there, or a symlink or file has come into its place since (ELOOP, ENOTDIR).
+        OSError: it is missing, or a symlink or file has taken its place since (ELOOP, ENOTDIR).
     """
     at = os.open("/", _WALK)
     for part in path.split("/"):
@@ -68,13 +69,16 @@ def open_absolute(path: str, *, make: bool = False) -> int:
 
 
 class Beneath:
-    """The folders and files below one root; all paths are relative to it, with `/`, and empty for the root itself.
+    """The folders and files below one root.
+
+    All paths are relative to it, with `/`, and empty for the root itself.
 
     Args:
         root: absolute, without symlinks.
 
     Raises:
-        OSError: it cannot be opened. So do all methods: also when a symlink is on the way (ELOOP, ENOTDIR).
+        OSError: it cannot be opened. All methods raise it too, also when a symlink is on the way (ELOOP,
+            ENOTDIR).
     """
 
     def __init__(self, root: str) -> None:
@@ -87,17 +91,20 @@ class Beneath:
             os.close(self._tree.root)
 
     def status(self) -> os.stat_result:
-        """Of the root, wherever it is by now."""
+        """Return the status of the root, wherever it is by now."""
         return os.fstat(self._tree.root)
 
     def forget(self) -> None:
-        """Look for every folder anew from here on: the last one is kept open, as most files lie beside the one before."""
+        """Open every folder again from here on.
+
+        The last one is kept open, as most files lie beside the previous one.
+        """
         if self._at >= 0:
             os.close(self._at)
         self._near, self._at = "", -1
 
     def folder(self, path: str) -> int:
-        """A new descriptor of a folder, to be listed."""
+        """Return a new descriptor of a folder, for listing it."""
         above = self._tree.open_folder(_parts(path))
         try:
             return tree.open_below(above, b".")
@@ -105,12 +112,15 @@ class Beneath:
             os.close(above)
 
     def look(self, path: str) -> os.stat_result:
-        """lstat of what is there."""
+        """Return the lstat of a path."""
         folder, name = self._beside(path)
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def open_file(self, path: str) -> int:
-        """A new descriptor of what is there, for reading; a pipe or device is not waited for, and the caller's to refuse."""
+        """Return a new descriptor for reading.
+
+        A pipe or device does not block, and the caller has to reject it.
+        """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         kept = self._at >= 0
         folder, name = self._beside(path)
@@ -119,12 +129,12 @@ class Beneath:
         except FileNotFoundError:
             if not kept:
                 raise
-        self.forget()  # the folder that was kept open may be another by now
+        self.forget()  # the folder that was kept open may have been replaced
         folder, name = self._beside(path)
         return os.open(name, flags, dir_fd=folder)
 
     def read(self, path: str, limit: int) -> bytes:
-        """The content of a file of at most `limit` bytes.
+        """Return the content of a file of at most `limit` bytes.
 
         Raises:
             Refused: it is not a regular file, or larger.
@@ -132,7 +142,7 @@ class Beneath:
         return _content(self.open_file(path), limit)
 
     def _beside(self, path: str) -> tuple[int, str]:
-        """The folder that `path` lies in, kept open for the next, and its name there."""
+        """Return the parent folder of `path`, kept open for the next call, and the name in it."""
         folder, _, name = path.rpartition("/")
         _check(name)
         if self._at < 0 or folder != self._near:
@@ -142,10 +152,10 @@ class Beneath:
 
 
 def read_file(path: str, limit: int, *, follow: bool = False) -> bytes:
-    """The content of a file anywhere, of at most `limit` bytes; never waits for a pipe.
+    """Return the content of a file anywhere, of at most `limit` bytes; never block on a pipe.
 
     Args:
-        follow: it may be a symlink.
+        follow: whether it may be a symlink.
 
     Raises:
         OSError: it cannot be read. Refused: it is not a regular file, or larger.
@@ -178,6 +188,6 @@ def _parts(path: str) -> list[bytes]:
 
 
 def _check(part: str) -> None:
-    """Refuse what `openat` would take for a way up, or that is no name."""
+    """Reject a component that is not a name, or that `openat` would follow upwards."""
     if part in {"", ".", ".."}:
         raise OSError(errno.ENOENT, "not a path below the root", part)

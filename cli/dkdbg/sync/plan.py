@@ -1,4 +1,7 @@
-"""What has to happen so that the remote tree becomes the local one. Pure: two indexes in, operations in a safe order out."""
+"""Plans the operations that make the remote tree equal to the local one.
+
+Pure: two indexes in, ordered operations out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.tree.entries import Entry
 
-#: Files above this many bytes travel in pieces and last, so that they hold up nobody (ADR 10: PUT is whole).
+#: Minimum bytes of a large file, which is sent in pieces and last, so that it delays no other (ADR 10: PUT is
+#: whole).
 LARGE = 1 << 20
 
 Operation = Literal["delete", "mkdir", "link", "mode", "adopt", "check", "put"]
@@ -22,8 +26,8 @@ class There(NamedTuple):
 
     Attributes:
         digest: sha256 in hex of a file's content or a link's target, empty for a folder.
-        stamp: of the local file that this content came from; empty when unknown.
-        held: whether the ledger has it, which is what makes it ours to delete.
+        stamp: of the local file with this content; empty when unknown.
+        held: whether the ledger has it, so that sync may delete it.
     """
 
     kind: str
@@ -37,8 +41,8 @@ class There(NamedTuple):
 class Step(NamedTuple):
     """One operation on one path.
 
-    `check` reads a local file that has the size of the remote one, and adopts, changes the mode, or sends, as its digest
-    demands; `put` sends without asking.
+    `check` reads a local file that has the size of the remote one, and adopts, changes the mode, or sends,
+    depending on its digest; `put` sends without a check.
     """
 
     operation: Operation
@@ -47,21 +51,22 @@ class Step(NamedTuple):
 
 
 def link_digest(target: str) -> str:
-    """What the receiver says of a link with this target."""
+    """Return the receiver's digest of a link with this target."""
     return hashlib.sha256(os.fsencode(target)).hexdigest()
 
 
 def unknown(local: Iterable[str], remote: Mapping[str, There]) -> list[str]:
-    """The local paths of which the listing says nothing: they may exist remotely all the same, and STAT tells."""
+    """Return the local paths that the listing lacks: they may exist remotely all the same, and STAT tells."""
     return [path for path in local if path not in remote]
 
 
 def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
-    """The steps that make `remote` into `local`, in an order that is safe at every moment.
+    """Return the steps that make `remote` equal to `local`, in an order that is safe at every moment.
 
-    Deletes come first, deepest first, for what takes their place; then each folder, outermost first, with what lies right
-    in it; the large files come last. Paths are relative, with `/`, and sort before what lies below them.
-    Nothing is deleted that the ledger does not hold: the receiver moves that aside when it stands in the way.
+    Deletes come first, deepest first, to make room; then each folder, outermost first, with its direct
+    content; the large files come last. Paths are relative, with `/`, and sort before everything below them.
+
+    Only entries that the ledger holds are deleted: the receiver moves others aside when they are in the way.
     """
     small: list[Step] = []
     large: list[Step] = []
@@ -85,7 +90,7 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
 
 
 def _is_there(wanted: Entry, there: There | None) -> bool:
-    """Whether a file is there, noted and unchanged: what most of them are, so nothing more is asked about those."""
+    """Tell whether a file is present, recorded and unchanged. Most files are, so this comes first."""
     return (
         there is not None
         and wanted.stamp != ""
@@ -98,11 +103,11 @@ def _is_there(wanted: Entry, there: There | None) -> bool:
 
 
 def _step(path: str, wanted: Entry, there: There | None) -> Step | None:
-    """What one local entry needs; None when it is there already and noted."""
+    """Return the step for one local entry; None when it is present and recorded."""
     if there is None or there.kind != wanted.kind:
         operation: Operation = {"d": "mkdir", "l": "link"}.get(wanted.kind, "put")  # type: ignore[assignment]
         return Step(operation=operation, path=path, wanted=wanted)
-    if wanted.kind == "d":  # the mode of a folder is given once: later it may belong to somebody else
+    if wanted.kind == "d":  # a folder's mode is set once: later the folder may belong to another user
         return None if there.held else Step(operation="adopt", path=path, wanted=wanted)
     if wanted.kind == "l":
         if there.digest != link_digest(wanted.target):

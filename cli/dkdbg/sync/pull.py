@@ -1,4 +1,4 @@
-"""Copy folders of the target back, into a place of their own: artefacts, never sources."""
+"""Copies folders from the target back to a place of their own: artefacts, never sources."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
 
-#: Where pulled folders lie by default, relative to the local root; left out of sync by default.
+#: Default folder for pulled ones, relative to the local root; excluded from sync by default.
 FOLDER = "dkdbg-pulled"
-#: Bytes that are written at most, unless somebody says another number.
+#: Default maximum bytes to write.
 LIMIT = 10 * 10**9
-#: Bytes that a file may grow by between the listing and its turn; a larger one may double.
+#: Bytes by which a file may grow between the listing and its turn; a larger one may double.
 _GROWTH = 1 << 20
-#: Files asked for ahead of the one that arrives.
+#: Files to request ahead of the one that arrives.
 _AHEAD = 16
 _SECONDS = 300.0
 _SYMLINK = "a symlink, which is not followed"
@@ -45,10 +45,10 @@ _SYMLINK = "a symlink, which is not followed"
 
 @dataclass
 class Pulled:
-    """What was done: files copied and found equal, bytes copied, and path -> reason of what was not copied.
+    """Result of a pull: files copied and found equal, bytes copied, and path -> reason of each omission.
 
     Attributes:
-        never: those of `left_out` that are not taken from any target.
+        never: those of `left_out` that are refused from every target.
     """
 
     files: int = 0
@@ -59,17 +59,17 @@ class Pulled:
 
     @property
     def complete(self) -> bool:
-        """Whether every file was copied; symlinks never are."""
+        """Tell whether every file was copied; symlinks never are."""
         return all(reason == _SYMLINK or path in self.never for path, reason in self.left_out.items())
 
 
 @dataclass(frozen=True)
 class Destination:
-    """The local folder that pulled ones go below.
+    """The local folder for pulled ones.
 
     Attributes:
         path: absolute, resolved.
-        descriptor: of the folder itself, open; whatever stands under its name by now.
+        descriptor: of the folder itself, open, even if its name is replaced.
     """
 
     path: str
@@ -77,11 +77,12 @@ class Destination:
 
 
 def destination(root: str, into: str | None, label: str, roots: Roots) -> Destination:
-    """Make the local folder that pulled ones go below, with a .gitignore where it is the default.
+    """Make the local folder for pulled ones, with a .gitignore where it is the default.
 
     Raises:
-        DkdbgError: it lies in the synced tree and takes part there: sync would send back what was pulled. Or a symlink
-            of the repository is on the way: it may lead anywhere.
+        DkdbgError: it lies in the synced tree and takes part there, so that sync would send pulled files
+            back. Or a
+            symlink of the repository is on the way: it may lead anywhere.
     """
     top = os.path.realpath(root)
     if into is None:
@@ -111,18 +112,18 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
 
 
 def _name(label: str) -> str:
-    """One name for a folder, whatever the target is called."""
+    """Return one folder name for a target's label."""
     name = label.replace("/", "_").replace("\0", "_")
     return "target" if name in {"", ".", ".."} else name
 
 
 def _within(path: str, folder: str) -> bool:
-    """Whether an absolute path is `folder` or lies below it."""
+    """Tell whether an absolute path is `folder` or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _passes(path: str, folder: str) -> bool:
-    """Whether the way along `path` as it was typed passes through `folder`, which is absolute and resolved."""
+    """Tell whether `path` as typed passes through `folder`, which is absolute and resolved."""
     at = os.path.abspath(path)
     while at != os.path.dirname(at):
         if _within(os.path.realpath(at), folder):
@@ -145,7 +146,7 @@ def _open(path: str, before: Callable[[], None] = lambda: None) -> int:
 
 
 def _ignore(folder: str) -> None:
-    """Make `folder` with a .gitignore for all that is in it."""
+    """Make `folder` with a .gitignore for everything in it."""
     at = open_absolute(folder, make=True)
     try:
         with contextlib.suppress(FileExistsError):
@@ -159,7 +160,7 @@ def _ignore(folder: str) -> None:
 
 
 def relative(folder: str, root: str) -> str:
-    """`folder`, as the user names it, relative to the remote `root`; empty for the root itself.
+    """Return `folder`, as the user named it, relative to the remote `root`; empty for the root itself.
 
     Raises:
         DkdbgError: it is an absolute path that is not below the root, or leads out of it.
@@ -178,16 +179,19 @@ def pull(
     roots: Roots, reach: Reach, folders: Sequence[str], into: Destination, *, limit: int = LIMIT,
     report: Callable[[Event], None],
 ) -> Pulled:  # fmt: skip
-    """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`. What is equal there is skipped.
+    """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
 
-    Equal means: the same size and the same mtime; a copy gets both only when it is whole and its digest is right.
+    Skip equal files.
+
+    Equal means the same size and mtime; a copy gets both only when it is complete and its digest is right.
 
     Args:
-        limit: the most bytes that are written in all.
+        limit: maximum bytes to write in all.
 
     Raises:
-        DkdbgError: the target cannot be reached, has no such folder, or more than `limit` in it; or it sends more than
-            it has said.
+        DkdbgError: the target cannot be reached, has no such folder, or more than `limit` in it; or it sends
+            more than
+            it has announced.
     """
     contact = Contact(roots.remote, pythons=roots.pythons, look_only=True)
     try:
@@ -203,7 +207,7 @@ def pull(
         contact.stop()
     try:
         for _ in _listing(stream):
-            pass  # what sync has put there
+            pass  # files that sync has put there
         puller = _Puller(stream, tree.Tree(into.descriptor), limit, report)
         for folder in folders:
             puller.pull(folder)
@@ -220,14 +224,14 @@ def pull(
 
 
 class _Wanted(NamedTuple):
-    """A file that is to be copied, and its bytes when it was listed."""
+    """A file to copy, with its size in the listing."""
 
     path: str
     size: int
 
     @property
     def most(self) -> int:
-        """Bytes that it may have grown to meanwhile: a log is written all the time."""
+        """Return the maximum size that is accepted: a log may have grown since."""
         return self.size + max(self.size, _GROWTH)
 
 
@@ -240,7 +244,7 @@ class _Puller:
         self._report = report
 
     def pull(self, folder: str) -> None:
-        """All of one remote folder."""
+        """Copy one remote folder with everything in it."""
         self._stream.send(wire.LIST, {"path": folder})
         self._stream.flush()
         folders: list[list[bytes]] = []
@@ -279,7 +283,7 @@ class _Puller:
             self._report(event("progress", **facts, bytes=self.pulled.bytes, bytes_total=total))
 
     def _parts(self, folder: str, entry: Entry) -> list[bytes]:
-        """The components of an entry that may be taken; none when it is left out, for the reason noted."""
+        """Return the components of an entry to copy; empty when it is left out, for the recorded reason."""
         path = entry[0]
         try:
             parts = paths.components(path)
@@ -296,7 +300,7 @@ class _Puller:
         return parts
 
     def _differs(self, parts: list[bytes], entry: Entry) -> bool:
-        """Whether a file has to be copied."""
+        """Tell whether a file has to be copied."""
         path, _, _, size, _, mtime = entry
         try:
             found = self._tree.look(parts)
@@ -309,10 +313,10 @@ class _Puller:
         return False
 
     def _fits(self, folder: str, wanted: list[_Wanted]) -> int:
-        """The bytes of `wanted`.
+        """Return the total bytes of `wanted`.
 
         Raises:
-            DkdbgError: they are more than may be written, or than there is room for.
+            DkdbgError: they exceed the limit, or the free space.
         """
         total = sum(one.size for one in wanted)
         if total > self._left:
@@ -330,7 +334,7 @@ class _Puller:
         return total
 
     def _make(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> None:
-        """Make a folder that was listed."""
+        """Make a folder from the listing."""
         if self._completes_bare(parts, bare):
             return
         try:
@@ -339,7 +343,10 @@ class _Puller:
             self.pulled.left_out[_text(parts)] = _why(error)
 
     def _completes_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Whether a path, or a folder above it, would make what it lies in a bare repository; then it is left out."""
+        """Tell whether a path, or a folder above it, would complete a bare repository.
+
+        Then record it as left out.
+        """
         if not any(self._is_last_of_bare(parts[:depth], bare) for depth in range(1, len(parts) + 1)):
             return False
         self.pulled.never.add(_text(parts))
@@ -349,7 +356,7 @@ class _Puller:
         return True
 
     def _is_last_of_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Whether all else that makes a bare repository is beside it here, or was listed beside it."""
+        """Tell whether all other parts of a bare repository are beside it, here or in the listing."""
         name = unwanted.folded(parts[-1])
         if name not in unwanted.BARE:
             return False
@@ -407,10 +414,10 @@ class _Puller:
                 os.close(folder)
 
     def _content(self, descriptor: int, size: int, problem: str) -> str:
-        """Write what comes until END; why that did not work, or empty. All of it is taken off the stream.
+        """Write the content up to END; return the problem, or "". All of it is read from the stream.
 
         Raises:
-            DkdbgError: more than `size` bytes come.
+            DkdbgError: more than `size` bytes arrive.
         """
         digest = hashlib.sha256()
         left = size
@@ -433,7 +440,7 @@ class _Puller:
                     problem = _why(error)
 
     def _folder(self, parts: list[bytes]) -> int:
-        """A descriptor of a local folder, made when it is missing. Follows no symlink."""
+        """Return a descriptor of a local folder, made when it is missing. Follows no symlink."""
         at = os.dup(self._tree.root)
         for part in parts:
             try:
@@ -447,7 +454,7 @@ class _Puller:
 
 
 class _RefusedThereError(Exception):
-    """The other side said why it did not do what it was asked for."""
+    """The other side has refused a request, with a reason."""
 
 
 def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
@@ -458,7 +465,7 @@ def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
 
 
 def _listing(stream: Stream) -> Iterator[Entry]:
-    """The entries of one answer, as they come."""
+    """Yield the entries of one answer as they arrive."""
     amount = Amount(hint="name folders in it, one after the other")
     while True:
         _, head, _ = _frame(stream, wire.LISTING)
@@ -469,7 +476,7 @@ def _listing(stream: Stream) -> Iterator[Entry]:
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:
-    """Mode and time of the original, readable and writable for its owner here; nobody else gets to write."""
+    """Set the original's mode and time, but readable and writable for its owner and not writable for others."""
     os.fchmod(descriptor, head["mode"] & 0o755 | 0o600)
     os.utime(descriptor, ns=(head["mtime_ns"], head["mtime_ns"]))
 

@@ -1,4 +1,4 @@
-"""Paths as sync writes them: relative to a root, with `/`; the root itself is empty. Pure."""
+"""Paths in sync's form: relative to a root, with `/`; the root itself is empty. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def folders_above(path: str) -> Iterator[str]:
-    """The folders above `path`, the nearest first, without the root."""
+    """Yield the folders above `path`, the nearest first, without the root."""
     at = path.rfind("/")
     while at > 0:
         yield path[:at]
@@ -17,7 +17,7 @@ def folders_above(path: str) -> Iterator[str]:
 
 
 def is_within(path: str, places: Container[str]) -> bool:
-    """Whether `path` is one of `places` or below one."""
+    """Tell whether `path` is one of `places` or below one."""
     while path not in places:
         path, _, _ = path.rpartition("/")
         if not path:

@@ -1,4 +1,4 @@
-"""What a sync has to say: events as values, as JSON, and as lines for a person. Nothing here prints."""
+"""Events of a sync: as values, as JSON, and as lines for users. Nothing here prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dkdbg.printable import printable as escape
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened.
+    """One event.
 
     Attributes:
         name: `connected`, `progress`, `in_sync`, `changed`, `failed`, `kept`, `skipped`, `grows`, `polled`,
@@ -23,27 +23,27 @@ class Event:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The event as one object; bytes of a name that are no UTF-8 are escaped."""
+        """Return the event as one object; bytes of a name that are not UTF-8 are escaped."""
         return {"event": self.name, **{key: printable(value) for key, value in self.facts.items()}}
 
 
-#: Bytes that take as long as it takes to make one file.
+#: Bytes whose transfer takes as long as making one file.
 _A_FILE = 10_000
 
 
 def event(name: str, **facts: Any) -> Event:  # noqa: ANN401 - JSON values
-    """An `Event` with these facts."""
+    """Return an `Event` with these facts."""
     return Event(name, facts)
 
 
 def as_line(happened: Event) -> str:
-    """The event as one line for a person; empty for those that only move the status."""
+    """Return the event as one line for users; empty for those that only change the status."""
     facts = {key: printable(value) for key, value in happened.facts.items()}
     return _LINES[happened.name](facts) if happened.name in _LINES else ""
 
 
 def status(files: int, last: str, seconds: float | None, *, failed: int = 0) -> str:
-    """The quiet line while nothing happens: `in sync: 10,000 files · 2 not synced · last: train.py, 4 ms`."""
+    """Return the status line, such as `in sync: 10,000 files · 2 not synced · last: train.py, 4 ms`."""
     tail = f" · {failed:,} not synced" if failed else ""
     tail += f" · last: {printable(last)}" if last else ""
     if last and seconds is not None:
@@ -52,7 +52,7 @@ def status(files: int, last: str, seconds: float | None, *, failed: int = 0) -> 
 
 
 def progress(facts: dict[str, Any]) -> str:
-    """`copying: 1,200 of 10,000 files, 6.2 of 52 MB`."""
+    """Return text such as `copying: 1,200 of 10,000 files, 6.2 of 52 MB`."""
     return (
         f"copying: {facts['files']:,} of {facts['files_total']:,} files, "
         f"{size(facts['bytes'])} of {size(facts['bytes_total'])}"
@@ -60,13 +60,13 @@ def progress(facts: dict[str, Any]) -> str:
 
 
 def share(facts: dict[str, Any]) -> float:
-    """How much of a copy is done, from 0 to 1: of its bytes, and of its files where these are small."""
+    """Return the finished share of a copy, from 0 to 1: of its bytes, and of its files where these are small."""
     total = facts["bytes_total"] + _A_FILE * facts["files_total"]
     return (facts["bytes"] + _A_FILE * facts["files"]) / total if total else 1.0
 
 
 def size(count: int) -> str:
-    """Bytes as a person reads them."""
+    """Format a number of bytes."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= limit:
             value = count / limit
@@ -75,7 +75,7 @@ def size(count: int) -> str:
 
 
 def printable(value: Any) -> Any:  # noqa: ANN401 - JSON values
-    """`value` with what no terminal and no UTF-8 can carry (undecodable bytes, control characters) escaped."""
+    """Escape what terminals or UTF-8 cannot carry in `value` (undecodable bytes, control characters)."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Which paths have to be looked at again although no event will say so, and when. Pure: the clock is handed in."""
+"""Schedules paths that need another check without an event. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-#: Seconds until a path is looked at again: one that was written while it was read, one that failed (both doubled each
-#: time, up to LONGEST), one that was read too soon after a change for its stamp to say anything (ADR 10).
+#: Seconds until a path is checked again: after a write during reading, after a failure (both doubled each
+#: time, up to LONGEST), and after a change too recent for a reliable stamp (ADR 10).
 CHANGED, FAILED, RACY, LONGEST = 0.05, 5.0, 1.0, 60.0
-#: Attempts after which a file that is written all the time is taken as it is. It is sent again and again: it rests so
-#: many times as long as that took, and so many seconds at least.
+#: Attempts after which a constantly written file is sent as it is, again and again. Between two times it
+#: rests for this multiple of the duration, and at least these seconds.
 OFTEN, REST, REST_LEAST = 3, 10, 2.0
 
 
 class Retries:
-    """Times, in seconds of a monotonic clock, by path."""
+    """Due times by path, in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
@@ -26,19 +26,21 @@ class Retries:
 
     @property
     def changed(self) -> Collection[str]:
-        """Paths that were written while they were read, and wait to be read again."""
+        """Return paths that were written while they were read, and wait to be read again."""
         return self._changed
 
     @property
     def often(self) -> Collection[str]:
-        """Paths that were not well `OFTEN` times."""
+        """Return paths that failed `OFTEN` times."""
         return {path for path, count in self._times.items() if count >= OFTEN}
 
     def note(
         self, *, changed: Collection[str], failed: Collection[str], racy: Collection[str], now: float,
         grew: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        """Take in how the last attempt went; a path that is in none of them, and does not wait, is well and forgotten.
+        """Record the results of the last attempt.
+
+        A path in none of them, and not waiting, is fine and forgotten.
 
         Args:
             grew: seconds that it took to send files that grew meanwhile.
@@ -60,7 +62,7 @@ class Retries:
             self._due.setdefault(path, now + RACY)
 
     def put_off(self, paths: Collection[str], now: float, *, also: Collection[str] = ()) -> set[str]:
-        """Those of `paths` that need not rest; the others, and those that are in `also`, are due later."""
+        """Return those of `paths` that need no rest; the others, and those in `also`, are due later."""
         ready = set()
         for path in paths:
             until = self._rest.get(path, now + REST_LEAST if path in also else now)
@@ -71,7 +73,7 @@ class Retries:
         return ready
 
     def take(self, now: float) -> set[str]:
-        """The paths whose time has come, and forget them."""
+        """Return the due paths, and forget them."""
         ready = {path for path, at in self._due.items() if at <= now}
         for path in ready:
             del self._due[path]
@@ -80,12 +82,12 @@ class Retries:
         return ready
 
     def take_changed(self) -> set[str]:
-        """The paths that were written while they were read, whatever the time, and forget them."""
+        """Return the paths that were written while they were read, due or not, and forget them."""
         taken, self._changed = self._changed, set()
         for path in taken:
             self._due.pop(path, None)
         return taken
 
     def next(self, latest: float) -> float:
-        """When the first is due, `latest` at the latest."""
+        """Return the first due time, at most `latest`."""
         return min(latest, min(self._due.values(), default=latest))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Roots:
-    """What is synced where.
+    """A pair of folders to sync.
 
     Attributes:
         local: existing local folder, absolute and resolved (`beneath.local_root`).

@@ -1,4 +1,4 @@
-"""A sync from its start to its end: watch, scan, converge, follow; and again when the stream was lost."""
+"""A sync from its start to its end: watch, scan, converge, follow, and reconnect when the stream was lost."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from dkdbg.sync.tree.entries import Index, Skip
     from dkdbg.sync.watch.watcher import Watcher
 
-#: Seconds between two attempts to reach a target that went away, first and longest.
+#: First and maximum seconds between two attempts to reach a target that disappeared.
 _BACKOFF, _BACKOFF_LONGEST = 0.2, 5.0
-#: For `once`: attempts to reach the target; looks at files that are being written.
+#: For `once`: maximum attempts to reach the target, and maximum checks of files that are being written.
 _ONCE_ATTEMPTS, _ONCE_CHANGED = 8, 8
 _PING_SECONDS, _PONG_SECONDS = 20.0, 60.0
 
@@ -40,13 +40,13 @@ class Session:
     """Keeps one remote root equal to one local root.
 
     Args:
-        resolve: the target as it is now; called before each connection, because containers get new names.
-        report: takes each event, on the thread that called.
-        contact: to the same remote root; it may have been started, to use the time.
+        resolve: returns the present target; called before each connection, because containers get new names.
+        report: takes each event, on the calling thread.
+        contact: to the same remote root; it may have been started already, to save time.
 
     Attributes:
-        files: how many files are in sync.
-        failed: path -> (reason, hint) of what could not be synced.
+        files: number of files in sync.
+        failed: path -> (reason, hint) of each path that could not be synced.
     """
 
     def __init__(
@@ -91,10 +91,11 @@ class Session:
                 self._lost(str(error), attempt)
 
     def follow(self) -> None:
-        """Make both sides equal and keep them so, whatever happens to the stream, until KeyboardInterrupt or `stop`.
+        """Make both sides equal and keep them so across lost streams, until KeyboardInterrupt or `stop`.
 
         Raises:
-            DkdbgError: the target could not be reached at the start, the local root is gone, the receiver gave up.
+            DkdbgError: the target could not be reached at the start, the local root is gone, the receiver
+                gave up.
         """
         from dkdbg.sync.watch.watcher import Watcher
 
@@ -119,14 +120,14 @@ class Session:
             watcher.close()
 
     def stop(self) -> None:
-        """Make `follow` return, from another thread, when it is in sync with what it has seen."""
+        """Make `follow` return, from another thread, when it has synced all changes so far."""
         self._ending.set()
         if self._watcher is not None:
             self._watcher.wake()
 
     @contextmanager
     def _connected(self, scanner: Scanner, watcher: Watcher | None = None) -> Iterator[Replica]:
-        """A stream to the target as it is now; the local tree is read while the other side starts."""
+        """Connect to the present target; the local tree is read while the other side starts."""
         self._began = time.monotonic()
         try:
             with self._patience():
@@ -159,7 +160,7 @@ class Session:
 
     @contextmanager
     def _patience(self) -> Iterator[None]:
-        """What would be an error at the start may pass by itself once there was a connection."""
+        """Treat errors as temporary once a connection has existed."""
         try:
             yield
         except DkdbgError as error:
@@ -168,7 +169,7 @@ class Session:
             raise _NotYetError(error.message) from error
 
     def _lost(self, reason: str, attempt: int) -> None:
-        """Say why the target is not there, once, and wait a little longer than before."""
+        """Report once why the target is missing, and wait a little longer than before."""
         if reason != self._reason:
             self._report(event("lost", reason=reason))
             self._reason = reason
@@ -185,7 +186,7 @@ class Session:
         return index
 
     def _watch_rules(self, scanner: Scanner, watcher: Watcher) -> None:
-        """The scanner has set the watches of folders: see to those of rule files, and say once what has to be polled."""
+        """Watch new rule files (the scanner watches folders), and report once which folders have to be polled."""
         new = [path for path in scanner.rules.files if watcher.watch_file(path)]
         if new:
             self._retries.note(changed=(), failed=(), racy=new, now=time.monotonic())
@@ -202,7 +203,7 @@ class Session:
         )
 
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
-        """For `once`: read again what was written while it was read, until it is quiet or it is time to give up."""
+        """Read files that were written during reading again until they are quiet, within `once`'s attempts."""
         paths: set[str] = set()
         for attempt in range(_ONCE_CHANGED):
             paths = self._retries.take_changed()
@@ -217,7 +218,7 @@ class Session:
             replica.sender.fail(path, "is written all the time, and could not be read in one piece", "")
 
     def _steady(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
-        """Follow what changes, until the stream ends."""
+        """Follow changes until the stream ends."""
         sender = replica.sender
         pinged = 0.0
         while not self._ending.is_set():
@@ -266,7 +267,7 @@ class Session:
         return replica.steps(self._here, paths, changes.looked)
 
     def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
-        """What changed while a large file is on its way."""
+        """Return steps for changes while a large file is in transfer."""
         batch = watcher.batch(0)
         if batch is None or self._lost_events:
             return []
@@ -282,7 +283,7 @@ class Session:
         return self._index
 
     def _note(self, replica: Replica) -> None:
-        """Plan another look at what changed while it was read, what failed and what was read too soon."""
+        """Schedule another check of paths that changed during reading, failed or were read too soon."""
         sender = replica.sender
         self._retries.note(
             changed=sender.changed,
@@ -303,4 +304,4 @@ class Session:
 
 
 class _NotYetError(Exception):
-    """The target was there before and is not now."""
+    """The target existed before and does not now."""

@@ -1,4 +1,7 @@
-"""A folder of this machine that another one has too: a shared file system, or sshfs. Guessed from the mounts, proved by a probe."""
+"""Finds a local folder on another machine with a shared file system or sshfs.
+
+Guessed from mounts, proved by a probe.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,16 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach, Target, Workspace
 
 _MOUNTS = "/proc/self/mountinfo"
-#: Bytes of it, and seconds for an answer.
+#: Maximum bytes of it, and seconds for an answer.
 _MOST, _LIMIT = 1 << 20, 30.0
-#: Ends with 0 in a home.
+#: Exits with 0 in a home.
 _IS_HOME = '[ "$(pwd -P)" = "$(cd && pwd -P)" ]'
 
 
 def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
-    """Where `root` lies there, when it is the same folder; None when it is none, or this machine does not tell its mounts.
+    """Return the path of `root` there, when it is the same folder.
+
+    None when it is not, or mounts are unreadable here.
 
     Args:
         root: absolute, resolved, here.
@@ -56,7 +61,7 @@ def folder_of(target: Target, reach: Reach) -> Workspace:
     A job runs in the folder that it was submitted from, which may be the user's home.
 
     Raises:
-        DkdbgError: nothing says it, or it is a home, where shells and programs read their settings from files that a
+        DkdbgError: it is unknown, or a home, where shells and programs read their settings from files that a
             repository may have too.
     """
     found = target.workspace()
@@ -76,7 +81,7 @@ def _asked(reach: Reach, text: str) -> str:
 
 
 def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:
-    """Have a file with a random name made in `folder` there, and look for it here; it is gone afterwards."""
+    """Create a probe file in `folder` there, look for it here, and remove it."""
     contact = Contact(folder, pythons=pythons, makes=False)
     try:
         contact.start(reach)

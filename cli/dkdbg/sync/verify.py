@@ -1,4 +1,7 @@
-"""Prove that both sides are equal: digests of every file on both, and what is only there. Nothing is changed."""
+"""Proves that both sides are equal: digests of every file on both, and remote-only entries.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ if TYPE_CHECKING:
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Entry, Index
 
-#: Seconds until what differs is compared once more: a sync that runs meanwhile may be about to send it.
+#: Seconds until differences are compared once more: a running sync may be about to send them.
 _AGAIN = 0.5
-#: What is there and none of sync's may be as much as if so much were here: a million files.
+#: Allowance for unsynced remote entries, as if so many were known here: a million files.
 _OTHERS = 400_000
 _ANSWER_SECONDS = 300.0
 _ELSEWHERE = "leads to another target there"
@@ -34,12 +37,12 @@ _ELSEWHERE = "leads to another target there"
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What was found.
+    """The result of a comparison.
 
     Attributes:
-        equal: how many files, links and folders are the same on both sides.
-        differences: path -> what differs, for what is here or was put there by sync.
-        only_there: paths that are on the target alone and none of sync's business.
+        equal: number of files, links and folders that are the same on both sides.
+        differences: path -> difference, for entries that are here or that sync put there.
+        only_there: paths that exist only on the target and that sync does not hold.
     """
 
     equal: int
@@ -50,11 +53,11 @@ class Comparison:
 def compare(
     local: Mapping[str, Entry], digests: Mapping[str, str], there: Mapping[str, There]
 ) -> tuple[int, dict[str, str]]:
-    """How many entries are equal, and what differs, by path. Pure.
+    """Return the number of equal entries, and the differences by path. Pure.
 
     Args:
         local: the index. digests: of its files, as they are now.
-        there: what the target has, with fresh digests; what sync does not hold only for paths of `local`.
+        there: the target's entries, with fresh digests; unsynced ones only for paths of `local`.
     """
     equal, different = 0, {}
     for path, entry in local.items():
@@ -70,7 +73,10 @@ def compare(
 
 
 def of_one_folder(found: Comparison) -> Comparison:
-    """The same of a folder that both sides have: what takes no part is there too, and absolute links are another path's."""
+    """Return the comparison for a shared folder.
+
+    Excluded files are there too, and absolute links lead elsewhere.
+    """
     link = "is a link to an absolute path of this machine, which is another one there"
     return Comparison(
         equal=found.equal, only_there=(),
@@ -140,7 +146,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
 
 
 def _others(stream: Stream) -> set[str]:
-    """The paths of what is there and none of sync's: data sets may lie in a workspace.
+    """Return the paths of unsynced remote entries: data sets may lie in a workspace.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`; or there are more than a million.
@@ -158,7 +164,10 @@ def _others(stream: Stream) -> set[str]:
 def _once_more(
     stream: Stream, scanner: Scanner, there: dict[str, There], different: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
-    """Look at what differed again, on both sides: somebody may have been writing, or sync was on its way."""
+    """Compare differing entries again, on both sides.
+
+    A program may have been writing, or a sync was under way.
+    """
     index = scanner.scan()
     fresh = stat(stream, list(different))
     now = {

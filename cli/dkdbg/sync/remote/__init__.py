@@ -1,1 +1,1 @@
-"""The target as one stream shows it: start the receiver there, send operations, know what has arrived."""
+"""The target behind one stream: starts the receiver there, sends operations and tracks their results."""

@@ -1,7 +1,7 @@
-"""What a receiver may say, checked where it arrives: a container may have put anything in the place of ours. Pure.
+"""Validates a receiver's answers on arrival: a container may have replaced our receiver. Pure.
 
-What passes has the fields, types and ranges that the rest relies on; paths of listings lead nowhere but below the root,
-and texts for a person have an end.
+A valid answer has the fields, types and ranges that the rest relies on; paths in listings stay below the
+root, and texts for users are bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dkdbg.sync.receiver import paths, wire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What listings may hold in all, in entries and in characters of their texts, besides what is known here.
+#: Maximum entries of all listings, and characters of their texts, in addition to the locally known ones.
 ENTRIES, CHARACTERS = 200_000, 32_000_000
 
 _LISTINGS = (wire.LISTING, wire.STATS, wire.REMOTE)
@@ -30,11 +30,11 @@ _SIZE, _TIME = 1 << 60, 1 << 62
 
 
 class Amount:
-    """Counts what listings bring, and ends what has no end.
+    """Counts the content of listings, and ends endless ones.
 
     Args:
-        known: entries that are here: the other side may have as many, twice, and `ENTRIES` more.
-        hint: what to do when there really are that many.
+        known: number of local entries: the other side may have twice as many, and `ENTRIES` more.
+        hint: advice when it really has that many.
     """
 
     def __init__(self, *, known: int = 0, hint: str = "") -> None:
@@ -43,15 +43,15 @@ class Amount:
         self._hint = hint
 
     def add(self, entries: list[wire.Entry]) -> None:
-        """Take in one frame.
+        """Count one frame.
 
         Raises:
-            DkdbgError: it is too much.
+            DkdbgError: the limit is exceeded.
         """
         self._entries -= len(entries)
         texts = (
             (0, 4, 5) if entries and len(entries[0]) > 2 else (0, 1)
-        )  # of an entry; of a folder in a summary
+        )  # of an entry; or of a folder in a summary
         self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in texts)
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
@@ -61,10 +61,10 @@ class Amount:
 
 
 def check(kind: int, head: dict[str, Any], body: bytes) -> None:
-    """Look at one frame; texts for a person are cut where they are too long.
+    """Check one frame; cut texts for users that are too long.
 
     Raises:
-        DkdbgError: no receiver of ours says that.
+        DkdbgError: our receiver would not send it.
     """
     looks = _LOOKS.get(kind)
     if looks is None:
@@ -78,7 +78,7 @@ def check(kind: int, head: dict[str, Any], body: bytes) -> None:
 
 
 def lie(what: str) -> DkdbgError:
-    """The error for what no receiver of ours does."""
+    """Return the error for behaviour that our receiver never shows."""
     return DkdbgError(
         f"what runs on the target is not the receiver that was sent there: {printable(what[:_REASON])}",
         hint="nothing more was sent or written; do you trust that container?",
@@ -100,7 +100,7 @@ def _entries(head: dict[str, Any]) -> None:
         return
     if set(map(type, entries)) != {list} or set(map(len, entries)) != {6}:
         raise TypeError("an entry is no list of six")
-    columns = list(zip(*entries, strict=True))  # one by one is what somebody would wait for
+    columns = list(zip(*entries, strict=True))  # one by one would be too slow
     if [set(map(type, column)) for column in columns] != _ENTRY:
         raise TypeError("an entry has a value of another type")
     names, kinds, modes, sizes, digests, stamps = columns
@@ -134,7 +134,7 @@ def _is_bad(path: str) -> bool:
 
 def _ready(head: dict[str, Any]) -> None:
     if _integer(head, "version", 0) != wire.VERSION:
-        return  # `contact` says so
+        return  # `contact` reports it
     for name in ("python", "user"):
         _text(head, name, _NAME)
     _text(head, "root", _PATH)

@@ -1,4 +1,4 @@
-"""Start the receiver on a target: find a Python there without a shell, say who we are, hear who it is."""
+"""Starts the receiver on a target: finds a Python there without a shell, and exchanges greetings."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach
 
-#: Tried in this order; the full paths are for a target whose PATH is empty or wrong.
+#: Interpreters to try, in this order; the full paths are for a target whose PATH is empty or wrong.
 PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 
-#: What a command line ends with when the program is not there (OCI runtimes, ssh, shells), or may not be executed.
+#: Exit codes of a command line whose program is missing, or not executable (OCI runtimes, ssh, shells).
 _NOT_FOUND = (126, 127)
 _READY_SECONDS = 30.0
 #: The hint for a target that was there a moment ago: to look for it again says what is wrong, whatever kind of target it is.
 IS_IT_THERE = "is it still running? try again: if it is not, that says so"
-#: The receiver gives up, and its lock, after so long without a frame from us; a session pings more often.
+#: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
+#: often.
 SILENCE_SECONDS = 300
 
 
 class SameFolderError(DkdbgError):
-    """Both sides are one folder: there is nothing to sync, and syncing would be wrong."""
+    """Both sides are one folder: syncing it would be wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """What the receiver says of itself.
+    """The receiver's greeting.
 
     Attributes:
         root: the remote root, as it resolved it.
-        probe: path of a file with a random name that it made there, relative to the root; empty without.
-        empty: nothing is in the root that the ledger does not know.
+        probe: path of a file with a random name that it made there, relative to the root; empty without one.
+        empty: whether the root holds nothing that the ledger does not know.
     """
 
     python: str
@@ -50,13 +51,17 @@ class Ready:
 
 
 class Contact:
-    """The start of one stream. `start` returns at once; `ready` waits, and tries the next Python when one is missing.
+    """The start of one stream.
+
+    `start` returns at once; `ready` waits, and tries the next Python when one is missing.
 
     Args:
         root: remote root, absolute.
-        pythons: interpreters to try; the one that answered is put first for the next time. One alone was named by a person.
-        look_only: nothing is made or written on the target.
-        makes: the root, where there is none.
+        pythons: interpreters to try; the one that answered is put first for the next time. A single one was
+            named by the
+            user.
+        look_only: whether nothing is made or written on the target.
+        makes: whether to make a missing root.
     """
 
     def __init__(
@@ -75,12 +80,12 @@ class Contact:
 
     @property
     def pythons(self) -> tuple[str, ...]:
-        """The interpreters to try, in order."""
+        """Return the interpreters to try, in order."""
         return tuple(self._pythons)
 
     @property
     def started(self) -> bool:
-        """Whether a receiver was started and not handed out."""
+        """Tell whether a receiver was started and not handed out."""
         return self._stream is not None
 
     def start(self, reach: Reach) -> None:
@@ -99,11 +104,12 @@ class Contact:
         self._bell = bell
 
     def ready(self) -> tuple[Stream, Ready]:
-        """Wait for the receiver, and say who it is. The stream belongs to the caller.
+        """Wait for the receiver, and return its stream, which the caller has to close, and its greeting.
 
         Raises:
             StreamEndedError: the target is gone or refuses.
-            DkdbgError: there is no Python, the one that was named is none, or the receiver refused, with its reason.
+            DkdbgError: no Python was found, the named one is not a Python, or the receiver refused, with its
+                reason.
         """
         if self._stream is None:
             raise AssertionError("start() comes first")
@@ -151,11 +157,14 @@ class Contact:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()
         except (StreamEndedError, DkdbgError):
-            pass  # `ready` hears the reason
+            pass  # `ready` gets the reason
 
 
 def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
-    """For an interpreter that was named, and ended without a word of ours: it may be no Python, or the target is gone."""
+    """Return the error for a named interpreter that ended without an answer.
+
+    Not a Python, or the target is gone.
+    """
     return DkdbgError(
         f"{printable(python)} on {label} did not run sync's receiver: {error}",
         hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one by itself",
@@ -171,7 +180,7 @@ def _ready(head: dict[str, Any]) -> Ready:
 
 
 def refuse_same_folder(local: str, ready: Ready) -> None:
-    """Raise SameFolderError when the probe that the receiver made on the target lies in the local root."""
+    """Raise SameFolderError when the receiver's probe on the target is in the local root."""
     if ready.probe and _is_here(local, ready.probe):
         raise SameFolderError(
             f"{printable(ready.root)} there and {local} here are the same folder",

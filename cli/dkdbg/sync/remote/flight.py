@@ -1,4 +1,4 @@
-"""Operations that were sent and not answered yet, and the view of the other side that they add up to. No I/O."""
+"""Operations that were sent and not answered yet, and the resulting view of the other side. No I/O."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dkdbg.sync.receiver import wire
 if TYPE_CHECKING:
     from dkdbg.sync.plan import There
 
-#: How much may be on its way without an answer.
+#: Maximum operations, and bytes, without an answer.
 _OPERATIONS, _BYTES = 4000, 32 << 20
 
 
 class Sent(NamedTuple):
-    """One operation on its way.
+    """One operation without an answer.
 
     Attributes:
         kind: of its frame (wire.PUT, ...).
-        size: bytes of the file that it brings.
-        waiting: bytes that travel in its own frame.
-        before: what was there. made: what it makes of it; None: gone.
-        abandoned: the file changed while it was sent: the answer says nothing.
+        size: bytes of its file.
+        waiting: bytes in its own frame.
+        before: the previous entry. made: the new entry; None: gone.
+        abandoned: the file changed while it was sent: the answer is ignored.
     """
 
     kind: int
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Counts:
-    """What one convergence did, in paths."""
+    """Results of one convergence, in paths."""
 
     sent: int = 0
     deleted: int = 0
@@ -49,11 +49,11 @@ class Counts:
 
     @property
     def visible(self) -> bool:
-        """Whether anything there is not as it was before."""
+        """Tell whether anything on the target has changed."""
         return bool(self.sent or self.deleted or self.folders or self.modes)
 
     def __str__(self) -> str:
-        """Such as `12 sent (1.2 MB), 3 deleted`; empty when nothing was done."""
+        """Return text such as `12 sent (1.2 MB), 3 deleted`; empty when nothing was done."""
         parts = [f"{self.sent:,} sent ({report.size(self.bytes)})"] if self.sent else []
         named = (
             (self.deleted, "deleted"), (self.folders, "folders made"), (self.modes, "modes changed"),
@@ -62,7 +62,7 @@ class Counts:
         return ", ".join([*parts, *(f"{count:,} {what}" for count, what in named if count)])
 
     def add(self, done: Sent) -> None:
-        """Count one operation that arrived."""
+        """Count one completed operation."""
         if done.kind in {wire.PUT, wire.BEGIN, wire.LINK}:
             self.sent += 1
             self.bytes += done.size
@@ -77,10 +77,10 @@ class Counts:
 
 
 class Flight:
-    """What is on its way, oldest first.
+    """Operations without an answer, oldest first.
 
     Args:
-        view: remote entries by path; changed in place when something is sent, taken back when it failed.
+        view: remote entries by path; changed in place when something is sent, reverted when it failed.
     """
 
     def __init__(self, view: dict[str, There]) -> None:
@@ -96,16 +96,16 @@ class Flight:
 
     @property
     def full(self) -> bool:
-        """Whether answers should be waited for before more is sent."""
+        """Tell whether to wait for answers before more is sent."""
         return len(self._sent) > _OPERATIONS or self._waiting > _BYTES
 
     @property
     def low(self) -> bool:
-        """Whether there is room again."""
+        """Tell whether sending may continue."""
         return len(self._sent) <= _OPERATIONS // 2 and self._waiting <= _BYTES // 2
 
     def send(self, number: int, kind: int, path: str, made: There | None, waiting: int) -> None:
-        """Operation `number` was sent: `path` is `made` from now on, None when it is gone."""
+        """Record that operation `number` was sent: `path` is `made` from now on, None when it is gone."""
         before = self._view.get(path)
         if made is None:
             self._view.pop(path, None)
@@ -116,12 +116,12 @@ class Flight:
         self._waiting += waiting
 
     def abandon(self, number: int) -> None:
-        """What is sent under `number` is not the file any more."""
+        """Mark the content sent under `number` as outdated."""
         if number in self._sent:
             self._sent[number] = self._sent[number]._replace(abandoned=True)
 
     def done(self, upto: int) -> list[Sent]:
-        """Everything up to `upto` has been done or has been reported; what that is."""
+        """Return the operations up to `upto`, which are done or have been reported."""
         found = []
         while self._sent:
             number = next(iter(self._sent))
@@ -133,10 +133,10 @@ class Flight:
         return found
 
     def failed(self, number: int) -> Sent | None:
-        """Operation `number` was not done; None when nobody waits for it.
+        """Remove and return operation `number`, which was not done; None when it is not pending.
 
-        Unless something was sent for the path since, the view says that what was there is there, with unknown content:
-        the next attempt then sends the file, whatever was believed before.
+        Unless something was sent for the path since, the view then has the previous entry with unknown
+        content: the next attempt sends the file, whatever the view was before.
         """
         sent = self._sent.pop(number, None)
         if sent is None:

@@ -1,4 +1,4 @@
-"""Small files that follow one another and lie in one folder travel in one frame, with that folder if it is new. No I/O."""
+"""Collects adjacent small files of one folder for one frame, with that folder if it is new. No I/O."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dkdbg.sync.receiver import wire
 if TYPE_CHECKING:
     from dkdbg.sync.tree.reading import Content
 
-#: What one frame carries at most; the other side places it while we read the next. A head of so many fits, whatever
-#: their names are: a character is at most 12 in ASCII JSON.
+#: Maximum files and bytes in one frame; the other side places it while we read the next. A head of so many
+#: fits with any names: a character is at most 12 in ASCII JSON.
 _FILES, _BYTES = 256, wire.MAX_BODY
-#: A file of at most so many bytes leaves room for others.
+#: Maximum bytes of a file that leaves room for others.
 _SMALL = 64 << 10
 
 
 class Pack:
-    """The files that wait for those after them. Whoever waits for an answer sends them first."""
+    """The collected files. Before waiting for an answer, send them."""
 
     def __init__(self) -> None:
         self._folder = ""
-        self._made: list[int] = []  # id and mode of the folder, when that is to be made
+        self._made: list[int] = []  # id and mode of the folder, when that has to be made
         self._files: list[list[Any]] = []
         self._names: set[str] = set()
         self._bodies: list[bytes] = []
@@ -31,7 +31,10 @@ class Pack:
         return bool(self._files or self._made)
 
     def takes(self, folder: str, name: str, size: int) -> bool:
-        """Whether a file of `size` bytes in `folder` can go with those that wait; not beside an older self."""
+        """Tell whether a file of `size` bytes in `folder` can join the collected ones.
+
+        Not beside its older version.
+        """
         return not self or (
             folder == self._folder
             and len(self._files) < _FILES
@@ -40,11 +43,11 @@ class Pack:
         )
 
     def make(self, number: int, folder: str, mode: int) -> None:
-        """Let a folder wait for files in it, where nothing else waits; its operation is `number`."""
+        """Add a folder to an empty pack, to wait for files in it; its operation is `number`."""
         self._folder, self._made = folder, [number, mode]
 
     def add(self, number: int, folder: str, name: str, content: Content, body: bytes) -> None:
-        """Let a file wait, whose operation is `number`."""
+        """Add a file, whose operation is `number`."""
         entry = content.entry
         self._folder = folder
         self._files.append([number, name, entry.mode, len(body), entry.mtime_ns, content.digest, entry.stamp])
@@ -53,7 +56,7 @@ class Pack:
         self._size += len(body)
 
     def take(self) -> tuple[int, dict[str, Any], bytes]:
-        """Kind, head and body of the frame for what waited."""
+        """Return kind, head and body of the frame, and empty the pack."""
         made = self._made
         head: dict[str, Any]
         if self._files:
@@ -68,7 +71,7 @@ class Pack:
 
 
 def is_small(content: Content) -> bool:
-    """Whether a file may go in a pack: it is there with as many bytes as its file system says, and leaves room for others."""
+    """Tell whether a file may go in a pack: its whole content was read, and it leaves room for others."""
     return (
         content.body is not None and len(content.body) == content.entry.size and len(content.body) <= _SMALL
     )

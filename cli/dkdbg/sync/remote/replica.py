@@ -1,4 +1,4 @@
-"""The other side as we know it while one stream lasts: learn what is there, and make it what is here."""
+"""Our view of the other side during one stream: learns its state, and makes it equal to the local one."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class Replica:
 
     Attributes:
         view: remote entries by path.
-        sender: what carries out steps.
-        staying: called with paths that sync put there and that are here, but take no part any more: when they go here,
-            somebody has to hand them to `steps`.
+        sender: carries out steps.
+        staying: called with paths that sync put there and that exist here, but take no part any more: when
+            they are
+            deleted here, the caller has to pass them to `steps`.
     """
 
     def __init__(
@@ -58,10 +59,10 @@ class Replica:
         self.staying: Callable[[Collection[str]], None] = lambda _: None
         self._local = local
         self._report = report
-        self._differs: set[str] | None = None  # the paths that the first `converge` has to look at
+        self._differs: set[str] | None = None  # the paths that the first `converge` has to check
 
     def learn(self, local: Mapping[str, Entry], here: Mapping[str, Folder]) -> None:
-        """Take in what the ledger holds, and ask for what exists besides of the paths of the index `local`.
+        """Read the ledger's content, and query which other paths of the index `local` exist.
 
         Args:
             local: entries by path. here: its folders (`summaries.folders`).
@@ -81,7 +82,7 @@ class Replica:
         self._differs = {*differs, *shown}
 
     def _shown(self, folders: list[str], *, known: int) -> dict[str, There]:
-        """What the ledger holds right in these folders. All that was sent has been done there by then."""
+        """Return the ledger's entries directly in these folders, after all operations so far."""
         found: dict[str, There] = {}
         for chunk in _fitting(folders):
             self.sender.send(wire.SHOW, {"folders": chunk})
@@ -91,7 +92,7 @@ class Replica:
                 if frame is None:
                     raise StreamEndedError(f"no answer for {_ANSWER_SECONDS:g} s", code=None, answered=True)
                 kind, head, _ = frame
-                if kind != wire.LISTING:  # to what was sent before
+                if kind != wire.LISTING:  # an answer to earlier operations
                     self.sender.handle(frame)
                     continue
                 amount.add(head["entries"])
@@ -101,7 +102,7 @@ class Replica:
         return found
 
     def converge(self, index: Index) -> Counts:
-        """Make everything there what it is here; what was done."""
+        """Make everything there equal to the local side; return the results."""
         local, remote = index.entries, self.view
         if self._differs is not None:  # the rest is equal: `learn` has just seen it
             local = {path: local[path] for path in self._differs if path in local}
@@ -117,7 +118,7 @@ class Replica:
         return self._carry_out(self._plan(local, remote))
 
     def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
-        """What makes `paths` there what they are here, and takes away what is gone below `looked` (`Changes.looked`)."""
+        """Return the steps for `paths`, and for entries that are gone below `looked` (`Changes.looked`)."""
         chosen = {*paths, *self._left_over(index, looked)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
@@ -130,26 +131,32 @@ class Replica:
         return self._plan(local, remote)
 
     def _plan(self, local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
-        """The steps from `remote` to `local`; the digests of files that are to be compared are asked for."""
+        """Return the steps from `remote` to `local`, after querying digests of files to compare."""
         steps = plan.plan(local, remote)
         vague = {step.path for step in steps if step.operation == "check" and _is_vague(remote[step.path])}
         if vague:
             folders = {path.rpartition("/")[0] for path in vague}
             for path, there in self._shown(sorted(folders), known=len(self.view)).items():
-                if _is_vague(self.view.get(path)):  # and not what is on its way
+                if _is_vague(self.view.get(path)):  # skip files that are being sent
                     self.view[path] = there
         return steps
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
-        """Those of `paths`, none of which takes part, that are here all the same: they stay as they are there."""
+        """Return those of `paths`, none of which takes part, that still exist here.
+
+        They stay there unchanged.
+        """
         alone = still_here(self._local, paths)
         if not alone:
             return alone
         self.staying([path for path in alone if self.view[path].held])
-        return still_here(self._local, alone)  # those that went before somebody looked after them
+        return still_here(self._local, alone)  # without those deleted before they were watched
 
     def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
-        """What sync put below these places and takes no part any more: whether it is gone as well, nobody has said."""
+        """Return entries of sync below these places that take no part any more.
+
+        Their deletion here may have been missed.
+        """
         folders = {
             place
             for place in looked
@@ -166,20 +173,23 @@ class Replica:
         ]
 
     def _forgive(self, index: Index, paths: Iterable[str]) -> None:
-        """What could not be sent, and is neither here nor there any more, has not failed."""
+        """Drop failures of paths that exist on neither side any more."""
         for path in paths:
             if path not in index.entries and path not in self.view:
                 self.sender.failed.pop(path, None)
 
     def _say_stale(self, index: Index, paths: Iterable[str]) -> None:
-        """What was sent, and cannot be sent any more as it is now (too large, a link out): another content is there."""
+        """Report files that were sent before and cannot be sent now (too large, a link out).
+
+        An old version is there.
+        """
         for path in paths:
             skip, there = index.skipped.get(path), self.view.get(path)
             if skip and not skip.unknown and there and there.held:
                 self.sender.fail(path, *stale(skip.reason))
 
     def perform(self, steps: list[Step]) -> Counts:
-        """Carry out `steps`, and say what was done."""
+        """Carry out `steps`, and return the results."""
         return self._carry_out(steps, quiet=True)
 
     def _carry_out(self, steps: list[Step], *, quiet: bool = False) -> Counts:
@@ -190,12 +200,12 @@ class Replica:
 
 
 def _is_vague(there: There | None) -> bool:
-    """Whether a file is there of which nobody has said the digest."""
+    """Tell whether this is a held file whose digest is unknown."""
     return there is not None and there.held and there.kind == "f" and not there.digest
 
 
 def stale(reason: str) -> tuple[str, str]:
-    """Reason and hint of a file that was sent, and cannot be sent any more as it is now for `reason`."""
+    """Return reason and hint for a file that was sent before, and cannot be sent now for `reason`."""
     return (
         f"{reason}; what was sent before is still there",
         "remove it there and start sync again, or let it take part again",
@@ -203,7 +213,7 @@ def stale(reason: str) -> tuple[str, str]:
 
 
 class Progress:
-    """Adds up what has arrived and says so now and then."""
+    """Sums up what has arrived and reports it now and then."""
 
     def __init__(self, steps: Iterable[Step], report: Callable[[Event], None]) -> None:
         sizes = [step.wanted.size for step in steps if step.wanted and step.operation in {"put", "check"}]
@@ -217,7 +227,7 @@ class Progress:
         self._next = 0.0
 
     def __call__(self, files: int, size: int) -> None:
-        """So many more files with so many bytes are there."""
+        """Add files with so many bytes in all."""
         self._facts["files"] += files
         self._facts["bytes"] += size
         now = time.monotonic()
@@ -227,20 +237,20 @@ class Progress:
 
 
 def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict[str, There]:
-    """The entries of one answer, which may come in several frames of `kind`.
+    """Return the entries of one answer, which may come in several frames of `kind`.
 
     Args:
-        known: how many entries are here, as a measure of how many are to be expected.
+        known: number of local entries, as a measure of how many to expect.
 
     Raises:
-        StreamEndedError, DkdbgError: as `expect`; or it has no end.
+        StreamEndedError, DkdbgError: as `expect`; or it is endless.
     """
     found: dict[str, There] = {}
     amount = Amount(known=known, hint=_ENDLESS)
     refused = 0
     while True:
         got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_SECONDS)
-        if got == wire.FAILED:  # a name that STAT refuses: its operation will be refused with the same reason
+        if got == wire.FAILED:  # STAT refuses a name: its operation will be refused with the same reason
             refused += 1
             if refused > ENTRIES + known:
                 raise lie("it refuses more than it was asked for")
@@ -253,10 +263,10 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
 
 
 def _summary(stream: Stream, *, known: int) -> dict[str, str]:
-    """The digests of the folders in which the ledger holds something, by path.
+    """Return the digests of the folders in which the ledger holds something, by path.
 
     Raises:
-        StreamEndedError, DkdbgError: as `expect`; or it has no end.
+        StreamEndedError, DkdbgError: as `expect`; or it is endless.
     """
     found: dict[str, str] = {}
     amount = Amount(known=known, hint=_ENDLESS)
@@ -269,7 +279,7 @@ def _summary(stream: Stream, *, known: int) -> dict[str, str]:
 
 
 def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
-    """Those of `paths` that exist there, with digests, as not held: STAT does not say who put them there.
+    """Return those of `paths` that exist there, with digests, as not held: STAT does not tell their origin.
 
     Raises:
         StreamEndedError, DkdbgError: as `expect`.
@@ -284,7 +294,10 @@ def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
 
 
 def _fitting(paths: list[str]) -> Iterator[list[str]]:
-    """`paths` in lists that go into a frame each, whatever is in them: a character is at most 12 in ASCII JSON."""
+    """Yield `paths` in lists that fit into a frame each, with any names.
+
+    A character is at most 12 in ASCII JSON.
+    """
     chunk: list[str] = []
     size = 0
     for path in paths:
@@ -299,10 +312,12 @@ def _fitting(paths: list[str]) -> Iterator[list[str]]:
 
 
 def still_here(root: str, paths: Iterable[str]) -> set[str]:
-    """Those of `paths` that exist below the local `root` although they do not take part: they stay as they are there.
+    """Return those of `paths` that exist below the local `root` although they do not take part.
 
-    Names are compared as the folder lists them, so that `a` is gone when it was renamed to `A` on any file system.
-    Nothing outside the root is looked at: the paths come from the other side.
+    They stay there unchanged.
+
+    Names are compared with the folder's listing, so that `a` is gone after a rename to `A` on any file
+    system. Nothing outside the root is accessed: the paths come from the other side.
     """
     beneath = Beneath(root)
     names: dict[str, frozenset[str] | None] = {}
@@ -318,7 +333,7 @@ def still_here(root: str, paths: Iterable[str]) -> set[str]:
 
 
 def _names(beneath: Beneath, folder: str, known: dict[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """What is in `folder`, exactly so called; None when nobody may look. Notes the folders above it in `known`."""
+    """Return the exact names in `folder`; None when it is unreadable. Adds the folders above it to `known`."""
     above = [*reversed([*folders_above(folder)])] if folder else []
     listed: frozenset[str] | None = frozenset()
     for one in ["", *above, folder] if folder else [""]:

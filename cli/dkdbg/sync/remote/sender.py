@@ -1,4 +1,4 @@
-"""Carry out a plan through one stream: read, pack, send, and know what has arrived."""
+"""Carries out a plan through one stream: reads, packs and sends files, and tracks their arrival."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ if TYPE_CHECKING:
 
 #: Seconds without an answer after which the other side counts as gone.
 _SILENCE = 120.0
-#: A large file that was longer so many times, each within so many seconds of the one before, is a log.
+#: Times that a large file has grown in a row, each within this many seconds, before it counts as a log.
 _GROWN, _SOON = 3, 30.0
 
 
 class Sender:
-    """Sends operations and keeps `view`, what the other side has, up to date.
+    """Sends operations and keeps `view`, the other side's entries, up to date.
 
     Args:
         stream: after READY.
         root: the local root, absolute, resolved.
-        view: remote entries by path; changed in place, by what was sent, taken back by what failed.
+        view: remote entries by path; changed in place by sent operations, and reverted by failures.
         report: takes each event.
 
     Attributes:
-        failed: path -> (reason, hint) of what could not be done and was not done since.
-        changed: paths that were written while they were read, to be looked at again.
-        growing: paths that are sent as they are when they grow while they are read: they would never arrive.
-        grew: path -> seconds that it took to send it so.
-        racy: paths that were read so soon after a change that their stamp says nothing (ADR 10).
-        counts: what was done since `counts` was last set.
-        pause: called between the pieces of large files, when they are read and when they are sent; gives steps that came up, of which the small ones go first.
+        failed: path -> (reason, hint) of failures without a later success.
+        changed: paths that were written while they were read, to be checked again.
+        growing: paths to send as they are when they grow during reading: they would never arrive otherwise.
+        grew: path -> seconds that sending it so took.
+        racy: paths that were read so soon after a change that their stamp is unreliable (ADR 10).
+        counts: results since `counts` was last set.
+        pause: called between the pieces of large files, during reading and sending; returns new steps, of
+            which the small
+            ones go first.
         progress: takes how many more files, with how many bytes, have arrived.
-        heard: when the other side last said something; seconds of the monotonic clock.
+        heard: time of the other side's last answer; seconds of the monotonic clock.
     """
 
     def __init__(
@@ -63,11 +65,11 @@ class Sender:
         self._id = 0
         self._flight = Flight(view)
         self._pack = Pack()
-        self._unheard = False  # something was sent since answers were taken in
+        self._unheard = False  # something was sent since answers were processed
         self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
-        self._later: dict[str, Step] = {}  # large, and came up while another was under way
+        self._later: dict[str, Step] = {}  # large, and added while another was in transfer
         self._large_path = ""
         #: path of a large file -> its size, how often it had grown in a row, when it was sent
         self._growth: dict[str, tuple[int, int, float]] = {}
@@ -107,10 +109,10 @@ class Sender:
             self._take()
 
     def _urgent(self) -> None:
-        """Carry out what came up meanwhile and is small; what is large waits for its turn, once.
+        """Carry out new small steps; a large one waits for its turn, once.
 
-        Not the file that is under way: that it has changed is seen at its end, and counted; else a log would follow
-        itself for ever, and nobody would take it as it is.
+        The file in transfer is excluded: its change is detected at its end, and counted. Otherwise a log
+        would follow itself for ever, and never be sent as it is.
         """
         self._files.forget()
         for step in self.pause():
@@ -168,14 +170,17 @@ class Sender:
                 self._report(event("grows", path=step.path, bytes=content.entry.size))
 
     def _is_longer(self, path: str, content: Content) -> bool:
-        """Whether it has grown while it was sent: reading it may be quick."""
+        """Tell whether it has grown while it was sent: reading it may be quick."""
         try:
             return self._files.look(path).st_size > content.entry.size
         except OSError:
             return False
 
     def _grows_again(self, path: str, content: Content) -> bool:
-        """Whether a large file was longer each of the last times: a log of which all travels for each of its lines."""
+        """Tell whether a large file has grown each of the last times.
+
+        A log that is sent whole for each of its lines.
+        """
         if content.body is not None:
             return False
         now = time.monotonic()
@@ -218,7 +223,7 @@ class Sender:
         self._flight.send(self._id, wire.PUT, path, _there(content), len(body))
 
     def _make_folder(self, path: str, mode: int) -> None:
-        """Make a folder, with the files that come next if they lie in it."""
+        """Make a folder, together with the following files if they lie in it."""
         self._send_pack()
         self._id += 1
         self._pack.make(self._id, path, mode)
@@ -231,12 +236,12 @@ class Sender:
             self._stream.send(*self._pack.take())
 
     def _flush(self) -> None:
-        """Write all that was sent; before anybody waits for an answer."""
+        """Write everything sent so far; before waiting for an answer."""
         self._send_pack()
         self._stream.flush()
 
     def _large(self, step: Step, content: Content, *, growing: bool) -> None:
-        """In pieces, from where the other side has it already; what is small goes between them."""
+        """Send a file in pieces, from the offset that the other side has; small files go between them."""
         made = _there(content)
         number = self._send(wire.BEGIN, step.path, made, **_head(content))
         self._flush()
@@ -246,24 +251,28 @@ class Sender:
         if number not in self._flight:
             return
         whole, sent = self._pieces(number, step.path, content, offset, growing=growing)
-        if number not in self._flight:  # reported as failed meanwhile, such as a full disk
+        if number not in self._flight:  # reported as failed meanwhile, for example on a full disk
             return
         if whole:
-            self._view[step.path] = made  # a delete that came between has been overtaken
+            self._view[step.path] = made  # it replaces a delete from between the pieces
         else:
             self.changed.add(step.path)
             self._flight.abandon(number)
-            if sent == content.entry.size:  # whole, but not wanted any more: one byte too many has it refused
+            if (
+                sent == content.entry.size
+            ):  # whole, but outdated: one byte too many makes the receiver reject it
                 self._stream.send(wire.DATA, {"id": number}, b"\0")
         self._stream.send(wire.END, {"id": number})
 
     def _pieces(
         self, number: int, path: str, content: Content, sent: int, *, growing: bool
     ) -> tuple[bool, int]:
-        """Send the content from `sent` on; whether it is still that of the file at `path`, and how far we are.
+        """Send the content from `sent` on.
+
+        Return whether it is still that of the file at `path`, and the offset.
 
         Args:
-            growing: it may be longer by then.
+            growing: whether it may be longer by then.
         """
         self._streaming += 1
         try:
@@ -280,16 +289,16 @@ class Sender:
             return False, sent
         finally:
             self._streaming -= 1
-        grown = growing and there.st_size > content.entry.size  # it is looked at again later
+        grown = growing and there.st_size > content.entry.size  # it is checked again later
         if not grown and content.entry.stamp and content.entry.stamp != stamp(there):
-            # Its mode for one, before the first piece; `_urgent` takes no note of the file that is under way.
+            # For example its mode, before the first piece; `_urgent` ignores the file in transfer.
             self.changed.add(path)
         if growing:
             return there.st_size >= content.entry.size, sent
         return (there.st_size, there.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
 
     def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
-        """Send one operation and note what it makes of the view; its id."""
+        """Send one operation and record its effect on the view; return its id."""
         self._send_pack()
         self._unheard = True
         self._id += 1
@@ -318,23 +327,23 @@ class Sender:
         self.handle(frame)
 
     def hear(self) -> None:
-        """Take in what has arrived."""
+        """Process everything that has arrived."""
         while (frame := self._stream.take()) is not None:
             self.handle(frame)
 
     def send(self, kind: int, head: dict[str, Any]) -> None:
-        """Ask something, after all operations so far."""
+        """Send a query, after all operations so far."""
         self._send_pack()
         self._stream.send(kind, head)
         self._stream.flush()
 
     def ping(self) -> None:
-        """Ask for a sign of life; `heard` says when the last one came."""
+        """Request a sign of life; `heard` has the time of the last one."""
         self._stream.send(wire.PING, {"n": self._id})
         self._stream.flush()
 
     def handle(self, frame: Frame) -> None:
-        """Take in one answer.
+        """Process one answer.
 
         Raises:
             DkdbgError: the receiver gave up.
@@ -368,7 +377,7 @@ class Sender:
             self.fail(sent.path, head["reason"], head["hint"])
 
     def fail(self, path: str, reason: str, hint: str) -> None:
-        """Note that `path` could not be synced, and say so when that is news."""
+        """Record that `path` could not be synced, and report it if that is new."""
         self.counts.failed += 1
         if self.failed.get(path) != (reason, hint):
             self._report(event("failed", path=path, reason=reason, hint=hint))

@@ -1,4 +1,4 @@
-"""One receiver at the other end of a command line: frames in, frames out, and why it ended."""
+"""One receiver at the other end of a command line: frames in, frames out, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.receiver.wire import Frame
 
-#: Bytes that are gathered before they are written: a write to `docker exec` costs more than a copy.
+#: Bytes to collect before a write: a write to `docker exec` costs more than a copy.
 _PACK = 256 * 1024
 _PIPE_SIZE = 1 << 20
-_REASON = 1000  # characters that are said of why it ended
+_REASON = 1000  # maximum characters of the reason
 _STDERR_KEPT = 4096
-#: Bytes that may wait here to be taken; a head counts for what its values take in memory. More is not read until then.
+#: Maximum bytes that wait here before reading pauses; a head counts with its values' size in memory.
 _WAITING, _HEAD_WEIGHT = 64 << 20, 16
-#: READY or ERROR. What comes before is a banner of a login, or why the program could not be started, which `docker exec`
-#: says on standard output.
+#: READY or ERROR. A login's banner may come before it, or the reason why the program could not be started,
+#: which `docker exec` prints on standard output.
 _FIRST_FRAME = re.compile(rb"[\xc1\xcb]\x00")
 
 
 class StreamEndedError(Exception):
-    """The receiver is not there any more, or what came from it was no frame.
+    """The receiver has ended, or its output was not a frame.
 
     Attributes:
         code: exit code of the command line, negative for a signal, None when it had to be ended.
         said: the end of its standard error.
-        answered: whether the receiver had said anything.
+        answered: whether the receiver had answered before.
     """
 
     def __init__(self, reason: str, *, code: int | None, answered: bool, said: str = "") -> None:
@@ -50,11 +50,11 @@ class StreamEndedError(Exception):
 
 
 class Stream:
-    """A running receiver. Frames arrive on a thread and wait; nothing here knows what they mean.
+    """A running receiver. Frames arrive on a thread and wait; nothing here interprets them.
 
     Args:
         argv: local command line.
-        first: gives the bytes that it must read before the first frame; called when it has been started.
+        first: returns the bytes before the first frame; called when it has been started.
         bell: called, on the reading thread, after each arrival and at the end.
 
     Raises:
@@ -82,7 +82,7 @@ class Stream:
         self._reader.start()
 
     def send(self, kind: int, head: dict[str, Any] | None = None, body: bytes = b"") -> None:
-        """Pack one frame; it is written with those after it, by `flush` at the latest.
+        """Pack one frame; `flush` writes it at the latest, with those after it.
 
         Raises:
             StreamEndedError: the other side is gone.
@@ -95,7 +95,7 @@ class Stream:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was packed; waits while the other side has more than it can take.
+        """Write the packed frames; wait while the other side cannot take more.
 
         Raises:
             StreamEndedError: the other side is gone.
@@ -114,10 +114,10 @@ class Stream:
         self._torn = False
 
     def take(self, timeout: float | None = 0) -> Frame | None:
-        """The next frame; None when none came within `timeout` seconds (None waits for ever).
+        """Return the next frame; None when none came within `timeout` seconds (None waits for ever).
 
         Raises:
-            StreamEndedError: the other side is gone, and all that it said has been taken.
+            StreamEndedError: the other side is gone, and all its frames have been taken.
             DkdbgError: the other side is not our receiver.
         """
         if timeout == 0 and self._frames.empty():
@@ -137,7 +137,7 @@ class Stream:
         return frame
 
     def close(self, grace: float = 2.0) -> None:
-        """Say goodbye, let the receiver finish for `grace` seconds, then end it."""
+        """Send BYE, let the receiver finish for `grace` seconds, then end it."""
         with self._room:
             self._closing = True
             self._room.notify()
@@ -161,7 +161,7 @@ class Stream:
                 pipe.close()
 
     def _see_it_end(self, grace: float) -> None:
-        """Wait for the end of the child. The reader knows at once; to wait for the process is to look now and then."""
+        """Wait for the end of the child. The reader notices it at once, while waiting for the process polls."""
         end = time.monotonic() + grace
         while self._reader.is_alive() and self._child.poll() is None and time.monotonic() < end:
             self._reader.join(0.05)
@@ -178,7 +178,7 @@ class Stream:
                 self._child.wait()
 
     def _widen(self) -> None:
-        """Fewer wake-ups with larger pipes; only Linux lets us ask."""
+        """Enlarge the pipes for fewer wake-ups; only Linux supports it."""
         with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self._child.stdin, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)  # type: ignore[arg-type]
             fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ class Stream:
         self._bell()
 
     def _keep(self, frame: Frame, weight: int) -> None:
-        """Let a frame wait to be taken; as long as too much waits, nothing more is read."""
+        """Queue a frame; pause reading while too much waits."""
         with self._room:
             if self._closing:
                 return
@@ -247,7 +247,7 @@ class Stream:
         return StreamEndedError(told[:_REASON], code=code, answered=answered, said="\n".join(said))
 
     def _end(self) -> StreamEndedError | DkdbgError:
-        """Why writing failed: the reader knows, as soon as it has seen the end."""
+        """Return why writing failed: the reader knows it once it has seen the end."""
         deadline = time.monotonic() + 5
         while self._ended is None and time.monotonic() < deadline:
             self._reader.join(0.05)
@@ -255,10 +255,10 @@ class Stream:
 
 
 def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
-    """The next frame, which has to be one of `kinds`.
+    """Return the next frame, which has to be one of `kinds`.
 
     Raises:
-        DkdbgError: the receiver reported an error, said something else, or nothing for `timeout` seconds.
+        DkdbgError: the receiver reported an error, sent another kind, or nothing for `timeout` seconds.
         StreamEndedError: it is gone.
     """
     frame = stream.take(timeout)
@@ -278,5 +278,5 @@ def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
 
 
 def refused(head: dict[str, Any]) -> DkdbgError:
-    """The error in an ERROR frame."""
+    """Return the error in an ERROR frame."""
     return DkdbgError(printable(head["reason"]) or "the other side gave up", hint=printable(head["hint"]))

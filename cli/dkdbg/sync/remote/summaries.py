@@ -1,4 +1,4 @@
-"""What is here, folder by folder, as the other side would sum it up: what both say alike needs no listing. Pure."""
+"""Summaries of the local folders, as the other side computes them: equal ones need no listing. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Folder(NamedTuple):
-    """A folder here.
+    """A local folder.
 
     Attributes:
-        digest: as `agent.sync.summary` makes it.
-        paths: of what takes part right in it.
+        digest: as `receiver.summary` computes it.
+        paths: of the entries directly in it.
     """
 
     digest: str
@@ -26,7 +26,7 @@ class Folder(NamedTuple):
 
 
 def folders(local: Mapping[str, Entry]) -> dict[str, Folder]:
-    """The folders that the entries of an index lie in, by path; empty for the root."""
+    """Return the folders of an index's entries by path; empty for the root."""
     paths: dict[str, list[str]] = {}
     lines: dict[str, list[str]] = {}
     line = summary.line
@@ -41,7 +41,10 @@ def folders(local: Mapping[str, Entry]) -> dict[str, Folder]:
 
 
 def equal(entry: Entry) -> There:
-    """What is there of an entry in a folder that both sides sum up alike. Nobody has said the digest of a file."""
+    """Return the remote entry for a local one in a folder with equal summaries.
+
+    A file's digest stays unknown.
+    """
     if entry.kind == "l":
         return There("l", 0, 0, link_digest(entry.target), entry.stamp)
     return There(entry.kind, entry.mode, entry.size, "", entry.stamp)

@@ -1,1 +1,1 @@
-"""Which paths of the local root take part: git, .dockerignore, dkdbg.toml and what is out by default."""
+"""Rules for which paths of the local root take part: git, .dockerignore, dkdbg.toml and the defaults."""

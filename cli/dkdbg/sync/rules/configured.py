@@ -1,4 +1,4 @@
-"""The rules with what dkdbg.toml says, read again whenever rules are made."""
+"""The rules with the settings of dkdbg.toml, read again whenever rules are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class ConfiguredRules:
-    """Makes rules for `Scanner(rules=...)`; a dkdbg.toml that is broken later on leaves what it said before.
+    """Makes rules for `Scanner(rules=...)`.
+
+    A dkdbg.toml that becomes invalid later keeps its previous settings.
 
     Args:
         tell: takes a sentence when that begins and when it is over.
@@ -29,7 +31,7 @@ class ConfiguredRules:
         self._last: config.SyncConfig | None = None
 
     def __call__(self, root: str) -> Rules:
-        """The rules of `root`, with [sync] of its dkdbg.toml.
+        """Return the rules of `root`, with [sync] of its dkdbg.toml.
 
         Raises:
             DkdbgError: dkdbg.toml is not valid, the first time.

@@ -1,4 +1,4 @@
-"""What git knows of the local root: where its rules stand and what it tracks though a rule matches it."""
+"""Reads git's data on the local root: its rule files, and tracked paths that match a rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-#: Bytes of a file that names a folder; a path cannot be longer.
+#: Maximum bytes of a file that names a folder; a path cannot be longer.
 _LINE_LIMIT = 1 << 15
 
 
@@ -23,9 +23,11 @@ class Repository(NamedTuple):
 
     Attributes:
         prefix: the root relative to the top of the repository, ending in `/`; empty when it is the top.
-        above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's parent.
+        above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's
+            parent.
         exclude: absolute path of info/exclude.
-        files: absolute paths whose change changes the rules: the index, info/exclude, and .gitignore of the folders above.
+        files: absolute paths whose change changes the rules: the index, info/exclude, and .gitignore of the
+            folders above.
     """
 
     prefix: str
@@ -35,7 +37,7 @@ class Repository(NamedTuple):
 
 
 def find(root: str) -> Repository | None:
-    """The repository that `root`, an absolute path, lies in; reads, starts nothing."""
+    """Return the repository around `root`, an absolute path; reads files only."""
     above: list[tuple[str, str]] = []
     folder = root
     while True:
@@ -64,9 +66,9 @@ def find(root: str) -> Repository | None:
 
 
 class Tracked:
-    """Paths below `root` that git tracks though its rules or one of `patterns` match them; none without git.
+    """Paths below `root` that git tracks though its rules or one of `patterns` match them; empty without git.
 
-    git itself walks its index and matches, 20 ms for 10,000 files, while we already look at the tree.
+    git itself walks its index and matches, 20 ms for 10,000 files, while we already read the tree.
     """
 
     def __init__(self, root: str, patterns: Iterable[str]) -> None:
@@ -79,7 +81,7 @@ class Tracked:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Relative to the root; waits for git."""
+        """Return the paths relative to the root; waits for git."""
         self._asking.join()
         return self._paths
 
@@ -89,7 +91,7 @@ class Tracked:
 
 
 def _pointed_to(dot_git: str, folder: str) -> str:
-    """`.git` itself, or where the file of that name of a worktree or submodule points to."""
+    """Return `.git` itself, or the folder that the file `.git` of a worktree or submodule names."""
     if os.path.isdir(dot_git):
         return dot_git
     text = _line(dot_git)
@@ -97,7 +99,7 @@ def _pointed_to(dot_git: str, folder: str) -> str:
 
 
 def _line(path: str) -> str:
-    """The first line of a small file; empty for what is none: a FIFO there would make us wait for ever."""
+    """Return the first line of a small regular file, else "": reading a FIFO would block for ever."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(fd, "rb") as file:

@@ -1,4 +1,4 @@
-"""The rules inside one folder: who takes part, where to look, what holds below."""
+"""The rules inside one folder: which entries take part, which folders to enter, and the rules below."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Lists:
-    """The pattern lists in force in one folder, with one cheap test for the many names that nothing matches."""
+    """The pattern lists in force in one folder, with one cheap test for the many names without a match."""
 
     def __init__(self, sync: Patterns, docker: Patterns, git: tuple[Patterns, ...]) -> None:
         self.sync, self.docker, self.git = sync, docker, git
@@ -28,7 +28,7 @@ class Lists:
         self._paths: dict[int, tuple[tuple[str, int, Matcher], ...]] = {}
 
     def paths_at(self, depth: int) -> tuple[tuple[str, int, Matcher], ...]:
-        """(prefix, cut, matcher) of those lists whose patterns with a slash may match in a folder of this depth."""
+        """Return (prefix, cut, matcher) of each list whose patterns with a slash may match at this depth."""
         if depth not in self._paths:
             found = ((one, one.paths_at(depth)) for one in self._every)
             self._paths[depth] = tuple((one.prefix, one.cut, matches) for one, matches in found if matches)
@@ -50,7 +50,7 @@ class Level:
         self._paths = lists.paths_at(path.count("/"))
 
     def judge(self, name: str, is_dir: bool) -> Standing:
-        """The standing of the entry `name` of this folder; a symlink is not a folder."""
+        """Return the standing of the entry `name` of this folder; a symlink is not a folder."""
         path = self.path + name
         lists, above = self._lists, self.standing
         if above is IN and not (
@@ -89,7 +89,7 @@ class Level:
         return git
 
     def visits(self, name: str, standing: Standing) -> bool:
-        """Whether the folder `name` of this folder has to be looked into: something below it may take part."""
+        """Tell whether to enter the folder `name` of this folder, because something below it may take part."""
         out = standing.out
         if out is None:
             return True
@@ -103,7 +103,7 @@ class Level:
         return any(_reaches(pattern, path) for pattern in sources.docker_reaching)
 
     def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
-        """The rules inside the folder `name`, whose entries are called `names`; None when it stays out.
+        """Return the rules inside the folder `name`, with entries `names`; None when it stays out.
 
         Reads the .gitignore of the folder when it has one.
         """
@@ -120,7 +120,7 @@ class Level:
 
 
 def _reaches(pattern: tuple[str, ...], folder: str) -> bool:
-    """Whether `pattern` may match something below `folder`."""
+    """Tell whether `pattern` may match something below `folder`."""
     parts = folder.split("/")
     for part, wanted in zip(parts, pattern, strict=False):
         if wanted == "**":

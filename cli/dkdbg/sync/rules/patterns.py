@@ -1,7 +1,7 @@
 """Lines of .gitignore and .dockerignore, compiled so that most names cost a set look-up.
 
-pathspec turns a pattern into a regular expression. We match entry by entry from the root down, as git does, so
-what pathspec adds to match everything below a folder is cut off again; dir-only is ours.
+pathspec turns a pattern into a regular expression. We match entry by entry from the root down, as git does,
+so pathspec's suffix that matches everything below a folder is removed again; dir-only is our own addition.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SUFFIX = re.compile(r"\*(\.[\w+@%=,~-]+)")
 
 
 class Rule(NamedTuple):
-    """One pattern and where it stands.
+    """One pattern and its position.
 
     Attributes:
-        text: the pattern as it was written.
-        source: what it came from, for messages: `src/.gitignore`, `defaults`.
+        text: the pattern as written.
+        source: its origin for messages: `src/.gitignore`, `defaults`.
         line: counted from 1, 0 where there are no lines.
-        order: place in its list; the last match wins.
-        negated: it brings back (`!`).
-        dir_only: it matches folders alone.
-        whole: it is matched against the path below the base, not against the name.
+        order: position in its list; the last match wins.
+        negated: whether it brings back (`!`).
+        dir_only: whether it matches only folders.
+        whole: whether it is matched against the path below the base, not against the name.
         matches: the compiled pattern.
     """
 
@@ -64,7 +64,7 @@ class Patterns:
     Args:
         source: for messages.
         lines: (line number, pattern) in the order in which the last one wins.
-        cut: length of the rule file's folder below the root, with its `/`: cut off before a path is matched.
+        cut: length of the rule file's folder below the root, with its `/`: removed before a path is matched.
         depth: of that folder; the root's is 0.
         prefix: path from a rule file above the root to the root, ending in `/`: put before a path.
     """
@@ -86,7 +86,10 @@ class Patterns:
         self._any_name = matcher(self.name_regex) if self.name_regex else None
 
     def paths_at(self, depth: int) -> Matcher | None:
-        """Matches what a pattern with a slash may match in a folder `depth` folders below the root; None for nothing."""
+        """Return a matcher of the patterns with a slash for a folder `depth` folders below the root.
+
+        None without any.
+        """
         depth += self.prefix.count("/") - self._cut_depth
         if depth not in self._by_depth:
             parts = [part for parts, part in self._path_parts if parts in (0, depth + 1)]
@@ -132,7 +135,7 @@ class Patterns:
         )  # fmt: skip
 
     def last(self, name: str, path: str, is_dir: bool) -> Rule | None:
-        """The last rule that matches this very entry; `path` is relative to the root."""
+        """Return the last rule that matches this very entry; `path` is relative to the root."""
         path = self.prefix + path[self.cut :]
         if not (
             name in self.names
@@ -151,17 +154,19 @@ class Patterns:
 
 
 def matcher(expression: str) -> Matcher:
-    """`expression`, compiled; a `[` within brackets is what the pattern's author wrote, nothing to warn of."""
+    """Compile `expression`, without a warning about a `[` within brackets, which the pattern's author wrote."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(expression, re.DOTALL).match
 
 
 def _translate(body: str) -> str | None:
-    """`body`, a gitignore pattern without `!` and trailing slash, as a regular expression; None matches nothing.
+    """Return `body`, a gitignore pattern without `!` and trailing slash, as a regular expression.
 
-    Three things that git knows and pathspec 1.1 does not: `[[:alpha:]]`, `***` (the same as `**`), and a blank at
-    the end that was escaped or is followed by a slash.
+    None matches nothing.
+
+    git supports three things that pathspec 1.1 does not: `[[:alpha:]]`, `***` (the same as `**`), and a blank
+    at the end that was escaped or is followed by a slash.
     """
     from pathspec.patterns.gitignore.base import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -191,7 +196,7 @@ def _translate(body: str) -> str | None:
 
 
 def gitignore_lines(data: bytes) -> list[tuple[int, str]]:
-    """The patterns of a .gitignore: no comments, blanks at the end as git takes them."""
+    """Return the patterns of a .gitignore without comments, with trailing blanks treated as in git."""
     lines = []
     for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         text = raw.removesuffix(b"\r").decode(errors="surrogateescape")
@@ -205,7 +210,7 @@ def gitignore_lines(data: bytes) -> list[tuple[int, str]]:
 
 
 def dockerignore_lines(data: bytes) -> list[tuple[int, str]]:
-    """The patterns of a .dockerignore as gitignore patterns: all anchored, cleaned as Docker does."""
+    """Return the patterns of a .dockerignore as gitignore patterns: all anchored, and cleaned as Docker does."""
     lines = []
     for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         text = raw.decode(errors="surrogateescape").strip()

@@ -1,7 +1,7 @@
-"""Which paths below the local root take part in sync, and which rule says so.
+"""Decides which paths below the local root take part in sync, and by which rule.
 
-From weak to strong: what is out by default; git's ignore rules, where what git tracks is never ignored;
-.dockerignore, with Docker's meaning; `[sync] ignore` of dkdbg.toml, the last word, where `!` brings back.
+From weak to strong: the defaults; git's ignore rules, where tracked paths are never ignored; .dockerignore,
+with Docker's meaning; `[sync] ignore` of dkdbg.toml, the last word, where `!` brings back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
 
 
 class Rules:
-    """The rules of one local root, as they are now; make it anew when a rule file has changed.
+    """The current rules of one local root; make a new object when a rule file has changed.
 
     Args:
         root: the local root, absolute, without symlinks.
@@ -48,13 +48,13 @@ class Rules:
         self.top = Level(sources, "", IN, Lists(sources.sync, sources.docker, sources.git))
 
     def same_as(self, other: Rules) -> bool:
-        """Whether both decide the same, as far as rules outside the folders of the tree go."""
+        """Tell whether both decide the same, as far as rules outside the folders of the tree go."""
         return self.max_size == other.max_size and self._sources.same_as(other._sources)
 
     def why(self, path: str) -> Verdict:
-        """Whether `path`, relative to the root with `/`, takes part, and the rule that decides it.
+        """Return whether `path`, relative to the root with `/`, takes part, and the deciding rule.
 
-        The size limit and what cannot be copied are not rules: `dkdbg.sync.tree.scan` says those.
+        The size limit and kinds that cannot be copied are not rules: `dkdbg.sync.tree.scan` reports those.
         """
         level = self.top
         parts = path.rstrip("/").split("/")

@@ -1,4 +1,4 @@
-"""Where the rules of one local root are written, read as they are now."""
+"""The rule sources of one local root, in their current state."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dkdbg.sync.rules.standing import OUT, RUN_FOLDERS, RUNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Bytes of a rule file that are read.
+#: Maximum bytes of a rule file to read.
 LIMIT = 4_000_000
 
 
 class Sources:
-    """The pattern lists of one root, and what git tracks.
+    """The pattern lists of one root, and git's tracked paths.
 
     Args:
         root: the local root, absolute, without symlinks.
@@ -32,7 +32,8 @@ class Sources:
         sync: the patterns of dkdbg.toml.
         docker: those of .dockerignore.
         git: the defaults and git's, for the root folder, from strong to weak.
-        reaching, docker_reaching: negated patterns, in parts, that may bring back what is below a folder that is out.
+        reaching, docker_reaching: negated patterns, in parts, that may bring back content of an excluded
+            folder.
         files: absolute paths outside the tree's own folders whose change changes the rules.
     """
 
@@ -61,21 +62,21 @@ class Sources:
 
     @property
     def tracked(self) -> frozenset[str]:
-        """Paths that git tracks though a rule of git or a default matches them; waits for git."""
+        """Return paths that git tracks though a rule of git or a default matches them; waits for git."""
         return self._tracked.paths if self._tracked else frozenset()
 
     @cached_property
     def tracked_folders(self) -> frozenset[str]:
-        """The folders above `tracked`."""
+        """Return the folders above `tracked`."""
         return frozenset(folder for path in self.tracked for folder in folders_above(path))
 
     def gitignore(self, path: str) -> Patterns | None:
-        """The patterns of the .gitignore in the folder `path` (empty or ending in `/`), None when it has none."""
+        """Return the patterns of the .gitignore in the folder `path` (empty or ending in `/`), None without one."""
         lines = gitignore_lines(_content(path + ".gitignore", self._own.read))
         return Patterns(path + ".gitignore", lines, cut=len(path), depth=path.count("/")) if lines else None
 
     def same_as(self, other: Sources) -> bool:
-        """Whether both say the same, and would be changed by the same files."""
+        """Tell whether both have the same patterns, and depend on the same files."""
         same = (self.files, self._texts()) == (other.files, other._texts())
         return same and self.tracked == other.tracked
 
@@ -85,7 +86,7 @@ class Sources:
 
 
 def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
-    """The parts of those negated patterns that name a folder to look into."""
+    """Return the parts of the negated patterns that name a folder to enter."""
     found = []
     for rule in patterns.rules:
         body = rule.text[1:].rstrip("/")
@@ -95,10 +96,12 @@ def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
 
 
 def _content(path: str, read: Callable[[str, int], bytes]) -> bytes:
-    """What a rule file says; nothing when it is missing, unreadable, a symlink (as for git), or no file.
+    """Return a rule file's content.
+
+    Empty when it is missing, unreadable, a symlink (as for git), or not a file.
 
     Raises:
-        DkdbgError: it is too large to be one. What it leaves out must not be sent, so it is not passed over.
+        DkdbgError: it is too large for a rule file. Its exclusions must not be sent, so it is not ignored.
     """
     try:
         return read(path, LIMIT)

@@ -1,4 +1,4 @@
-"""What the rules say of one entry, and what is out by default."""
+"""The result of the rules for one entry, and the default exclusions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ OUT = (
     "*.swp", "*.swx", "*~", ".#*", "#*#",
     "*.ckpt", "*.pt", "*.pth", "*.safetensors",
 )  # fmt: skip
-#: Folders of runs. Source can live under these names: Python files stay in, and a folder with tracked files is source.
+#: Folders of runs. Source can live under these names: Python files stay in, and a folder with tracked files
+#: is source.
 RUNS = ("checkpoints/", "outputs/", "wandb/", "mlruns/", "lightning_logs/")
 SOURCE = (".py", ".pyi")
 RUN_FOLDERS = "defaults for run folders"
@@ -31,7 +32,7 @@ ENVIRONMENT = Rule(
 
 
 class Standing(NamedTuple):
-    """What the rules say of one entry; what is below it starts from there.
+    """The result of the rules for one entry, with which entries below it start.
 
     Attributes:
         git: the default or the rule of git that keeps it out.
@@ -47,10 +48,10 @@ class Standing(NamedTuple):
 
     @property
     def out(self) -> Rule | None:
-        """The rule that keeps it out, None when it takes part."""
+        """Return the rule that keeps it out, None when it takes part."""
         docker = self.docker if self.docker and not self.docker.negated else None
         return self.sync or self.git or docker
 
 
-#: Takes part, no rule has matched.
+#: Standing of an entry that takes part without a matching rule.
 IN = Standing()

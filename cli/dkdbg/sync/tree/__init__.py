@@ -1,1 +1,1 @@
-"""What the local tree looks like: an index of it, what differs from one, and the content of a file."""
+"""The local tree: an index of it, differences between indexes, and the content of files."""

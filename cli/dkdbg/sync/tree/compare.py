@@ -1,4 +1,4 @@
-"""What differs between two indexes of the same tree."""
+"""Differences between two indexes of the same tree."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 
 def compare(before: Index, after: Index, *, below: Collection[str] | None = None) -> Changes:
-    """What turns `before` into `after`; `below` are the only places that `after` knows, None for the whole tree.
+    """Return the changes from `before` to `after`.
 
-    What cannot be read is not known to be gone: entries of `before` at or below an unknown `Skip` stay.
+    `below` are the only places in `after`, None for the whole tree.
+
+    Unreadable entries are not known to be gone: entries of `before` at or below an unknown `Skip` stay.
     """
     unknown = {path for path, skip in after.skipped.items() if skip.unknown}
     removed = []

@@ -1,4 +1,7 @@
-"""Symlinks as they may travel: relative, leading `..` and names, never out of the root (ADR 10)."""
+"""Symlinks in the form in which they are sent.
+
+Relative, leading `..` and names, never out of the root (ADR 10).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import os
 
 
 def travelling_target(root: str, path: str, text: str) -> str | None:
-    """What the link at `path` has to say on the other side, None when it leads out of `root`.
+    """Return the target to send for the link at `path`, None when it leads out of `root`.
 
     Args:
         root: the local root, absolute, without symlinks.
         path: of the link, relative to the root with `/`.
-        text: what the link says, as `os.readlink` gives it.
+        text: the link's target, as `os.readlink` returns it.
     """
     depth = path.count("/")
     folder = path[: path.rfind("/")] if depth else ""
@@ -28,13 +31,13 @@ def travelling_target(root: str, path: str, text: str) -> str | None:
         return None
     if parts[up:] and ".." not in parts[up:]:
         return "/".join(parts)
-    # `a/../b`, or a folder above: what the file system makes of it, `a` may be a link itself
+    # `a/../b`, or a folder above: resolved by the file system, as `a` may be a link itself
     inside = _inside(root, os.path.realpath(os.path.join(root, folder, text)))
     return None if inside is None else _relative(folder, inside)
 
 
 def _inside(root: str, target: str) -> str | None:
-    """`target` relative to the root; None outside, and for the root itself, which has no name there."""
+    """Return `target` relative to the root; None outside, and for the root itself, which has no name there."""
     start = root.rstrip("/") + "/"
     return target[len(start) :] if target.startswith(start) else None
 

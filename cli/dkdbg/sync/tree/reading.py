@@ -1,4 +1,4 @@
-"""Read a file for sending, and notice when it changes meanwhile."""
+"""Reads a file for sending, and detects changes meanwhile."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dkdbg.sync.tree.scan import stamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: A file changed less than this before it was read can change again without a new time stamp; ns. Kernels tick at
-#: 1 to 10 ms, some file systems count whole seconds (up to two).
+#: Nanoseconds after a change in which a file can change again without a new time stamp. Kernels tick at 1 to
+#: 10 ms, some file systems count whole seconds (up to two).
 _TICK, _COARSE = 30_000_000, 2_100_000_000
 
 _PIECE = 1 << 20
@@ -28,13 +28,14 @@ class FileChangedError(Exception):
 
 
 class Content(NamedTuple):
-    """A file as it was read.
+    """A file's content.
 
     Attributes:
-        entry: of what was read; its stamp is empty when the file could change again without a new one.
+        entry: its entry when it was read; its stamp is empty when the file could change again without a new
+            one.
         digest: sha256 of the content, in hex.
         body: the content when it is at most `keep` bytes, else None.
-        grown: it has grown since: this is what was in it at the beginning of the reading.
+        grown: whether it has grown since: this is the content at the beginning of the reading.
     """
 
     entry: Entry
@@ -50,9 +51,10 @@ def read(
     """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
 
     Args:
-        root: the local root, absolute and resolved, or what was opened of it, which saves opening it for each file.
-        growing: it may become longer meanwhile, as a log does: no further than its end at the beginning.
-        between: called after each 1 MiB of a file that is not kept: it may be some seconds until the last one.
+        root: the local root, absolute and resolved, or an open object for it, which saves opening it for each
+            file.
+        growing: whether it may become longer meanwhile, like a log: then read up to its end at the beginning.
+        between: called after each 1 MiB of a file that is not kept: reading may take some seconds.
 
     Raises:
         FileChangedError: it changed meanwhile or is gone or is not a file any more.
@@ -81,13 +83,13 @@ def read(
 
 
 def _whole(fd: int, size: int) -> bytes:
-    """The next `size` bytes of an open file, or as many as there are."""
+    """Return the next `size` bytes of an open file, or fewer at its end."""
     data = os.read(fd, size)
     return data if len(data) == size else data + b"".join(_pieces(fd, size - len(data)))
 
 
 def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> tuple[bytes | None, str]:
-    """Content, when it is at most `keep` bytes, and digest of a file that is read in pieces."""
+    """Return the content, when it is at most `keep` bytes, and the digest of a file that is read in pieces."""
     digest, kept = hashlib.sha256(), list[bytes]()
     for piece in _pieces(fd, size):
         digest.update(piece)
@@ -99,7 +101,10 @@ def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> 
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether the content is the same without reading it: as `tree.signature`, for each of thousands of files."""
+    """Tell without reading whether the content is the same.
+
+    As `tree.signature`, for each of thousands of files.
+    """
     return (
         one.st_mtime_ns == other.st_mtime_ns and one.st_ctime_ns == other.st_ctime_ns
         and one.st_size == other.st_size and one.st_ino == other.st_ino
@@ -109,13 +114,14 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
 def pieces(
     root: str | Beneath, path: str, entry: Entry, *, offset: int = 0, growing: bool = False
 ) -> Iterator[bytes]:
-    """The content of `path` from `offset` in pieces of up to 1 MiB, as long as it is the file that `entry` says.
+    """Yield the content of `path` from `offset` in pieces of up to 1 MiB, while it is the file in `entry`.
 
-    The size and mtime of `entry` are compared before the first piece and after the last one. With `growing` it may have
-    become longer: then the first `entry.size` bytes, which the other side compares with their digest.
+    The size and mtime of `entry` are compared before the first piece and after the last one. With `growing`
+    it may have become longer: then the first `entry.size` bytes are sent, which the other side compares with
+    their digest.
 
     Raises:
-        FileChangedError: it is not, or it changed meanwhile.
+        FileChangedError: it is another file, or it changed meanwhile.
         OSError: it cannot be read.
     """
     fd = _open(root, path)
@@ -142,7 +148,10 @@ def _open(root: str | Beneath, path: str) -> int:
 
 
 def _pieces(fd: int, size: int) -> Iterator[bytes]:
-    """The next `size` bytes of an open file, or as many as there are: one that grows as fast as it is read has no end."""
+    """Yield the next `size` bytes of an open file, or fewer.
+
+    A file that grows as fast as it is read has no end.
+    """
     while size > 0 and (piece := os.read(fd, min(_PIECE, size))):
         yield piece
         size -= len(piece)

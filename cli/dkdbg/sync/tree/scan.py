@@ -1,4 +1,4 @@
-"""The local tree as an index, and what changed in it since."""
+"""The local tree as an index, and its changes since."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ if TYPE_CHECKING:
     from dkdbg.sync.rules.level import Level
     from dkdbg.sync.rules.standing import Standing
 
-#: Folders in folders that are looked at: each is a descriptor, and a call on the stack.
+#: Maximum depth of folders: each is a descriptor, and a call on the stack.
 DEEPEST = 200
 
 
 class Scanner:
-    """Looks at one local root.
+    """Scans one local root.
 
     Args:
         root: the local root; symlinks on the way to it are resolved once.
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
-        enter: called with each folder that takes part (relative, empty for the root) before it is listed: a watch
+        enter: called with each folder that takes part (relative, empty for the root) before it is listed: a
+            watch
             set there misses nothing. See `dkdbg.sync.watch.watcher`.
-        linked: called with each file that has several names (relative): one outside of the root may be written to.
+        linked: called with each hard-linked file (relative): it may be written through a link outside of the
+            root.
 
     Attributes:
         root: absolute, resolved.
         rules: in force.
 
     Raises:
-        DkdbgError: the root is no folder.
+        DkdbgError: the root is not a folder.
     """
 
     def __init__(
@@ -64,15 +66,16 @@ class Scanner:
         except OSError as error:
             raise DkdbgError(f"cannot read the folder {self.root}: {error.strerror}") from error
         self._levels: dict[str, Level] = {}
-        self._linked: set[int] = set()  # inodes of files with several names
+        self._linked: set[int] = set()  # inodes of hard-linked files
         self._exact = _ignores_case(self.root)
         self.rules = rules(self.root)
 
     def scan(self) -> Index:
-        """The whole tree as it is now, with the rules as they are now.
+        """Return the whole present tree, with the present rules.
 
         Raises:
-            DkdbgError: the root is gone or is another folder than at the start: never take that for an empty tree.
+            DkdbgError: the root is gone or is another folder than at the start: never take that for an empty
+                tree.
         """
         self._check()
         self.rules = self._make_rules(self.root)
@@ -92,7 +95,9 @@ class Scanner:
         return index
 
     def rescan(self, index: Index, dirty: Iterable[str]) -> Changes:
-        """What differs from `index` at the paths `dirty` (relative; empty for everything) and below them.
+        """Return the differences from `index` at the paths `dirty` (relative.
+
+        Empty for everything) and below them.
 
         Does not change `index`: `Index.apply` does. A changed rule file among `dirty` widens the search.
 
@@ -125,7 +130,7 @@ class Scanner:
         return replace(self._without_hollow(index, changes), looked=frozenset(looked | places))
 
     def _other_names(self, index: Index, changes: Changes, places: set[str]) -> set[str]:
-        """The paths whose files have changed too, under another name: a watch tells of the name that was used alone."""
+        """Return the other hard links of changed files: a watch only reports the name that was used."""
         entries = [*changes.written.values()]
         entries += [
             index.entries[path] for path in (*changes.removed, *changes.written) if path in index.entries
@@ -147,10 +152,13 @@ class Scanner:
             )
 
     def _place(self, path: str, index: Index) -> str | None:
-        """The path to look at for a dirty `path`: itself or a folder above it; empty for all, None for nothing."""
+        """Return the path to check for a dirty `path`: itself or a folder above it.
+
+        Empty for all, None for nothing.
+        """
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
-        # git writes its index often, mostly nothing changes; the root becomes a repository, or is none any more
+        # git writes its index often, mostly without a change; `.git` may appear or disappear
         if path.startswith("/") or path in {config.FILE_NAME, ".git"}:
             same = self._make_rules(self.root).same_as(self.rules)
             return (None if path.startswith("/") else path) if same else ""
@@ -162,20 +170,20 @@ class Scanner:
             entry, level = index.entries.get(one), self._levels.get(one)
             if entry is None or level is None or entry.kind != FOLDER:
                 return one
-            if level.standing.out:  # in it for the sake of what is below: all or nothing
+            if level.standing.out:  # included for entries below it: all or nothing
                 known = path in index.entries or path in index.skipped
                 return None if not known and self._stays_out(path) else one
         return path
 
     def _stays_out(self, path: str) -> bool:
-        """Whether `path`, below a folder that is out itself, is certainly no folder and out too."""
+        """Tell whether `path`, below an excluded folder, is certainly not a folder and excluded too."""
         folder, _, name = path.rpartition("/")
         level = self._levels.get(folder)
         is_dir = os.path.isdir(os.path.join(self.root, path))
         return level is not None and not is_dir and level.judge(name, False).out is not None
 
     def _look(self, path: str, found: Index) -> None:
-        """Take in `path` and what is below it as they are now."""
+        """Index `path` and everything below it."""
         folder, _, name = path.rpartition("/")
         level = self._levels.get(folder) if folder else self.rules.top
         if level is None:
@@ -206,7 +214,10 @@ class Scanner:
     def _take_in(
         self, path: str, at: int, level: Level, children: list[os.DirEntry[str]], found: Index
     ) -> bool:
-        """Take in `children`, the entries of the folder `path`, which is open as `at`; whether any of them takes part."""
+        """Index `children`, the entries of the folder `path`, which is open as `at`.
+
+        Return whether any takes part.
+        """
         self._levels[path] = level
         start = level.path
         judge, add = level.judge, self._add
@@ -239,7 +250,9 @@ class Scanner:
     def _folder(
         self, path: str, status: os.stat_result, level: Level, standing: Standing, found: Index, *, above: int,
     ) -> bool:  # fmt: skip
-        """Take in the folder `path`, which is in the folder of `level`, open as `above`; whether it takes part.
+        """Index the folder `path`, which is in the folder of `level`, open as `above`.
+
+        Return whether it takes part.
 
         Raises:
             OSError: it cannot be listed.
@@ -267,11 +280,14 @@ class Scanner:
         return True
 
     def _add(self, path: str, at: int, status: os.stat_result, found: Index) -> bool:
-        """Take in `path`, no folder, whose lstat is `status`, in the open folder `at`; False when it has to be left out."""
+        """Index `path`, not a folder, whose lstat is `status`, in the open folder `at`.
+
+        Return False when it is left out.
+        """
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             self._linked.add(status.st_ino)
             self._has_links(path)
-            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # as it is since then
+            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # its present status
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
             if size <= self.rules.max_size:
@@ -293,7 +309,7 @@ class Scanner:
         return False
 
     def _without_hollow(self, index: Index, changes: Changes) -> Changes:
-        """A folder that is out itself goes with the last thing in it: look again at those that lost something."""
+        """Remove excluded folders whose last included entry is gone: check those that lost something again."""
         gone = set(changes.removed)
         for path in gone:
             self._levels.pop(path, None)
@@ -325,22 +341,22 @@ _SPECIAL = {
 
 
 def stamp(status: os.stat_result) -> str:
-    """An opaque text that changes when the content may have changed: size, mtime, ctime, inode."""
+    """Return an opaque text that changes when the content may have changed: size, mtime, ctime, inode."""
     return f"{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}.{status.st_ino}"
 
 
 def inode_of(entry: Entry) -> int:
-    """The inode in a file's stamp."""
+    """Return the inode in a file's stamp."""
     return int(entry.stamp.rpartition(".")[2] or 0)
 
 
 def too_large(size: int, limit: int) -> str:
-    """Why a file of `size` bytes stays out."""
+    """Return why a file of `size` bytes stays out."""
     return f"{size / 1e6:.0f} MB, more than max_size of [sync] in dkdbg.toml, {limit / 1e6:.0f} MB"
 
 
 def _listed(folder: int) -> list[os.DirEntry[str]]:
-    """The entries of an open folder; they ask it for their status, as long as it is open."""
+    """Return the entries of an open folder; they query it for their status, as long as it is open."""
     with os.scandir(folder) as listing:
         return list(listing)
 
@@ -360,7 +376,7 @@ def _identity(root: str) -> tuple[int, int]:
 
 
 def _ignores_case(root: str) -> bool:
-    """Whether `Foo` also opens `foo`, as usual on a Mac; then only a listing tells the exact name."""
+    """Tell whether `Foo` also opens `foo`, as usual on a Mac; then only a listing has the exact name."""
     try:
         return os.path.samefile(
             root, os.path.join(os.path.dirname(root), os.path.basename(root).swapcase())

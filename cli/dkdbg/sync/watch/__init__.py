@@ -1,1 +1,1 @@
-"""What changes in the local tree, as it happens."""
+"""Changes in the local tree, as they happen."""

@@ -1,6 +1,6 @@
-"""watchdog's Observer, where there is no inotify: FSEvents on a Mac, recursive, all in one stream.
+"""watchdog's Observer, where inotify is missing: FSEvents on a Mac, recursive, all in one stream.
 
-Not tried on a Mac by us. Ignored folders are seen too and dropped by the scanner's rules.
+Never tested on a Mac. It reports ignored folders too, and the scanner's rules drop them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ObserverSource(FileSystemEventHandler):
         self._observer.start()
 
     def watch(self, folder: str) -> bool:
-        """Nothing to do: the whole root is watched."""
+        """Do nothing: the whole root is watched."""
         del folder
         return True
 
@@ -39,13 +39,16 @@ class ObserverSource(FileSystemEventHandler):
         return new
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Nothing to do: the whole root is watched."""
+        """Do nothing: the whole root is watched."""
 
     def watch_linked(self, path: str) -> None:
-        """Not done: events name the path that was used. A write by a name outside of the root is seen at the next start."""
+        """Do nothing: events name the path that was used.
+
+        A write through a link outside is noticed at the next start.
+        """
 
     def forget(self) -> None:
-        """Nothing to do: the one watch stays."""
+        """Do nothing: the one watch stays."""
 
     def close(self) -> None:
         """End the threads."""
@@ -53,7 +56,7 @@ class ObserverSource(FileSystemEventHandler):
         self._observer.join(5.0)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Called by watchdog's thread."""
+        """Handle an event, on watchdog's thread."""
         if event.event_type in {"opened", "closed_no_write"}:
             return
         for text in {os.fsdecode(event.src_path), os.fsdecode(event.dest_path)} - {""}:

@@ -1,4 +1,4 @@
-"""Between the thread that sees events and the one that waits for them."""
+"""Connects the thread that receives events with the one that waits for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Where a source puts what it sees; thread-safe.
+    """Takes events from a source; thread-safe.
 
     Attributes:
-        limited: why not all folders can be watched, and what to type against it; empty when they can.
+        limited: why not all folders can be watched, and the command against it; empty when they can.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,19 +28,19 @@ class Inbox:
         self.woken = False
 
     def settled(self, path: str) -> None:
-        """`path` can be read now."""
+        """Record that `path` can be read now."""
         with self.changed:
             self.pending.settled(path)
             self.changed.notify()
 
     def unsettled(self, path: str) -> None:
-        """`path` may change again in a moment."""
+        """Record that `path` may change again in a moment."""
         with self.changed:
             self.pending.unsettled(path, self.clock())
             self.changed.notify()
 
     def lose(self, reason: str) -> None:
-        """Events were lost."""
+        """Record that events were lost."""
         with self.changed:
             self.lost = reason
             self.pending.clear()

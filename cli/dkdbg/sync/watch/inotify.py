@@ -1,7 +1,7 @@
-"""inotify, one watch a folder, through watchdog's InotifyFD.
+"""inotify, one watch per folder, through watchdog's InotifyFD.
 
-Not watchdog's Observer: that watches recursively, the ignored folders too, or takes a thread a folder, and holds
-each moved file back for 0.5 s to pair it with its new name, which sync has no use for.
+Not watchdog's Observer: it watches recursively, the ignored folders too, or needs a thread per folder, and it
+delays each moved file by 0.5 s to pair it with its new name, which sync does not need.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.watch.inbox import Inbox
 
-#: What watchdog warns of (a queue that overflows) is said as an event; without a handler it is printed as well.
+#: watchdog's warnings (a queue overflow) are reported as events; without a handler they would be printed as
+#: well.
 logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _C = InotifyConstants
 _SETTLED = _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_ATTRIB
 _UNSETTLED = _C.IN_MODIFY | _C.IN_CREATE | _C.IN_DELETE | _C.IN_MOVED_FROM
 _SELF = _C.IN_DELETE_SELF | _C.IN_MOVE_SELF | _C.IN_UNMOUNT
-#: Of a file that has several names: whatever is written through whichever of them.
+#: Events of a hard-linked file: any write through any of its names.
 _CONTENT = Mask(_C.IN_MODIFY | _C.IN_CLOSE_WRITE | _C.IN_ATTRIB | _C.IN_DONT_FOLLOW)
-#: Files of several names that are watched: each costs a watch, of which a user has few on some machines.
+#: Hard-linked files to watch; each costs one inotify watch (`max_user_watches`).
 _LINKED = 5000
 _MASK = Mask(
     _SETTLED | _UNSETTLED | _C.IN_DELETE_SELF | _C.IN_MOVE_SELF
@@ -69,7 +70,7 @@ class InotifySource(WatchCallback):
             self._fd.start()
 
     def watch(self, folder: str) -> bool:
-        """Watch the folder, relative to the root; False when it has to be polled."""
+        """Watch the folder, relative to the root; return False when it has to be polled."""
         with self._lock:
             if folder in self._wd_of:
                 return True
@@ -84,7 +85,10 @@ class InotifySource(WatchCallback):
             return True
 
     def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path, whose folder is watched; whether it was not watched before."""
+        """Report changes of the file at this absolute path, whose folder is watched.
+
+        Return whether this is new.
+        """
         with self._lock:
             if any(path in paths for paths in self._files.values()):
                 return False
@@ -95,7 +99,10 @@ class InotifySource(WatchCallback):
             return False
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths, relative to the root, goes: its folder may be watched for nothing else."""
+        """Report when one of these paths, relative to the root, is deleted.
+
+        Its folder may have no other watch.
+        """
         folders: dict[str, list[str]] = {}
         for path in paths:
             folders.setdefault(os.path.dirname(path), []).append(path)
@@ -108,7 +115,7 @@ class InotifySource(WatchCallback):
                     )
 
     def watch_linked(self, path: str) -> None:
-        """Report what is written into the file at `path`, relative to the root, by any of its names, wherever they are."""
+        """Report writes to the file at `path`, relative to the root, through any of its hard links."""
         with self._lock:
             if len(self._linked) >= _LINKED:
                 return
@@ -129,7 +136,7 @@ class InotifySource(WatchCallback):
                 self._fd.join(5.0)
 
     def on_event(self, event: InotifyEvent) -> None:
-        """Called by watchdog's thread."""
+        """Handle an event, on watchdog's thread."""
         with self._lock:
             name = os.fsdecode(event.name)
             for path in self._files.get(event.wd, ()):
@@ -160,7 +167,7 @@ class InotifySource(WatchCallback):
                 self._inbox.unsettled(path)
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
-        """Called by watchdog's thread when the kernel has dropped a watch."""
+        """Remove a watch that the kernel has dropped, on watchdog's thread."""
         with self._lock:
             for watched in (self._files, self._leaving, self._linked, self._ids):
                 watched.pop(wd, None)
@@ -169,17 +176,17 @@ class InotifySource(WatchCallback):
                 del self._wd_of[folder]
 
     def on_queue_overflow(self) -> None:
-        """Called by watchdog's thread when the kernel threw events away."""
+        """Report that the kernel has dropped events, on watchdog's thread."""
         limit = _value("fs.inotify.max_queued_events")
         self._inbox.lose(
             f"more than {limit} changes at once (fs.inotify.max_queued_events): looking at everything"
         )
 
     def _on_folder(self, event: InotifyEvent, path: str) -> None:
-        """A folder that moves keeps its watches under the old name: drop them, the scanner sets new ones.
+        """Drop the watches of a moved folder, which stay under its old name; the scanner sets new ones.
 
-        So does for a while one that was deleted while somebody had it open: the kernel drops its watch when the
-        last one closes it, which may be after a new folder has taken the name and was looked at.
+        So does, for a while, a folder that was deleted while open: the kernel drops its watch when the last
+        user closes it, which may be after a new folder with that name was scanned.
         """
         if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO | _C.IN_DELETE):
             start = path + "/"
@@ -203,7 +210,7 @@ class InotifySource(WatchCallback):
             )
 
     def _add(self, path: str, mask: Mask = _MASK) -> int | None:
-        """The watch descriptor; None when a limit was hit, 0 when the folder is gone or unreadable."""
+        """Return the watch descriptor; None when a limit was hit, 0 when the folder is gone or unreadable."""
         if self._fd is None:
             return None
         identity = CallbackId(next(self._next_id))
@@ -214,10 +221,10 @@ class InotifySource(WatchCallback):
                 self._inbox.limited = _limited(error)
                 return None
             return 0
-        if wd < 0:  # watchdog passes over EACCES
+        if wd < 0:  # watchdog ignores EACCES
             self._fd.remove_callbacks([(wd, identity)])
             return 0
-        # the kernel knows folders, not names: one that was moved comes back with the watch that it has
+        # the kernel knows folders, not names: a moved one comes back with its existing watch
         before, self._ids[wd] = self._ids.get(wd), identity
         if before is not None:
             self._fd.remove_callbacks([(wd, before)])
@@ -225,7 +232,7 @@ class InotifySource(WatchCallback):
 
 
 def _limited(error: OSError) -> str:
-    """Which limit was hit, what it is and what to type; the one of the user namespace when that is lower."""
+    """Describe the limit that was hit, its value and the command to raise it, or the user namespace's lower one."""
     what, floor = ("instances", 512) if error.errno == errno.EMFILE else ("watches", 524288)
     names = (f"fs.inotify.max_user_{what}", f"user.max_inotify_{what}")
     found = ((value, name) for name in names if (value := _value(name)) is not None)

@@ -1,7 +1,7 @@
-"""What changes below the local root, as it happens: batches of paths to look at again.
+"""Changes below the local root, as they happen: batches of paths to check again.
 
-The scanner says which folders to watch, each just before it lists it, so that nothing falls between the two and
-no ignored folder costs a watch.
+The scanner names each folder to watch just before it lists it, so that no change is missed between the two
+and no ignored folder costs a watch.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """What to look at again.
+    """Paths to check again.
 
     Attributes:
-        paths: relative to the root; a folder means everything below it; an absolute path is a rule file elsewhere.
-            Hand them to `Scanner.rescan`.
+        paths: relative to the root; a folder means everything below it; an absolute path is a rule file
+            elsewhere.
+            Pass them to `Scanner.rescan`.
         lost: why events were lost, as a sentence, or empty. Everything has to be scanned again.
     """
 
@@ -29,36 +30,36 @@ class Batch(NamedTuple):
 
 
 class Source(Protocol):
-    """Where events come from: inotify here, FSEvents on a Mac."""
+    """Source of events: inotify on Linux, FSEvents on a Mac."""
 
     def watch(self, folder: str) -> bool:
-        """Watch the folder; False when that cannot be and it has to be polled."""
+        """Watch the folder; return False when that is impossible and it has to be polled."""
 
     def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path, which may not exist; whether it was not watched before."""
+        """Report changes of the file at this absolute path, which may not exist; return whether this is new."""
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths goes, relative to the root, as far as that can be watched."""
+        """Report when one of these paths, relative to the root, is deleted, as far as that can be watched."""
 
     def watch_linked(self, path: str) -> None:
-        """Report what is written into this file by any of its names, as far as that can be watched."""
+        """Report writes to this file through any of its names, as far as that can be watched."""
 
     def forget(self) -> None:
         """Drop all watches of folders."""
 
     def close(self) -> None:
-        """End it."""
+        """End the source."""
 
 
 class Watcher:
-    """Watches the folders that it is told to.
+    """Watches the given folders.
 
     Args:
         root: the local root, absolute, resolved.
-        poll: seconds between two looks at folders that cannot be watched; more when a look takes long.
+        poll: seconds between two polls of folders that cannot be watched; more when a poll takes long.
 
     Attributes:
-        limited: why some folders are polled and what to type against it, as a sentence; empty when none is.
+        limited: why some folders are polled and the command against it, as a sentence; empty when none is.
     """
 
     def __init__(self, root: str, *, poll: float = 2.0) -> None:
@@ -69,13 +70,13 @@ class Watcher:
 
     @property
     def limited(self) -> str:
-        """See the class."""
+        """Return the text described above."""
         count = len(self._polled)
         what = "1 folder is" if count == 1 else f"{count:,} folders are"
         return f"{what} polled every {self._poll:g} s: {self._inbox.limited}" if count else ""
 
     def watch(self, folder: str) -> None:
-        """Watch the folder, relative to the root; twice does no harm. Made for `Scanner(enter=...)`."""
+        """Watch the folder, relative to the root; repeating it is harmless. Made for `Scanner(enter=...)`."""
         if self._source.watch(folder):
             self._polled.discard(folder)
         else:
@@ -84,16 +85,20 @@ class Watcher:
     def watch_file(self, path: str) -> bool:
         """Report changes of one file elsewhere, by absolute path: those of `Rules.files`.
 
-        True when it was not watched before: it may have changed after it was read, and has to be looked at once more.
+        Return True when it was not watched before: it may have changed after it was read, and has to be
+        checked once more.
         """
         return self._source.watch_file(path)
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these goes: relative paths in folders that are not watched, as they take no part."""
+        """Report when one of these paths is deleted.
+
+        Relative, in folders that are not watched, as they take no part.
+        """
         self._source.watch_leaving(paths)
 
     def watch_linked(self, path: str) -> None:
-        """Report what is written into a file of several names, also by a name elsewhere. Made for `Scanner(linked=...)`."""
+        """Report writes to a hard-linked file, also through a name elsewhere. Made for `Scanner(linked=...)`."""
         self._source.watch_linked(path)
 
     def batch(self, timeout: float | None = None) -> Batch | None:
@@ -133,7 +138,7 @@ class Watcher:
         self._source.close()
 
     def _pace_polls(self, now: float) -> None:
-        """The caller is back from looking at polled folders: rest ten times as long as that took."""
+        """Rest ten times as long as the caller took to check the polled folders."""
         if self._polled_at:
             self._next_poll = now + max(self._poll, 10 * (now - self._polled_at))
             self._polled_at = 0.0
