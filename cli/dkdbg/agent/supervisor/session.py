@@ -235,7 +235,7 @@ class Session:
 
     @property
     def attached(self) -> bool:
-        """Whether an editor is attached and processes, new or asked, can join."""
+        """Tell whether an editor is attached and processes, new or asked, can join."""
         return self._backend.attached and self.store.lets_join
 
     @property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(NamedTuple):
-    """Whether a path takes part, and the reason as a sentence."""
+    """The decision whether a path takes part, and the reason as a sentence."""
 
     takes_part: bool
     reason: str

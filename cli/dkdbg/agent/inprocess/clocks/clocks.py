@@ -81,7 +81,7 @@ class _State:
 
 
 class _Builtin:
-    """Stand-in for a C function: it does not become a method of a class, and is pickled by its name.
+    """Replacement of a C function: it does not become a method of a class, and is pickled by its name.
 
     Args:
         true: the function. module: its module.

@@ -75,7 +75,7 @@ class _PendingConnection:
 
 
 def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket.OwnSocket]:
-    """Return the first client that has typed the token, None when there is none within this many seconds.
+    """Return the first client that has typed the token, None after this many seconds without one.
 
     Clients that are connected at the timeout may still type it. Together they can delay the program for LIMIT
     seconds, counted again after each login.

@@ -43,7 +43,7 @@ on_release: Optional[Callable[[], None]] = None
 
 
 class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
-    """An address that others can reach, without a token from the user; the message tells what to do."""
+    """An address that others can reach, without a token from the user; the message names the remedy."""
 
 
 class _Client:
@@ -169,7 +169,7 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False,
 
 
 def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
-    """Return the pdb of the first client, None when there is none within this many seconds."""
+    """Return the pdb of the first client, None after this many seconds without one."""
     return _client(address, seconds, "the program's start", says_none=False)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
 _lock = threading.Lock()
-#: Whether the trace functions have been removed.
+#: True after the trace functions have been removed.
 _is_bare = False
 #: The trace function of `threading` for new threads, before it was removed.
 _hook: Any = None
@@ -107,7 +107,7 @@ def _give_back(debugger: Any) -> None:
 def _for_every_thread(api: Any) -> None:
     """Call `_PyEval_SetTrace(state, NULL, NULL)` for every thread state; it supports those of other threads.
 
-    Iterators written in C walk the states: between two bytecodes of ours another thread could run, and end,
+    Iterators written in C walk the states: between two of our bytecodes another thread could run, and end,
     and its state be freed.
     """
     interpreter, first, following = (
