@@ -31,6 +31,7 @@ CORE = tuple(
     for folder, names in {
         "unit": [""],
         "golden": [""],
+        "suite": ["test_words.py"],
         "agent": [
             "sync/test_boot.py", "sync/test_receiver.py", "test_breakpoints.py", "test_bundle.py",
             "test_broker.py", "test_frames.py", "test_listener.py", "test_rank_barrier.py", "test_hook.py", "test_identity.py",
