@@ -425,7 +425,7 @@ sys.stdin.read()
 @pytest.mark.attack(0)
 def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path, other_user):
     """Locks /tmp and what he can open there: a program that its environment brings under the debugger does not wait."""
-    opens = "from dkdbg.agent.autostart import job; job._CHOOSING = float('inf'); print(job._open_runtime())"
+    opens = "from dkdbg.agent.autostart import job; job._LOCK_TIMEOUT_S = float('inf'); print(job._open_runtime())"
     command, env = [sys.executable, "-c", opens], {**os.environ, "DKDBG_RUNTIME_DIR": str(tmp_path / "run")}
     subprocess.run(command, env=env, check=True, timeout=300)  # what it leaves is there before he comes
     words = [other_user.interpreter(), "-c", LOCKS]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Minimum bytes of a large file, which is sent in pieces and last, so that it delays no other (ADR 10: PUT is
 #: whole).
-LARGE = 1 << 20
+LARGE_BYTES = 1 << 20
 
 Operation = Literal["delete", "mkdir", "link", "mode", "adopt", "check", "put"]
 
@@ -84,7 +84,7 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
         step = _step(path, wanted, remote.get(path))
         if step is None:
             continue
-        is_large = wanted.size > LARGE and step.operation in {"check", "put"}
+        is_large = wanted.size > LARGE_BYTES and step.operation in {"check", "put"}
         (large if is_large else small).append(step)
     return deletes + small + large
 

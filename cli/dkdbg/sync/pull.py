@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 #: Default folder for pulled ones, relative to the local root; excluded from sync by default.
 FOLDER = "dkdbg-pulled"
 #: Default maximum bytes to write.
-LIMIT = 10 * 10**9
+MAX_BYTES = 10 * 10**9
 #: Bytes by which a file may grow between the listing and its turn; a larger one may double.
-_GROWTH = 1 << 20
+_MAX_GROWTH_BYTES = 1 << 20
 #: Files to request ahead of the one that arrives.
-_AHEAD = 16
-_SECONDS = 300.0
+_MAX_AHEAD = 16
+_TIMEOUT_S = 300.0
 _SYMLINK = "a symlink, which is not followed"
 
 
@@ -176,7 +176,7 @@ def relative(folder: str, root: str) -> str:
 
 
 def pull(
-    roots: Roots, reach: Reach, folders: Sequence[str], into: Destination, *, limit: int = LIMIT,
+    roots: Roots, reach: Reach, folders: Sequence[str], into: Destination, *, limit: int = MAX_BYTES,
     report: Callable[[Event], None],
 ) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`.
@@ -230,9 +230,9 @@ class _Wanted(NamedTuple):
     size: int
 
     @property
-    def most(self) -> int:
+    def max_size(self) -> int:
         """Return the maximum size that is accepted: a log may have grown since."""
-        return self.size + max(self.size, _GROWTH)
+        return self.size + max(self.size, _MAX_GROWTH_BYTES)
 
 
 class _Puller:
@@ -272,10 +272,10 @@ class _Puller:
         for parts in folders:
             self._make(parts, bare)
         wanted = [one for one in wanted if not self._completes_bare(paths.components(one.path), bare)]
-        for start in range(0, len(wanted), _AHEAD):
-            chunk = wanted[start : start + _AHEAD]
+        for start in range(0, len(wanted), _MAX_AHEAD):
+            chunk = wanted[start : start + _MAX_AHEAD]
             for one in chunk:
-                self._stream.send(wire.GET, {"path": one.path, "size": one.most})
+                self._stream.send(wire.GET, {"path": one.path, "size": one.max_size})
             self._stream.flush()
             for one in chunk:
                 self._receive(one)
@@ -378,7 +378,7 @@ class _Puller:
             self.pulled.left_out[path] = str(error)
             return
         size = head["size"]
-        if head["path"] != path or size > wanted.most:
+        if head["path"] != path or size > wanted.max_size:
             raise lie(f"asked for {path}, of {wanted.size:,} bytes, it sends {head['path']}, of {size:,}")
         self._left -= size
         if self._left < 0:
@@ -458,7 +458,7 @@ class _RefusedThereError(Exception):
 
 
 def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
-    kind, head, body = expect(stream, frozenset((*kinds, wire.FAILED)), _SECONDS)
+    kind, head, body = expect(stream, frozenset((*kinds, wire.FAILED)), _TIMEOUT_S)
     if kind == wire.FAILED:
         raise _RefusedThereError(head["reason"])
     return kind, head, body

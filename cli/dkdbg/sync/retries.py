@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 #: Seconds until a path is checked again: after a write during reading, after a failure (both doubled each
-#: time, up to LONGEST), and after a change too recent for a reliable stamp (ADR 10).
-CHANGED, FAILED, RACY, LONGEST = 0.05, 5.0, 1.0, 60.0
+#: time, up to MAX_DELAY_S), and after a change too recent for a reliable stamp (ADR 10).
+CHANGED_S, FAILED_S, RACY_S, MAX_DELAY_S = 0.05, 5.0, 1.0, 60.0
 #: Attempts after which a constantly written file is sent as it is, again and again. Between two times it
 #: rests for this multiple of the duration, and at least these seconds.
-OFTEN, REST, REST_LEAST = 3, 10, 2.0
+OFTEN, REST_FACTOR, MIN_REST_S = 3, 10, 2.0
 
 
 class Retries:
@@ -48,24 +48,26 @@ class Retries:
         waiting = {*changed, *failed, *(grew or ()), *self._due}
         self._times = {path: count for path, count in self._times.items() if path in waiting}
         for path, seconds in (grew or {}).items():
-            self._due[path] = self._rest[path] = now + min(max(REST * seconds, REST_LEAST), LONGEST)
+            self._due[path] = self._rest[path] = now + min(
+                max(REST_FACTOR * seconds, MIN_REST_S), MAX_DELAY_S
+            )
             self._times[path] = OFTEN
             self._changed.discard(path)
         self._changed |= set(changed)
-        for paths, delay in ((changed, CHANGED), (failed, FAILED)):
+        for paths, delay in ((changed, CHANGED_S), (failed, FAILED_S)):
             for path in paths:
                 if path not in self._due:
                     count = self._times.get(path, 0)
-                    self._due[path] = now + min(delay * 2**count, LONGEST)
+                    self._due[path] = now + min(delay * 2**count, MAX_DELAY_S)
                     self._times[path] = count + 1
         for path in racy:
-            self._due.setdefault(path, now + RACY)
+            self._due.setdefault(path, now + RACY_S)
 
     def put_off(self, paths: Collection[str], now: float, *, also: Collection[str] = ()) -> set[str]:
         """Return those of `paths` that need no rest; the others, and those in `also`, are due later."""
         ready = set()
         for path in paths:
-            until = self._rest.get(path, now + REST_LEAST if path in also else now)
+            until = self._rest.get(path, now + MIN_REST_S if path in also else now)
             if until > now:
                 self._due.setdefault(path, until)
             else:

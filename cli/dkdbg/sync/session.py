@@ -16,7 +16,7 @@ from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import StreamEndedError
 from dkdbg.sync.report import event
-from dkdbg.sync.retries import CHANGED, OFTEN, Retries
+from dkdbg.sync.retries import CHANGED_S, OFTEN, Retries
 from dkdbg.sync.tree.scan import Scanner
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from dkdbg.sync.watch.watcher import Watcher
 
 #: First and maximum seconds between two attempts to reach a target that disappeared.
-_BACKOFF, _BACKOFF_LONGEST = 0.2, 5.0
+_BACKOFF_S, _MAX_BACKOFF_S = 0.2, 5.0
 #: For `once`: maximum attempts to reach the target, and maximum checks of files that are being written.
-_ONCE_ATTEMPTS, _ONCE_CHANGED = 8, 8
-_PING_SECONDS, _PONG_SECONDS = 20.0, 60.0
+_MAX_ONCE_ATTEMPTS, _MAX_ONCE_CHECKS = 8, 8
+_PING_S, _PONG_TIMEOUT_S = 20.0, 60.0
 
 
 class Session:
@@ -79,14 +79,14 @@ class Session:
             DkdbgError: the target cannot be reached or does not stay.
         """
         scanner = Scanner(self._roots.local, rules=self._roots.rules)
-        for attempt in range(_ONCE_ATTEMPTS):
+        for attempt in range(_MAX_ONCE_ATTEMPTS):
             try:
                 with self._connected(scanner) as replica:
                     self._converge(replica)
                     self._quieten(replica, scanner)
                 return
             except (StreamEndedError, _NotYetError) as error:  # noqa: PERF203
-                if self._index is None or attempt == _ONCE_ATTEMPTS - 1:
+                if self._index is None or attempt == _MAX_ONCE_ATTEMPTS - 1:
                     raise self._unreachable(error) from None
                 self._lost(str(error), attempt)
 
@@ -130,14 +130,14 @@ class Session:
         """Connect to the present target; the local tree is read while the other side starts."""
         self._began = time.monotonic()
         try:
-            with self._patience():
+            with self._temporary_errors():
                 if not self._contact.started:
                     self._contact.start(self._resolve())
             if watcher:
                 self._contact.ring(watcher.wake)
             index = self._scan(scanner, watcher)
             here = summaries.folders(index.entries)
-            with self._patience():
+            with self._temporary_errors():
                 stream, ready = self._contact.ready()
         finally:
             self._contact.stop()
@@ -159,7 +159,7 @@ class Session:
             stream.close()
 
     @contextmanager
-    def _patience(self) -> Iterator[None]:
+    def _temporary_errors(self) -> Iterator[None]:
         """Treat errors as temporary once a connection has existed."""
         try:
             yield
@@ -173,7 +173,7 @@ class Session:
         if reason != self._reason:
             self._report(event("lost", reason=reason))
             self._reason = reason
-        self._ending.wait(min(_BACKOFF * 2**attempt, _BACKOFF_LONGEST))
+        self._ending.wait(min(_BACKOFF_S * 2**attempt, _MAX_BACKOFF_S))
 
     def _unreachable(self, error: Exception) -> DkdbgError:
         return DkdbgError(f"cannot sync to {self._contact.label}: {error}", hint=IS_IT_THERE)
@@ -205,11 +205,11 @@ class Session:
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
         """Read files that were written during reading again until they are quiet, within `once`'s attempts."""
         paths: set[str] = set()
-        for attempt in range(_ONCE_CHANGED):
+        for attempt in range(_MAX_ONCE_CHECKS):
             paths = self._retries.take_changed()
             if not paths:
                 return
-            time.sleep(CHANGED)
+            time.sleep(CHANGED_S)
             self._here.apply(scanner.rescan(self._here, paths))
             replica.sender.growing = paths if attempt >= OFTEN else ()
             replica.perform(replica.steps(self._here, paths))
@@ -223,7 +223,7 @@ class Session:
         pinged = 0.0
         while not self._ending.is_set():
             now = time.monotonic()
-            batch = watcher.batch(max(self._retries.next(now + _PING_SECONDS) - now, 0.0))
+            batch = watcher.batch(max(self._retries.next(now + _PING_S) - now, 0.0))
             sender.hear()
             now = time.monotonic()
             dirty = self._retries.take(now)
@@ -238,11 +238,11 @@ class Session:
                 self._converge(replica)
             elif dirty:
                 self._look_at(dirty, replica, scanner, watcher)
-            elif now - max(sender.heard, pinged) >= _PING_SECONDS:
+            elif now - max(sender.heard, pinged) >= _PING_S:
                 sender.ping()
                 pinged = now
-            if pinged > sender.heard and now - sender.heard > _PONG_SECONDS:
-                raise StreamEndedError(f"no answer for {_PONG_SECONDS:g} s", code=None, answered=True)
+            if pinged > sender.heard and now - sender.heard > _PONG_TIMEOUT_S:
+                raise StreamEndedError(f"no answer for {_PONG_TIMEOUT_S:g} s", code=None, answered=True)
 
     def _look_at(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         began = time.monotonic()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOUNTS = "/proc/self/mountinfo"
 #: Maximum bytes of it, and seconds for an answer.
-_MOST, _LIMIT = 1 << 20, 30.0
+_MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 30.0
 #: Exits with 0 in a home.
 _IS_HOME = '[ "$(pwd -P)" = "$(cd && pwd -P)" ]'
 
@@ -40,7 +40,7 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
     """
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-            here = mounts(file.read(_MOST))
+            here = mounts(file.read(_MAX_OUTPUT_BYTES))
     except OSError:
         return None
     with contextlib.suppress(DkdbgError):
@@ -66,7 +66,7 @@ def folder_of(target: Target, reach: Reach) -> Workspace:
     """
     found = target.workspace()
     if Capability.TIME_LIMITED in target.capabilities:
-        done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_LIMIT)
+        done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_TIMEOUT_S)
         if done.code == 0:
             raise DkdbgError(
                 f"{target.label} runs in your home there, {printable(found.remote)}, where shells read their settings",
@@ -77,7 +77,7 @@ def folder_of(target: Target, reach: Reach) -> Workspace:
 
 
 def _asked(reach: Reach, text: str) -> str:
-    return process.read(reach.wrap(("sh", "-c", text)), most=_MOST, timeout=_LIMIT).stdout
+    return process.read(reach.wrap(("sh", "-c", text)), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
 
 
 def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from dkdbg.sync.tree.entries import Entry, Index
 
 #: Seconds until differences are compared once more: a running sync may be about to send them.
-_AGAIN = 0.5
+_RETRY_AFTER_S = 0.5
 #: Allowance for unsynced remote entries, as if so many were known here: a million files.
 _OTHERS = 400_000
-_ANSWER_SECONDS = 300.0
+_ANSWER_TIMEOUT_S = 300.0
 _ELSEWHERE = "leads to another target there"
 
 
@@ -128,7 +128,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
         found = {path: entry for path, entry in there.items() if path not in alone}
         equal, different = compare(index.entries, digests, found)
         if different:
-            time.sleep(_AGAIN)
+            time.sleep(_RETRY_AFTER_S)
             equal, different = _once_more(stream, scanner, found, different)
         different.update(
             (path, stale(index.skipped[path].reason)[0])
@@ -154,7 +154,7 @@ def _others(stream: Stream) -> set[str]:
     found: set[str] = set()
     amount = Amount(known=_OTHERS, hint="name a smaller folder there with --to")
     while True:
-        _, head, _ = expect(stream, frozenset({wire.REMOTE}), _ANSWER_SECONDS)
+        _, head, _ = expect(stream, frozenset({wire.REMOTE}), _ANSWER_TIMEOUT_S)
         amount.add(head["entries"])
         found.update(entry[0] for entry in head["entries"])
         if head.get("end", True):

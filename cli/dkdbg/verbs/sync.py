@@ -149,7 +149,7 @@ def _sync_with(
 
         pull = [pulling.relative(each, workspace.remote) for each in pull]
         goal = pulling.destination(str(root), into, target.label, roots)
-        most = pulling.LIMIT if limit is None else limit
+        most = pulling.MAX_BYTES if limit is None else limit
         done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
         return reporter.pulled(done, goal.path)
     session = Session(roots, target.find, report=reporter.event, contact=contact)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.sync.watch.coalesce import LONGEST, QUIET, Coalescer
+from dkdbg.sync.watch.coalesce import MAX_WAIT_S, QUIET_S, Coalescer
 
 
 def test_a_settled_path_is_due_at_once_and_once_without_those_that_wait():
@@ -22,23 +22,23 @@ def test_a_settled_path_is_due_at_once_and_once_without_those_that_wait():
     pending.unsettled("gone", 1.0)
     pending.settled("a")
     assert pending.take(1.0) == {"a"}
-    assert pending.due() == 1.0 + QUIET
+    assert pending.due() == 1.0 + QUIET_S
 
 
 def test_an_unsettled_path_waits_for_quiet_or_for_a_second():
     pending = Coalescer()
     pending.unsettled("a", 10.0)
     pending.unsettled("a", 10.03)
-    assert pending.due() == 10.03 + QUIET
+    assert pending.due() == 10.03 + QUIET_S
     assert pending.take(10.06) == frozenset()
-    assert pending.take(10.03 + QUIET) == {"a"}
+    assert pending.take(10.03 + QUIET_S) == {"a"}
     pending = Coalescer()
     now = 0.0
-    while now < LONGEST:
+    while now < MAX_WAIT_S:
         pending.unsettled("log", now)
         assert pending.take(now) == frozenset()
-        now += QUIET / 2
-    assert pending.take(LONGEST) == {"log"}
+        now += QUIET_S / 2
+    assert pending.take(MAX_WAIT_S) == {"log"}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 0.4)), max_size=30))
@@ -55,5 +55,5 @@ def test_nothing_is_ever_lost_nor_late(events):
         owed.setdefault(path, now)
         due = pending.due()
         assert due is not None
-        assert due <= min(owed.values()) + LONGEST
-    assert pending.take(now + LONGEST) == set(owed)
+        assert due <= min(owed.values()) + MAX_WAIT_S
+    assert pending.take(now + MAX_WAIT_S) == set(owed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.sync.plan import LARGE, There, link_digest, plan, unknown
+from dkdbg.sync.plan import LARGE_BYTES, There, link_digest, plan, unknown
 
 
 @dataclass(frozen=True)
@@ -177,5 +177,5 @@ def test_a_file_of_the_same_size_without_an_equal_stamp_is_read_a_changed_mode_s
     assert [step.operation for step in plan({"a": Local("f", size=1, stamp="")}, {"a": there})] == ["check"]
     there = There(kind="f", mode=0o644, size=1, digest="d", stamp="s")
     assert [step.operation for step in plan({"a": Local("f", 0o755, 1, "", "s")}, {"a": there})] == ["mode"]
-    local = {"a": Local("f", size=LARGE + 1), "b": Local("d"), "b/c": Local("f", size=1)}
+    local = {"a": Local("f", size=LARGE_BYTES + 1), "b": Local("d"), "b/c": Local("f", size=1)}
     assert [step.path for step in plan(local, {})] == ["b", "b/c", "a"]

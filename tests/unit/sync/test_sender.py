@@ -17,7 +17,7 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight, summaries
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica, stat
-from dkdbg.sync.retries import CHANGED, Retries
+from dkdbg.sync.retries import CHANGED_S, Retries
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
@@ -201,14 +201,14 @@ class Shell(Reach):
 def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
     again = Retries()
     again.note(changed={"a"}, failed=(), racy=(), now=0.0)
-    assert again.next(99.0) == CHANGED
-    assert again.take(CHANGED) == {"a"}
+    assert again.next(99.0) == CHANGED_S
+    assert again.take(CHANGED_S) == {"a"}
     again.note(changed={"a"}, failed=(), racy=(), now=0.0)
-    assert again.next(99.0) == 2 * CHANGED
+    assert again.next(99.0) == 2 * CHANGED_S
     assert again.take(1.0) == {"a"}
     again.note(changed=(), failed=(), racy=(), now=0.0)
     again.note(changed={"a"}, failed=(), racy=(), now=0.0)
-    assert again.next(99.0) == CHANGED
+    assert again.next(99.0) == CHANGED_S
 
 
 @pytest.mark.parametrize("moment", [2, 5], ids=["read", "sent"])
@@ -325,7 +325,7 @@ def test_small_files_wait_for_answers_when_many_are_on_their_way(roots, here, mo
     """Else all answers would wait to be heard until the last file was sent."""
     for number in range(600):
         (here / f"f{number}").write_text(str(number))
-    monkeypatch.setattr(flight, "_OPERATIONS", 100)
+    monkeypatch.setattr(flight, "_MAX_OPERATIONS", 100)
     most = 0
     with learnt(roots) as (replica, _, index):
         send = replica.sender._flight.send

@@ -12,7 +12,7 @@ import pytest
 from dkdbg.core.local_commands import Local
 from dkdbg.core.target import Reach
 from dkdbg.sync.report import as_line
-from dkdbg.sync.retries import OFTEN, REST_LEAST, Retries
+from dkdbg.sync.retries import MIN_REST_S, OFTEN, Retries
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
@@ -180,7 +180,7 @@ def test_a_file_that_grows_rests_after_it_was_sent_and_others_do_not_have_it_for
     assert again.often == {"log"}
     again.note(changed=(), failed=(), racy=(), now=10.0, grew={"log": 0.01})
     assert again.put_off({"log", "a"}, 11.0) == {"a"}
-    assert again.take(10.0 + REST_LEAST) >= {"log"}
+    assert again.take(10.0 + MIN_REST_S) >= {"log"}
     assert again.put_off({"log"}, 13.0) == {"log"}
 
 

@@ -162,7 +162,7 @@ def _interrupt(member: Member) -> str:
 
     from .pdb import socket_pdb
 
-    if socket_pdb.holder() is not None:
+    if socket_pdb.connected() is not None:
         return "another pdb is connected to this process: leave it first (q)"
     path: str = os.path.realpath(member.directory + "/p") + "/%d.pdb" % os.getpid()
     socket_pdb.listen(path)

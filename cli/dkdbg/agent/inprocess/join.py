@@ -284,7 +284,7 @@ def _pdb_is_here(session_dir: str) -> bool:
     Both trace the same threads: up to Python 3.11 pdb would silently stop nowhere any more.
     """
     socket_pdb: Any = sys.modules.get("_dkdbg.pdb.socket_pdb")
-    client = socket_pdb.holder() if socket_pdb is not None else None
+    client = socket_pdb.connected() if socket_pdb is not None else None
     if client is None:
         return False
     if socket_pdb.on_release is None:

@@ -194,7 +194,7 @@ class Session:
             on_absent=self._service.barrier_timer.without,
             on_raised=self._say_raised,
             on_pending=self._pending.note,
-            before_look=self._look_around,
+            before_look=self._check_processes,
             on_death=self._on_death,
         )
         self.store.create(
@@ -354,7 +354,7 @@ class Session:
         console.log(text)
         self.say(text, category)
 
-    def _look_around(self) -> None:
+    def _check_processes(self) -> None:
         """Let in the users that the program's processes have changed to, and report Pythons without the hook."""
         if not self._program or self._phase != "running":
             return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 _SECOND = 1_000_000_000
 #: Maximum seconds by which frequent saves may have pushed a file's time ahead of the clock.
-_DRIFT_SECONDS = 60
+_MAX_DRIFT_S = 60
 
 
 def of_bytes(data: bytes) -> str:
@@ -89,4 +89,4 @@ def fresh_mtime(mtime_ns: int, size: int, old: Optional[Tuple[int, int]]) -> int
     if old is None or old[0] != size:
         return mtime_ns
     behind = old[1] // _SECOND - mtime_ns // _SECOND
-    return (old[1] // _SECOND + 1) * _SECOND if 0 <= behind < _DRIFT_SECONDS else mtime_ns
+    return (old[1] // _SECOND + 1) * _SECOND if 0 <= behind < _MAX_DRIFT_S else mtime_ns

@@ -43,7 +43,7 @@ _RANGES = {
     "mtime_ns": (-(1 << 61), 1 << 62),
     "silence_s": (0, 1 << 31),
 }
-_MOST_ID, (_EARLIEST, _LATEST) = _RANGES["id"][1], _RANGES["mtime_ns"]
+_MAX_ID, (_EARLIEST, _LATEST) = _RANGES["id"][1], _RANGES["mtime_ns"]
 _MAX_STAMP = 300
 _HEX = frozenset("0123456789abcdef")
 
@@ -107,7 +107,7 @@ def _check_packed(files: List[Any], size: int) -> None:
     numbers, names, modes, sizes, times, _, stamps = columns
     if (
         min(numbers) <= 0
-        or max(numbers) > _MOST_ID
+        or max(numbers) > _MAX_ID
         or min(modes) < 0
         or max(modes) > 0o777
         or min(sizes) < 0
@@ -127,7 +127,7 @@ def _check_packed(files: List[Any], size: int) -> None:
 def _check_made(folder: str, made: object) -> None:
     if not folder or type(made) is not list or [type(one) for one in made] != [int, int]:
         raise Fatal("PACK: make is %.60r, not id and mode of its folder" % (made,))
-    if not (0 < made[0] <= _MOST_ID and 0 <= made[1] <= 0o777):
+    if not (0 < made[0] <= _MAX_ID and 0 <= made[1] <= 0o777):
         raise Fatal("PACK: id or mode of the folder is out of range: %.60r" % (made,))
 
 

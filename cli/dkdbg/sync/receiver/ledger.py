@@ -38,7 +38,7 @@ _SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 RACY_NS = 50_000_000
 _PIECE = 1 << 20
 #: Outdated lines before the log is rewritten.
-_WASTE = 20_000
+_MAX_WASTE_LINES = 20_000
 
 _dumps = json.JSONEncoder(separators=(",\n", ":"), check_circular=False).encode
 
@@ -99,7 +99,9 @@ class Ledger:
                 lines = whole.count(b"\n") + 1
                 told = _parse(whole)
                 self._replay(told)
-                self._lines += lines if len(told) == lines else lines + _WASTE  # then it is rewritten
+                self._lines += (
+                    lines if len(told) == lines else lines + _MAX_WASTE_LINES
+                )  # then it is rewritten
             tail = tail[-_PIECE:]  # a line without an end is not ours
         self._torn = bool(tail)
 
@@ -159,7 +161,7 @@ class Ledger:
     def flush(self) -> None:
         """Write pending lines to the log. Raises OSError: nothing is lost, the next flush tries again."""
         self._write()
-        if self._lines > 2 * len(self.held) + _WASTE:
+        if self._lines > 2 * len(self.held) + _MAX_WASTE_LINES:
             self.compact()
 
     def _write(self) -> None:

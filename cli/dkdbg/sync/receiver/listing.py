@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OWN = paths.OWN.encode()
 _PIECE = wire.MAX_BODY
 #: Maximum digests to remember from STAT to ADOPT.
-_SEEN = 100_000
+_MAX_SEEN = 100_000
 
 
 def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
@@ -150,7 +150,7 @@ def stat_paths(
     """Return entries of the existing paths, and the errors of the others; digests go into `seen`."""
     found: List[Entry] = []
     wrong: List[Tuple[str, Refused]] = []
-    if len(seen) > _SEEN:
+    if len(seen) > _MAX_SEEN:
         seen.clear()
     above, folder = None, -1
     try:

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-_GATHER = 1 << 16
+_FLUSH_BYTES = 1 << 16
 
 
 class Outlet:
@@ -29,7 +29,7 @@ class Outlet:
         """Send a frame at the next flush, or at once when much is waiting."""
         self._waiting.append(frame)
         self._size += len(frame)
-        if self._size > _GATHER:
+        if self._size > _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> None:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     Failure = Tuple[int, str, Problem]
 
 #: Maximum characters of a path that is certainly not too long, whatever its length in UTF-8.
-_SURELY_SHORT = 1000
+_SHORT_PATH_CHARS = 1000
 #: Maximum files to have open at the same time; some targets allow 256 descriptors.
-_TOGETHER = 64
+_MAX_TOGETHER = 64
 
 
 class _Packed:
@@ -80,7 +80,9 @@ class Packs:
         above = head["folder"] + "/" if head["folder"] else ""
         failed: List[Failure] = []
         files, at = head["files"], 0
-        together = _TOGETHER if self._state.case_sensitive else 1  # one name may be in the way of the next
+        together = (
+            _MAX_TOGETHER if self._state.case_sensitive else 1
+        )  # one name may be in the way of the next
         for first in range(0, len(files), together):
             group: List[_Packed] = []
             try:
@@ -112,7 +114,7 @@ class Packs:
 
     def _components(self, path: str, name: str) -> List[bytes]:
         """Return the components of a path that ends in `name`; those of the folder are the same for many."""
-        if len(path) > _SURELY_SHORT:
+        if len(path) > _SHORT_PATH_CHARS:
             return paths.components(path)
         above = path[: len(path) - len(name)]
         if above != self._above[0]:

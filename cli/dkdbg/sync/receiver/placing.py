@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.wire import Entry
 
 #: Attempts when another process removes or replaces a folder between two steps.
-_ATTEMPTS = 3
-_REMEMBERED = 10_000
+_MAX_ATTEMPTS = 3
+_MAX_REMEMBERED = 10_000
 
 
 class Temporary:
@@ -83,7 +83,7 @@ class Placer:
 
     def remember_gone(self, path: str, old: os.stat_result) -> None:
         """Remember a removed file: one that returns within the same second must not get its time."""
-        if len(self._gone) >= _REMEMBERED:
+        if len(self._gone) >= _MAX_REMEMBERED:
             self._gone.clear()
         self._gone[path] = (old.st_size, old.st_mtime_ns)
 
@@ -94,7 +94,7 @@ class Placer:
             OSError: it failed; the temporary file is still there.
             Refused: likewise.
         """
-        left = _ATTEMPTS
+        left = _MAX_ATTEMPTS
         while left:
             left -= 1
             try:

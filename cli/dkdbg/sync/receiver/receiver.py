@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 #: Maximum seconds between two progress reports to the host during a flood of frames.
-_DONE_SECONDS = 0.1
+_DONE_INTERVAL_S = 0.1
 
 
 def main() -> int:
@@ -111,7 +111,7 @@ class Loop:
             if not self._serve_frames():
                 return
             now = time.monotonic()
-            if now - said >= _DONE_SECONDS or not self._readable(0):
+            if now - said >= _DONE_INTERVAL_S or not self._readable(0):
                 self._settle()
                 said = now
 

@@ -18,8 +18,8 @@ KEPT = b"kept"
 #: Prefix of incomplete large files.
 PART = b"part-"
 _LOCK = b"lock"
-_LOCK_SECONDS = 5.0
-_PART_SECONDS = 24 * 3600
+_LOCK_TIMEOUT_S = 5.0
+_MAX_PART_AGE_S = 24 * 3600
 
 
 class State:
@@ -110,7 +110,7 @@ class State:
         info = os.fstat(self._lock)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
             raise Fatal("%s/lock is not a plain file of its own" % paths.OWN, "remove it")
-        end = time.monotonic() + _LOCK_SECONDS
+        end = time.monotonic() + _LOCK_TIMEOUT_S
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +138,7 @@ class State:
             info = tree.look_at(self.temporary, encoded)
             if info is None:
                 continue
-            young = encoded.startswith(PART) and now - info.st_mtime < _PART_SECONDS
+            young = encoded.startswith(PART) and now - info.st_mtime < _MAX_PART_AGE_S
             if stat.S_ISDIR(info.st_mode):
                 tree.discard(self.temporary, encoded)
             elif not (young and stat.S_ISREG(info.st_mode)):

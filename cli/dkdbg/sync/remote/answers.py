@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Maximum entries of all listings, and characters of their texts, in addition to the locally known ones.
-ENTRIES, CHARACTERS = 200_000, 32_000_000
+MAX_ENTRIES, MAX_CHARACTERS = 200_000, 32_000_000
 
 _LISTINGS = (wire.LISTING, wire.STATS, wire.REMOTE)
 _PATH, _STAMP, _NAME, _REASON = 16_000, 300, 200, 1000
@@ -33,13 +33,13 @@ class Amount:
     """Counts the content of listings, and ends endless ones.
 
     Args:
-        known: number of local entries: the other side may have twice as many, and `ENTRIES` more.
+        known: number of local entries: the other side may have twice as many, and `MAX_ENTRIES` more.
         hint: advice when it really has that many.
     """
 
     def __init__(self, *, known: int = 0, hint: str = "") -> None:
-        self._most = ENTRIES + 2 * known
-        self._entries, self._characters = self._most, CHARACTERS + 500 * known
+        self._most = MAX_ENTRIES + 2 * known
+        self._entries, self._characters = self._most, MAX_CHARACTERS + 500 * known
         self._hint = hint
 
     def add(self, entries: list[wire.Entry]) -> None:

@@ -21,12 +21,12 @@ PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 
 #: Exit codes of a command line whose program is missing, or not executable (OCI runtimes, ssh, shells).
 _NOT_FOUND = (126, 127)
-_READY_SECONDS = 30.0
+_READY_TIMEOUT_S = 30.0
 #: The hint for a target that was there a moment ago: to look for it again says what is wrong, whatever kind of target it is.
 IS_IT_THERE = "is it still running? try again: if it is not, that says so"
 #: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
 #: often.
-SILENCE_SECONDS = 300
+SILENCE_S = 300
 
 
 class SameFolderError(DkdbgError):
@@ -70,7 +70,7 @@ class Contact:
         self._hello = {
             "version": wire.VERSION, "root": root, "probe": not look_only, "create": makes and not look_only,
             "write": not look_only, "summary": not look_only,
-            "silence_s": SILENCE_SECONDS,
+            "silence_s": SILENCE_S,
         }  # fmt: skip
         self._pythons = list(pythons)
         self._stream: Stream | None = None
@@ -118,7 +118,7 @@ class Contact:
                 if self._stream is None:
                     self._launch(python)
                 try:
-                    _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_SECONDS)
+                    _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_TIMEOUT_S)
                 except StreamEndedError as error:
                     if not error.answered and (explained := self._reach.explain(error.said)) is not None:
                         raise explained from error

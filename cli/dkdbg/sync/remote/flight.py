@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.plan import There
 
 #: Maximum operations, and bytes, without an answer.
-_OPERATIONS, _BYTES = 4000, 32 << 20
+_MAX_OPERATIONS, _MAX_BYTES = 4000, 32 << 20
 
 
 class Sent(NamedTuple):
@@ -97,12 +97,12 @@ class Flight:
     @property
     def full(self) -> bool:
         """Tell whether to wait for answers before more is sent."""
-        return len(self._sent) > _OPERATIONS or self._waiting > _BYTES
+        return len(self._sent) > _MAX_OPERATIONS or self._waiting > _MAX_BYTES
 
     @property
     def low(self) -> bool:
         """Tell whether sending may continue."""
-        return len(self._sent) <= _OPERATIONS // 2 and self._waiting <= _BYTES // 2
+        return len(self._sent) <= _MAX_OPERATIONS // 2 and self._waiting <= _MAX_BYTES // 2
 
     def send(self, number: int, kind: int, path: str, made: There | None, waiting: int) -> None:
         """Record that operation `number` was sent: `path` is `made` from now on, None when it is gone."""

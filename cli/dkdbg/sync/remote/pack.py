@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 #: Maximum files and bytes in one frame; the other side places it while we read the next. A head of so many
 #: fits with any names: a character is at most 12 in ASCII JSON.
-_FILES, _BYTES = 256, wire.MAX_BODY
+_MAX_FILES, _MAX_BYTES = 256, wire.MAX_BODY
 #: Maximum bytes of a file that leaves room for others.
-_SMALL = 64 << 10
+_MAX_SMALL_BYTES = 64 << 10
 
 
 class Pack:
@@ -37,8 +37,8 @@ class Pack:
         """
         return not self or (
             folder == self._folder
-            and len(self._files) < _FILES
-            and self._size + size <= _BYTES
+            and len(self._files) < _MAX_FILES
+            and self._size + size <= _MAX_BYTES
             and name not in self._names
         )
 
@@ -73,5 +73,7 @@ class Pack:
 def is_small(content: Content) -> bool:
     """Tell whether a file may go in a pack: its whole content was read, and it leaves room for others."""
     return (
-        content.body is not None and len(content.body) == content.entry.size and len(content.body) <= _SMALL
+        content.body is not None
+        and len(content.body) == content.entry.size
+        and len(content.body) <= _MAX_SMALL_BYTES
     )

@@ -13,7 +13,7 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.remote import summaries
-from dkdbg.sync.remote.answers import ENTRIES, Amount, lie
+from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, lie
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
 from dkdbg.sync.remote.stream import StreamEndedError, expect
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.tree.entries import Entry, Index
 
-_ANSWER_SECONDS = 300.0
-_STAT_PATHS, _STAT_SIZE = 2000, wire.MAX_HEAD - 100
-_PROGRESS_SECONDS = 0.2
+_ANSWER_TIMEOUT_S = 300.0
+_MAX_STAT_PATHS, _MAX_STAT_BYTES = 2000, wire.MAX_HEAD - 100
+_PROGRESS_INTERVAL_S = 0.2
 _ENDLESS = "name a smaller folder there with --to, or remove .dkdbg-sync/ in it"
 
 
@@ -88,9 +88,9 @@ class Replica:
             self.sender.send(wire.SHOW, {"folders": chunk})
             amount, end = Amount(known=known, hint=_ENDLESS), False
             while not end:
-                frame = self.stream.take(_ANSWER_SECONDS)
+                frame = self.stream.take(_ANSWER_TIMEOUT_S)
                 if frame is None:
-                    raise StreamEndedError(f"no answer for {_ANSWER_SECONDS:g} s", code=None, answered=True)
+                    raise StreamEndedError(f"no answer for {_ANSWER_TIMEOUT_S:g} s", code=None, answered=True)
                 kind, head, _ = frame
                 if kind != wire.LISTING:  # an answer to earlier operations
                     self.sender.handle(frame)
@@ -232,7 +232,7 @@ class Progress:
         self._facts["bytes"] += size
         now = time.monotonic()
         if now >= self._next and self._facts["files_total"]:
-            self._next = now + _PROGRESS_SECONDS
+            self._next = now + _PROGRESS_INTERVAL_S
             self._report(event("progress", **self._facts))
 
 
@@ -249,10 +249,10 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
     amount = Amount(known=known, hint=_ENDLESS)
     refused = 0
     while True:
-        got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_SECONDS)
+        got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S)
         if got == wire.FAILED:  # STAT refuses a name: its operation will be refused with the same reason
             refused += 1
-            if refused > ENTRIES + known:
+            if refused > MAX_ENTRIES + known:
                 raise lie("it refuses more than it was asked for")
             continue
         amount.add(head["entries"])
@@ -271,7 +271,7 @@ def _summary(stream: Stream, *, known: int) -> dict[str, str]:
     found: dict[str, str] = {}
     amount = Amount(known=known, hint=_ENDLESS)
     while True:
-        _, head, _ = expect(stream, frozenset({wire.SUMMARY}), _ANSWER_SECONDS)
+        _, head, _ = expect(stream, frozenset({wire.SUMMARY}), _ANSWER_TIMEOUT_S)
         amount.add(head["entries"])
         found.update(head["entries"])
         if head.get("end", True):
@@ -302,7 +302,7 @@ def _fitting(paths: list[str]) -> Iterator[list[str]]:
     size = 0
     for path in paths:
         more = 12 * len(path) + 3
-        if chunk and (len(chunk) == _STAT_PATHS or size + more > _STAT_SIZE):
+        if chunk and (len(chunk) == _MAX_STAT_PATHS or size + more > _MAX_STAT_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(path)

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync.beneath import Beneath
-from dkdbg.sync.plan import LARGE, There, link_digest
+from dkdbg.sync.plan import LARGE_BYTES, There, link_digest
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote.flight import Counts, Flight
 from dkdbg.sync.remote.pack import Pack, is_small
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dkdbg.sync.tree.reading import Content
 
 #: Seconds without an answer after which the other side counts as gone.
-_SILENCE = 120.0
+_SILENCE_S = 120.0
 #: Times that a large file has grown in a row, each within this many seconds, before it counts as a log.
-_GROWN, _SOON = 3, 30.0
+_MAX_GROWN, _GROWN_WITHIN_S = 3, 30.0
 
 
 class Sender:
@@ -185,12 +185,12 @@ class Sender:
             return False
         now = time.monotonic()
         size, times, sent = self._growth.get(path, (0, 0, now))
-        if content.entry.size < size or now - sent > _SOON:
+        if content.entry.size < size or now - sent > _GROWN_WITHIN_S:
             times = 0
         elif content.entry.size > size:
             times += 1
         self._growth[path] = content.entry.size, times, now
-        return times > _GROWN
+        return times > _MAX_GROWN
 
     def _found_equal(self, path: str, there: There, content: Content) -> None:
         mode, stamp = content.entry.mode, content.entry.stamp
@@ -321,9 +321,9 @@ class Sender:
                 self._take()
 
     def _take(self) -> None:
-        frame = self._stream.take(_SILENCE)
+        frame = self._stream.take(_SILENCE_S)
         if frame is None:
-            raise StreamEndedError(f"no answer for {_SILENCE:g} s", code=None, answered=True)
+            raise StreamEndedError(f"no answer for {_SILENCE_S:g} s", code=None, answered=True)
         self.handle(frame)
 
     def hear(self) -> None:
@@ -385,7 +385,7 @@ class Sender:
 
 
 def _is_large(step: Step) -> bool:
-    return step.wanted is not None and step.wanted.size > LARGE and step.operation in {"check", "put"}
+    return step.wanted is not None and step.wanted.size > LARGE_BYTES and step.operation in {"check", "put"}
 
 
 def _there(content: Content) -> There:

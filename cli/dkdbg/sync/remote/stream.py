@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from dkdbg.sync.receiver.wire import Frame
 
 #: Bytes to collect before a write: a write to `docker exec` costs more than a copy.
-_PACK = 256 * 1024
+_FLUSH_BYTES = 256 * 1024
 _PIPE_SIZE = 1 << 20
-_REASON = 1000  # maximum characters of the reason
-_STDERR_KEPT = 4096
+_MAX_REASON_CHARS = 1000  # maximum characters of the reason
+_MAX_STDERR_BYTES = 4096
 #: Maximum bytes that wait here before reading pauses; a head counts with its values' size in memory.
-_WAITING, _HEAD_WEIGHT = 64 << 20, 16
+_MAX_WAITING_BYTES, _HEAD_WEIGHT = 64 << 20, 16
 #: READY or ERROR. A login's banner may come before it, or the reason why the program could not be started,
 #: which `docker exec` prints on standard output.
 _FIRST_FRAME = re.compile(rb"[\xc1\xcb]\x00")
@@ -91,7 +91,7 @@ class Stream:
         data = wire.encode(kind, head, body)
         self._out.append(data)
         self._out_size += len(data)
-        if self._out_size >= _PACK:
+        if self._out_size >= _FLUSH_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -132,7 +132,7 @@ class Stream:
         frame, weight = found
         with self._room:
             self._waiting -= weight
-            if self._waiting <= _WAITING:
+            if self._waiting <= _MAX_WAITING_BYTES:
                 self._room.notify()
         return frame
 
@@ -196,7 +196,7 @@ class Stream:
                     found = _FIRST_FRAME.search(banner)
                     answered = found is not None
                     if found is None:
-                        banner = banner[-_STDERR_KEPT:]
+                        banner = banner[-_MAX_STDERR_BYTES:]
                         continue
                     data = banner[found.start() :]
                 parser.feed(data)
@@ -223,15 +223,15 @@ class Stream:
                 return
             self._frames.put((frame, weight))
             self._waiting += weight
-            if self._waiting > _WAITING:
+            if self._waiting > _MAX_WAITING_BYTES:
                 self._bell()
-                self._room.wait_for(lambda: self._waiting <= _WAITING or self._closing)
+                self._room.wait_for(lambda: self._waiting <= _MAX_WAITING_BYTES or self._closing)
 
     def _listen(self) -> None:
         assert self._child.stderr is not None  # noqa: S101
         with contextlib.suppress(OSError, ValueError):
-            while data := self._child.stderr.read(_STDERR_KEPT):
-                self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
+            while data := self._child.stderr.read(_MAX_STDERR_BYTES):
+                self._stderr = (self._stderr + data)[-_MAX_STDERR_BYTES:]
 
     def _why(self, reason: str, answered: bool) -> StreamEndedError:
         try:
@@ -244,7 +244,7 @@ class Stream:
             "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
         told = printable(reason or (said[-1] if said else ending))
-        return StreamEndedError(told[:_REASON], code=code, answered=answered, said="\n".join(said))
+        return StreamEndedError(told[:_MAX_REASON_CHARS], code=code, answered=answered, said="\n".join(said))
 
     def _end(self) -> StreamEndedError | DkdbgError:
         """Return why writing failed: the reader knows it once it has seen the end."""

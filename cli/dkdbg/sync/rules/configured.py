@@ -10,7 +10,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import read_file
 from dkdbg.sync.receiver.problems import Refused
 from dkdbg.sync.rules.rules import Rules
-from dkdbg.sync.rules.sources import LIMIT
+from dkdbg.sync.rules.sources import MAX_RULE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class ConfiguredRules:
 
 def _read(path: str) -> config.SyncConfig:
     try:
-        return config.parse(config.decode(read_file(path, LIMIT, follow=True))).sync
+        return config.parse(config.decode(read_file(path, MAX_RULE_BYTES, follow=True))).sync
     except FileNotFoundError:
         return config.SyncConfig()
     except Refused as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 #: Maximum bytes of a file that names a folder; a path cannot be longer.
-_LINE_LIMIT = 1 << 15
+_MAX_LINE_BYTES = 1 << 15
 
 
 class Repository(NamedTuple):
@@ -105,6 +105,6 @@ def _line(path: str) -> str:
         with open(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return ""
-            return os.fsdecode(file.readline(_LINE_LIMIT).rstrip(b"\n"))
+            return os.fsdecode(file.readline(_MAX_LINE_BYTES).rstrip(b"\n"))
     except OSError:
         return ""

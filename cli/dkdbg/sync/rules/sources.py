@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 #: Maximum bytes of a rule file to read.
-LIMIT = 4_000_000
+MAX_RULE_BYTES = 4_000_000
 
 
 class Sources:
@@ -104,7 +104,7 @@ def _content(path: str, read: Callable[[str, int], bytes]) -> bytes:
         DkdbgError: it is too large for a rule file. Its exclusions must not be sent, so it is not ignored.
     """
     try:
-        return read(path, LIMIT)
+        return read(path, MAX_RULE_BYTES)
     except Refused as error:
         if not error.hint:
             return b""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.rules.standing import Standing
 
 #: Maximum depth of folders: each is a descriptor, and a call on the stack.
-DEEPEST = 200
+MAX_DEPTH = 200
 
 
 class Scanner:
@@ -260,8 +260,8 @@ class Scanner:
         name = path[len(level.path) :]
         if standing is not IN and not level.visits(name, standing):
             return False
-        if path.count("/") >= DEEPEST:
-            found.skipped[path] = Skip(f"more than {DEEPEST} folders deep")
+        if path.count("/") >= MAX_DEPTH:
+            found.skipped[path] = Skip(f"more than {MAX_DEPTH} folders deep")
             return False
         self._enter(path)
         at = open_below(above, os.fsencode(name))

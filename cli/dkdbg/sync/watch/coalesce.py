@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Seconds without another event after which an open or missing file is checked; and the maximum wait.
-QUIET, LONGEST = 0.05, 1.0
+QUIET_S, MAX_WAIT_S = 0.05, 1.0
 
 
 class Coalescer:
@@ -14,7 +14,7 @@ class Coalescer:
     before they put the new one in its place, and the other side should not see the gap.
     """
 
-    def __init__(self, *, quiet: float = QUIET, longest: float = LONGEST) -> None:
+    def __init__(self, *, quiet: float = QUIET_S, longest: float = MAX_WAIT_S) -> None:
         self._quiet, self._longest = quiet, longest
         self._ready: dict[str, None] = {}
         self._waiting: dict[str, tuple[float, float]] = {}

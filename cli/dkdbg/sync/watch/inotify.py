@@ -41,7 +41,7 @@ _SELF = _C.IN_DELETE_SELF | _C.IN_MOVE_SELF | _C.IN_UNMOUNT
 #: Events of a hard-linked file: any write through any of its names.
 _CONTENT = Mask(_C.IN_MODIFY | _C.IN_CLOSE_WRITE | _C.IN_ATTRIB | _C.IN_DONT_FOLLOW)
 #: Hard-linked files to watch; each costs one inotify watch (`max_user_watches`).
-_LINKED = 5000
+_MAX_LINKED = 5000
 _MASK = Mask(
     _SETTLED | _UNSETTLED | _C.IN_DELETE_SELF | _C.IN_MOVE_SELF
     | _C.IN_ONLYDIR | _C.IN_DONT_FOLLOW | _C.IN_EXCL_UNLINK
@@ -117,7 +117,7 @@ class InotifySource(WatchCallback):
     def watch_linked(self, path: str) -> None:
         """Report writes to the file at `path`, relative to the root, through any of its hard links."""
         with self._lock:
-            if len(self._linked) >= _LINKED:
+            if len(self._linked) >= _MAX_LINKED:
                 return
             wd = self._add(os.path.join(self._root, path), _CONTENT)
             if wd:
