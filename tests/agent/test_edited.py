@@ -152,8 +152,8 @@ def test_a_program_that_answers_nothing_delays_an_attach_by_a_second_at_most(lau
 
 
 def test_an_old_run_is_not_thrown_away_by_an_attach():
-    assert edited.starts_anew(["/w/train.py"], "auto", edited.OLD - 1, is_held=False)
-    assert not edited.starts_anew(["/w/train.py"], "auto", edited.OLD + 1, is_held=False)
+    assert edited.starts_anew(["/w/train.py"], "auto", edited.MAX_RESTART_AGE_S - 1, is_held=False)
+    assert not edited.starts_anew(["/w/train.py"], "auto", edited.MAX_RESTART_AGE_S + 1, is_held=False)
     assert not edited.starts_anew([], "auto", 1.0, is_held=False)
 
 

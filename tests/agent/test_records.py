@@ -82,7 +82,7 @@ def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path):
 
 
 def test_old_finished_sessions_are_removed(tmp_path):
-    for number in range(records.KEEP_FINISHED + 5):
+    for number in range(records.MAX_FINISHED + 5):
         store = records.SessionStore(str(tmp_path), f"job{number:02}")
         store.create(record(store, state="exited", started=float(number)))
     records.prune(str(tmp_path))

@@ -73,7 +73,7 @@ def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_th
     path = str(tmp_path / "train.py")
     with Editor(running.port, {} if late else {path: [LINE]}, hold=True) as editor:
         if late:
-            wait_for(lambda: progress(tmp_path)[1], lambda seconds: seconds == timeouts.RAISED)
+            wait_for(lambda: progress(tmp_path)[1], lambda seconds: seconds == timeouts.RAISED_S)
             pid = next(p["pid"] for p in running.record()["processes"] if p["rank"] == 1)
             wait_for(lambda: pid in editor.attached, bool)
             rank = editor.attached[pid]

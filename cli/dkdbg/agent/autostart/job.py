@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
 #: Seconds for an agent to start, on a machine where much starts at once.
-_LIMIT = 60.0
+_START_TIMEOUT_S = 60.0
 #: Seconds between two checks while waiting.
-_PAUSE = 0.02
+_POLL_INTERVAL_S = 0.02
 #: Seconds for which other starting programs run without an agent after one failed to start.
-_FAILED = 60.0
+_RETRY_AFTER_S = 60.0
 #: Seconds for another process of this user to choose the runtime folder.
-_CHOOSING = 3.0
+_LOCK_TIMEOUT_S = 3.0
 
 
 def begin(archive: str) -> str:
@@ -82,11 +82,11 @@ def _open_runtime() -> str:
     """
     lock = _own_lock()
     try:
-        end = time.monotonic() + _CHOOSING
+        end = time.monotonic() + _LOCK_TIMEOUT_S
         while (
             lock is not None and not _lock(lock) and time.monotonic() < end
         ):  # the other process may be stopped
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_INTERVAL_S)
         return runtime_dir.open_runtime_dir()
     finally:
         if lock is not None:
@@ -119,7 +119,7 @@ def _meet(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
             is_ours = _lock(lock)
             found = note.read(path)
             if found is not None and found.failed:
-                if time.time() - found.written < _FAILED:
+                if time.time() - found.written < _RETRY_AFTER_S:
                     return None
             elif found is not None and found.exit_code is not None:
                 if found.written >= begun:
@@ -129,7 +129,7 @@ def _meet(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
             if is_ours:
                 note.remove(path)
                 return _start(archive, words, runtime, lock)
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_INTERVAL_S)
     finally:
         os.close(lock)
 
@@ -150,7 +150,7 @@ def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[
     reader = starting.start(archive, words, runtime, lock)
     path = os.path.join(runtime, note.NAME)
     try:
-        starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _LIMIT)
+        starting.wait(reader, None if starting.waits_for_an_editor(os.environ) else _START_TIMEOUT_S)
     finally:
         os.close(reader)
     found = note.read(path)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
 #: Seconds for a process to stop, and for a call in it to return. Both take microseconds.
-LIMIT = 10.0
+TIMEOUT_S = 10.0
 #: Attempts: a thread that is inside `Py_AddPendingCall` itself is released and stopped again.
-TRIES = 5
+MAX_ATTEMPTS = 5
 _CONT, _GETREGS, _SETREGS, _DETACH, _STEP = 7, 12, 13, 17, 9
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
 #: The vector registers, which the call may change too; they need 2.5 to 11 kB.
@@ -71,7 +71,7 @@ def run(pid: int, text: str) -> None:
         found = _functions(pid)
     except OSError as error:
         raise InjectionError(_denied(pid, error)) from error
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         with _Stopped(pid) as stopped:
             page = stopped.syscall(_MMAP, 0, _PAGE, _READ_WRITE, _ANONYMOUS, _NO_SYSCALL, 0)
             if page >= 1 << 47:
@@ -166,7 +166,7 @@ class _Stopped:
 
         Other signals are kept for later.
         """
-        end = time.monotonic() + LIMIT
+        end = time.monotonic() + TIMEOUT_S
         while True:
             pid, status = os.waitpid(self._pid, _WALL | os.WNOHANG)
             if pid == 0:

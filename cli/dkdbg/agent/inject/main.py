@@ -75,10 +75,10 @@ def main(words: List[str], usage: str) -> int:
     except RefusedError as error:
         _tell("refused", str(error))
         return contract.EXIT_AGENT
-    return session.run(asked, lambda shared: _Entered(shared, pids, ways).run())
+    return session.run(asked, lambda shared: _Attached(shared, pids, ways).run())
 
 
-class _Entered:
+class _Attached:
     """The session around processes that were started elsewhere."""
 
     def __init__(self, shared: session.Session, pids: List[int], ways: Dict[int, str]) -> None:

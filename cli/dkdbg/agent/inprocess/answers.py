@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .own_socket import OwnSocket
 
 #: Seconds for the client that has asked for pdb to connect.
-CLIENT_LIMIT = 10.0
+CLIENT_TIMEOUT_S = 10.0
 #: Seconds for the asking side to read a long answer.
-TAKING_LIMIT = 5.0
+READ_TIMEOUT_S = 5.0
 #: Seconds for a bare thread to end.
-THREAD_LIMIT = 1.0
+THREAD_TIMEOUT_S = 1.0
 #: C callbacks that must not be garbage-collected.
 _kept: List[object] = []
 
@@ -89,7 +89,7 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
 
 
 def _until_gone(thread_id: int) -> None:
-    end = time.monotonic() + THREAD_LIMIT
+    end = time.monotonic() + THREAD_TIMEOUT_S
     while os.path.exists("/proc/self/task/%d" % thread_id) and time.monotonic() < end:
         _sleep(0.0005)
 
@@ -144,7 +144,7 @@ def _tell_stacks(member: Member, channel: OwnSocket) -> None:
     """Answer with this process's stacks and, in a second line, its latest collectives."""
     from . import collectives, stacks
 
-    channel.settimeout(TAKING_LIMIT)
+    channel.settimeout(READ_TIMEOUT_S)
 
     def tell(text: str) -> None:
         with contextlib.suppress(OSError):  # the asking process is gone
@@ -169,7 +169,7 @@ def _interrupt(member: Member) -> str:
 
     def enter(_: object) -> int:
         try:
-            socket_pdb.stop(sys._getframe(1), path, CLIENT_LIMIT, again=True)
+            socket_pdb.stop(sys._getframe(1), path, CLIENT_TIMEOUT_S, again=True)
         except Exception as error:
             member.say("pdb: %r" % (error,))
         return 0

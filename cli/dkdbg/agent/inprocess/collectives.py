@@ -24,7 +24,7 @@ _MODULE = "torch._C._distributed_c10d"
 #: NCCL's, in builds with CUDA, before that of the backends without streams.
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 #: Maximum collectives of a group, groups of a process, and tensors of a collective to report.
-LAST, GROUPS, _TENSORS = 8, 64, 8
+MAX_COLLECTIVES, MAX_GROUPS, _MAX_TENSORS = 8, 64, 8
 #: Maximum Python frames between a collective and the thread that waits in it.
 _WRAPPERS = 4
 #: Queries in progress, by pid: a forked child has its parent's entry, but not its thread.
@@ -77,7 +77,9 @@ def pending() -> Optional[Tuple[str, float, float]]:
 
     entries = json.loads(dump(True, False)).get("entries") or ()
     frames = sys._current_frames()
-    for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[:LAST]:
+    for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[
+        :MAX_COLLECTIVES
+    ]:
         frame: Any = frames.get(int(entry.get("thread_id") or 0))
         for _ in range(_WRAPPERS):
             if frame is None:
@@ -98,7 +100,7 @@ def _told(dumps: List[Callable[..., Any]]) -> str:
     for dump in dumps:
         said = dump(True, False)  # with collectives, also finished ones
         groups += reduced(json.loads(said), now)
-    return json.dumps(groups[:GROUPS])
+    return json.dumps(groups[:MAX_GROUPS])
 
 
 def reduced(said: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
@@ -122,17 +124,18 @@ def _last(entries: List[Dict[str, Any]], now: float) -> List[Dict[str, Any]]:
     entries.sort(key=lambda entry: int(entry["collective_seq_id"]))
     # gloo's stay `scheduled` for good; NCCL's first unfinished one may lie far behind the last.
     over = [number for number, entry in enumerate(entries) if entry.get("state") == "completed"]
-    kept = entries[-LAST:]
-    if over and over[-1] + 1 < len(entries) - LAST:
+    kept = entries[-MAX_COLLECTIVES:]
+    if over and over[-1] + 1 < len(entries) - MAX_COLLECTIVES:
         kept = [entries[over[-1] + 1], *kept[1:]]
     return [
         {
             "seq": int(entry["collective_seq_id"]),
             "op": str(entry.get("profiling_name"))[:100],
             "sizes": [
-                [int(n) for n in size[:_TENSORS]] for size in (entry.get("input_sizes") or ())[:_TENSORS]
+                [int(n) for n in size[:_MAX_TENSORS]]
+                for size in (entry.get("input_sizes") or ())[:_MAX_TENSORS]
             ],
-            "types": [str(each)[:40] for each in (entry.get("input_dtypes") or ())[:_TENSORS]],
+            "types": [str(each)[:40] for each in (entry.get("input_dtypes") or ())[:_MAX_TENSORS]],
             "state": str(entry.get("state"))[:20],
             "age": round(max(0.0, now - int(entry["time_created_ns"]) / 1e9), 3),
         }

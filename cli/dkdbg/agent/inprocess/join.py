@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
 #: Limits on open files: below the first a process is not debugged, the second is recommended.
-FEWEST_FILES, MANY_FILES = 16, 64
+MIN_OPEN_FILES, RECOMMENDED_OPEN_FILES = 16, 64
 #: Suffix of the file with which the agent reports that no editor will configure a process's session.
 NOBODY = ".nobody"
 #: Answer of a process that finds no `join.json`.
@@ -163,7 +163,7 @@ def _join(session_dir: str, at_start: bool) -> str:
             return "already joined"
         from .pydevd_patches import listening
 
-        return "not joined: " + listening.holder()
+        return "not joined: " + listening.describe_debugger()
     from .pydevd_patches import shutdown
 
     if shutdown.program_has_ended():
@@ -320,11 +320,11 @@ def _why_not_this_debugpy() -> str:
 def _what_is_too_little() -> str:
     """Return why the debugger would take descriptors that the program needs; empty if it would not."""
     limit = os.sysconf("SC_OPEN_MAX")
-    if not 0 <= limit < FEWEST_FILES:
+    if not 0 <= limit < MIN_OPEN_FILES:
         return ""
     return "it may open %d files, and the debugger needs some of them: raise the limit, `ulimit -n %d`" % (
         limit,
-        MANY_FILES,
+        RECOMMENDED_OPEN_FILES,
     )
 
 
@@ -357,7 +357,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = member.of_this_process()
         try:
-            with greenlets.Told(this.words if this is not None else ()):
+            with greenlets.GeventSupport(this.words if this is not None else ()):
                 import debugpy  # noqa: F401, T100
                 from debugpy.server import api
             greenlets.let_end(sys.modules["pydevd"].threading)

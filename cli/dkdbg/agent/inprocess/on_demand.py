@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 #: Seconds between two checks for an editor.
-INTERVAL = 0.05
+INTERVAL_S = 0.05
 
 #: A wait that timed out is not repeated: a breakpoint in a loop would stop the program in each round.
 _ran_out = False
@@ -162,7 +162,7 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
                 next_check = now + 1
                 if not _agent_lives(directory):
                     return False
-            time.sleep(min(INTERVAL, max(0.001, end - now)))
+            time.sleep(min(INTERVAL_S, max(0.001, end - now)))
     finally:
         note(directory, "", "", None)
     return True

@@ -8,7 +8,7 @@ programs that are not Python.
 
 pydevd's own way (`redirectOutput` of debugpy) sends two messages a line: 100,000 lines took 66 s, and 3 of
 100 arrived (docs/adr/0014). Here a print appends to a list, and pydevd's writer sends everything collected,
-at most fifty times a second. The program never waits: there is no lock, and output beyond LIMIT that an
+at most fifty times a second. The program never waits: there is no lock, and output beyond MAX_PENDING_CHARS that an
 editor does not read is dropped.
 """
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 #: Maximum characters that wait for the editor before older ones are dropped, and the overhead counted for
 #: each piece.
-LIMIT = 32 << 20
-PIECE = 64
+MAX_PENDING_CHARS = 32 << 20
+PIECE_OVERHEAD = 64
 #: Maximum characters in one event.
-EVENT = 48 << 10
+MAX_EVENT_CHARS = 48 << 10
 #: Maximum pieces, and about how many characters, to join at a time: three copies of them exist for that time.
-BATCH = 4096
-TOGETHER = 1 << 20
+MAX_BATCH_PIECES = 4096
+MAX_BATCH_CHARS = 1 << 20
 #: Seconds between two checks, so that a loop of prints costs fifty events a second and not a hundred
 #: thousand.
-INTERVAL = 0.02
+INTERVAL_S = 0.02
 #: Seconds after the last print for which the program's end waits for an editor that does not read.
-END_LIMIT = 10.0
+END_TIMEOUT_S = 10.0
 _DESCRIPTORS = ((1, "stdout"), (2, "stderr"))
 
 
@@ -53,7 +53,7 @@ class Pending:
 
     Attributes:
         pieces: stdout as plain text or bytes, stderr as either in a tuple: most is stdout.
-        size: their approximate size, with PIECE for each. Threads that print at the same time may count
+        size: their approximate size, with PIECE_OVERHEAD for each. Threads that print at the same time may count
             wrong.
         is_idle: whether the writer has taken everything and has not been woken since.
         wake: wakes the writer.
@@ -86,7 +86,7 @@ class Pending:
         self.is_idle = True
 
     def take(self) -> Iterator[Tuple[str, str]]:
-        """Yield the present output as texts of at most EVENT characters, each with its category."""
+        """Yield the present output as texts of at most MAX_EVENT_CHARS characters, each with its category."""
         left = len(self.pieces)
         while left > 0:
             if self._left_out:
@@ -94,7 +94,9 @@ class Pending:
                 text = "dkdbg: %d lines are left out here, because the editor was not reading; the program's log has them\n"
                 yield "console", text % lines
             batch: List[Any] = []
-            most = min(left, BATCH, max(1, TOGETHER * len(self.pieces) // max(1, self.size)))
+            most = min(
+                left, MAX_BATCH_PIECES, max(1, MAX_BATCH_CHARS * len(self.pieces) // max(1, self.size))
+            )
             with contextlib.suppress(IndexError):  # dropped meanwhile
                 batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), most)))
             left = left - len(batch) if batch else 0
@@ -109,18 +111,18 @@ class Pending:
         for kind, same in itertools.groupby(run, type):
             parts = list(same)
             content = "".join(parts) if kind is str else b"".join(parts)
-            self.size -= len(content) + PIECE * len(parts)
+            self.size -= len(content) + PIECE_OVERHEAD * len(parts)
             text = content if isinstance(content, str) else self._decoded(category, content)
-            for start in range(0, len(text), EVENT):
-                yield category, text[start : start + EVENT]
+            for start in range(0, len(text), MAX_EVENT_CHARS):
+                yield category, text[start : start + MAX_EVENT_CHARS]
 
     def leave_out(self) -> None:
         """Drop old output: the end, which shows why a program fails, is worth more than the middle."""
         with contextlib.suppress(IndexError):
-            while self.size > LIMIT * 3 // 4:
+            while self.size > MAX_PENDING_CHARS * 3 // 4:
                 piece = self.pieces.popleft()
                 content = piece[0] if isinstance(piece, tuple) else piece
-                self.size -= len(content) + PIECE
+                self.size -= len(content) + PIECE_OVERHEAD
                 self._left_out += content.count("\n" if isinstance(content, str) else b"\n")
 
     def _decoded(self, category: str, content: bytes) -> str:
@@ -262,7 +264,7 @@ def _queue_class() -> Any:
                     return super().get(False)
             if not _pending.pieces:
                 raise _queue.Empty
-            if self._bell.acquire(True, max(0, self._sent + INTERVAL - time.monotonic())):
+            if self._bell.acquire(True, max(0, self._sent + INTERVAL_S - time.monotonic())):
                 with contextlib.suppress(_queue.Empty):
                     return super().get(False)
             return self._output
@@ -275,8 +277,8 @@ def _queue_class() -> Any:
             if super().empty() and not _pending.pieces:
                 return True
             now = time.monotonic()
-            stuck = 0 < self.sending_since < now - END_LIMIT
-            return stuck and _pending.last < now - END_LIMIT
+            stuck = 0 < self.sending_since < now - END_TIMEOUT_S
+            return stuck and _pending.last < now - END_TIMEOUT_S
 
         def _wake(self) -> None:
             """Wake the writer. This thread may print in the middle of its own `put`.
@@ -330,10 +332,10 @@ def _taken(write: Callable[[Any], int], category: str, kind: type) -> Callable[[
         if data.__class__ is not kind:  # a bytearray may change
             data = kind(data)
         append((data,) if in_tuple else data)
-        pending.size += len(data) + PIECE
+        pending.size += len(data) + PIECE_OVERHEAD
         if pending.is_idle:
             pending.ring()
-        if pending.size > LIMIT:
+        if pending.size > MAX_PENDING_CHARS:
             pending.leave_out()
         return written
 

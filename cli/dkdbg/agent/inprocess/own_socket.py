@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOWEST = 1000
 #: Seconds after which a thread that waits for data notices a lost descriptor. The kernel keeps the connection
 #: open while it waits.
-NOTICE = 1
+NOTICE_S = 1
 
 
 if TYPE_CHECKING or "gevent.monkey" not in sys.modules:
@@ -52,9 +52,9 @@ class OwnSocket(_Socket):
         return self.fileno() >= 0 and identity(self.fileno()) == self._identity is not None
 
     def notice_loss(self) -> None:
-        """Make a receiving thread notice the loss too, after NOTICE seconds."""
+        """Make a receiving thread notice the loss too, after NOTICE_S seconds."""
         self._notices = True
-        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", NOTICE, 0))
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", NOTICE_S, 0))
 
     def recv(self, *args: Any) -> bytes:
         """Receive as a socket does. Raises OSError, EBADF when the descriptor is gone."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .member import Member
 
 #: Seconds for the parent to answer: its hook's thread needs the GIL, or it is joining.
-ANSWER_LIMIT = 30.0
+ANSWER_TIMEOUT_S = 30.0
 #: Seconds in which a parent learns the pid of a child that it is starting.
-STARTING_LIMIT = 10.0
+START_TIMEOUT_S = 10.0
 #: The question of a child to its parent, followed by its pid.
 QUESTION = b"child "
 _NOBODY = "-"
@@ -172,7 +172,7 @@ def _number(frame: FrameType) -> Optional[int]:
 
 def _xdist(pid: int) -> str:
     """Return a child's name as a pytest-xdist worker: execnet's Group has their gateways (execnet/multi.py)."""
-    end = time.monotonic() + STARTING_LIMIT
+    end = time.monotonic() + START_TIMEOUT_S
     while True:
         starting = False
         for frame in _frames():
@@ -220,12 +220,12 @@ def _ask(path: str) -> str:
     ours, theirs = _socket.socketpair()
     asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
-        asking.settimeout(ANSWER_LIMIT)
+        asking.settimeout(ANSWER_TIMEOUT_S)
         rights = theirs.fileno().to_bytes(4, sys.byteorder)
         asking.connect(os.path.realpath(path))
         asking.sendmsg([QUESTION + b"%d" % os.getpid()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         theirs.close()
-        ours.settimeout(ANSWER_LIMIT)
+        ours.settimeout(ANSWER_TIMEOUT_S)
         found = b""
         while not found.endswith(b"\n"):
             piece = ours.recv(256)

@@ -19,7 +19,7 @@ HINT = "write ranks separated by commas, such as 0,3 or 0-7 or 0-7:2 (every seco
 #: A rank with more digits is rejected: a text such as 99999999999 is something else.
 _FORM = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
 #: Maximum characters of a set to quote in an error.
-_LONGEST = 60
+_MAX_QUOTED_CHARS = 60
 
 
 class RankSetError(ValueError):
@@ -139,4 +139,4 @@ def _part(word: str, text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
+    return repr(text if len(text) <= _MAX_QUOTED_CHARS else text[: _MAX_QUOTED_CHARS - 3] + "...")

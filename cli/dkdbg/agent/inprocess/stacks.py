@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
 #: Maximum threads of a process, and maximum frames of a thread from its inner and from its outer end.
-THREADS, INNER, OUTER = 100, 80, 20
+MAX_THREADS, MAX_INNER_FRAMES, MAX_OUTER_FRAMES = 100, 80, 20
 #: Maximum characters of a path, and of any name.
-_PATH, _NAME = 500, 200
+_MAX_PATH_CHARS, _MAX_NAME_CHARS = 500, 200
 #: The debugger's own code, which the agent brings.
 _DEBUGGER = "/debugpy/_vendored/"
 #: Installed code is not where users look first.
@@ -42,10 +42,10 @@ def dump() -> str:
         if ident == threading.get_ident() or _is_ours(thread):
             continue
         told.append(_thread(frames[ident], thread, ident == main))
-        if len(told) == THREADS:
+        if len(told) == MAX_THREADS:
             break
     frames.clear()
-    return '{"threads":[%s],"left_out":%d}' % (",".join(told), max(0, len(known) - THREADS))
+    return '{"threads":[%s],"left_out":%d}' % (",".join(told), max(0, len(known) - MAX_THREADS))
 
 
 def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # noqa: ANN401
@@ -59,16 +59,17 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
         listed.append((code.co_filename, frame.f_lineno or 0, function))
         frame = frame.f_back
     listed = _without_debugger(listed)
-    more = max(0, len(listed) - INNER - OUTER)
+    more = max(0, len(listed) - MAX_INNER_FRAMES - MAX_OUTER_FRAMES)
     if more:
-        listed = listed[:INNER] + listed[-OUTER:]
+        listed = listed[:MAX_INNER_FRAMES] + listed[-MAX_OUTER_FRAMES:]
     return '{"name":%s,"id":%d,"main":%d,"more":%d,"frames":[%s]}' % (
-        _quoted(name[:_NAME]),
+        _quoted(name[:_MAX_NAME_CHARS]),
         number if isinstance(number, int) else 0,
         is_main,
         more,
         ",".join(
-            "[%s,%d,%s,%d]" % (_quoted(path[:_PATH]), line, _quoted(function[:_NAME]), _is_own(path))
+            "[%s,%d,%s,%d]"
+            % (_quoted(path[:_MAX_PATH_CHARS]), line, _quoted(function[:_MAX_NAME_CHARS]), _is_own(path))
             for path, line, function in listed
         ),
     )

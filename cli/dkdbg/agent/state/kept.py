@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Environment variable that identifies a process started through this connection, so that a signal finds it.
 ENV_RUN = "DKDBG_RUN"
 _NAME = re.compile(r"agent-[0-9a-f]{32}\.pyz")
-_LARGEST = 1 << 26
+_MAX_BYTES = 1 << 26
 
 
 def name_of(digest: str) -> str:
@@ -116,7 +116,7 @@ def receive(nonce: str, runtime: str) -> int:
         runtime: the opened runtime folder.
     """
     words = sys.stdin.buffer.readline(200).split()
-    if len(words) != 2 or not re.match(rb"[0-9a-f]{64}$", words[0]) or not 0 < int(words[1]) < _LARGEST:
+    if len(words) != 2 or not re.match(rb"[0-9a-f]{64}$", words[0]) or not 0 < int(words[1]) < _MAX_BYTES:
         return 1
     digest, size = words[0].decode(), int(words[1])
     path = os.path.join(runtime, name_of(digest))

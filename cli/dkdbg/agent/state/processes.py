@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 #: Seconds to wait for an answer: a first import of debugpy from a slow disk takes 3, and a process that waits
 #: for its breakpoints at start answers after that.
-ANSWER_LIMIT = 30.0
+ANSWER_TIMEOUT_S = 30.0
 #: Seconds that a process may need to notice the adapter's end.
-ORPHANED_LIMIT = 5.0
+ORPHANED_TIMEOUT_S = 5.0
 #: Seconds between two scans of the folder.
-INTERVAL = 0.5
+INTERVAL_S = 0.5
 #: Maximum processes to ask at the same time: each imports debugpy, about 0.2 s of CPU.
-PARALLEL = 8
+MAX_PARALLEL = 8
 #: Seconds that an attach waits for processes to report changed sources; they need milliseconds.
-CHANGED_LIMIT = 3.0
+CHANGED_TIMEOUT_S = 3.0
 #: Maximum scans in which a process with a generic command line is asked for its identity.
-TRIES = 40
+MAX_SCANS = 40
 #: Maximum reasons to report.
-REASONS = 20
+MAX_REASONS = 20
 #: Answers of a process that does not join, and that no user needs to see.
 _HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
 
@@ -99,7 +99,7 @@ class ProcessTable:
         self.deaths = deaths.Deaths(self._path, self.name_of, lambda pid: self._stops.get(pid, ""), on_death)
         self._lock = threading.Lock()
         self._reporting = threading.Lock()
-        self._slots = threading.BoundedSemaphore(PARALLEL)
+        self._slots = threading.BoundedSemaphore(MAX_PARALLEL)
         self._wake = threading.Event()
         self._stopped = False
 
@@ -149,7 +149,7 @@ class ProcessTable:
         path = self._path(pid, ".sock")
 
         def ask_one() -> None:
-            answer = ask(path, "timeouts", CHANGED_LIMIT)
+            answer = ask(path, "timeouts", CHANGED_TIMEOUT_S)
             if answer.startswith("raised ") and answer != "raised 0":
                 self._on_raised()
             words = answer.split()
@@ -168,22 +168,22 @@ class ProcessTable:
     def changed_files(self) -> List[str]:
         """Return sources changed since the start of a process that has loaded them.
 
-        Only the oldest PARALLEL processes are asked, in parallel: the others of a run have loaded the same
+        Only the oldest MAX_PARALLEL processes are asked, in parallel: the others of a run have loaded the same
         files.
         """
         with self._lock:
-            oldest = sorted(self._known.values(), key=lambda process: process["started"])[:PARALLEL]
+            oldest = sorted(self._known.values(), key=lambda process: process["started"])[:MAX_PARALLEL]
         answers: List[str] = []
 
         def ask_one(pid: int) -> None:
-            answers.append(ask(self._path(pid, ".sock"), "changed", CHANGED_LIMIT))
+            answers.append(ask(self._path(pid, ".sock"), "changed", CHANGED_TIMEOUT_S))
 
         threads = [
             threading.Thread(target=ask_one, args=(process["pid"],), daemon=True) for process in oldest
         ]
         for thread in threads:
             thread.start()
-        end = time.monotonic() + CHANGED_LIMIT
+        end = time.monotonic() + CHANGED_TIMEOUT_S
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
         found: Set[str] = set()
@@ -345,7 +345,7 @@ class ProcessTable:
                 # The folder may be removed at any time; that must not end the thread.
                 with contextlib.suppress(Exception):
                     look()
-            self._wake.wait(INTERVAL)
+            self._wake.wait(INTERVAL_S)
             self._wake.clear()
 
     def _look(self) -> None:
@@ -375,7 +375,7 @@ class ProcessTable:
             if self._attached() and is_rank:
                 self._on_raised()  # it raises the timeouts of its groups when it creates them
             if naming.says_little(process):
-                self._unclear.setdefault(pid, TRIES)
+                self._unclear.setdefault(pid, MAX_SCANS)
             first = self._known.get(process["ppid"])
             if first is not None and naming.leads(process, first):
                 self._unclear.setdefault(first["pid"], 1)
@@ -386,7 +386,7 @@ class ProcessTable:
         self._ask_who()
         changed = self._look_at_notes() or changed
         if self._attached():
-            self._ask_newcomers()
+            self._ask_new()
         if changed:
             self._report()
 
@@ -411,7 +411,7 @@ class ProcessTable:
                     changed = True
         return changed
 
-    def _ask_newcomers(self) -> None:
+    def _ask_new(self) -> None:
         with self._lock:
             found = [pid for pid in self._known if pid not in self._asked]
         new = [pid for pid in found if self.is_chosen(pid)]
@@ -476,7 +476,7 @@ class ProcessTable:
 
     def _refused(self, pid: int, reason: str) -> None:
         with self._lock:
-            known = reason in self._reasons or len(self._reasons) >= REASONS
+            known = reason in self._reasons or len(self._reasons) >= MAX_REASONS
             self._reasons.add(reason)
         if not known:
             self._on_refusal("%s cannot be debugged: %s" % (self.name_of(pid), reason))
@@ -487,7 +487,7 @@ class ProcessTable:
 
     def _is_orphaned(self, pid: int) -> bool:
         before = self._joined.get(pid, float("-inf")) < self._died
-        return before and time.monotonic() < self._died + ORPHANED_LIMIT
+        return before and time.monotonic() < self._died + ORPHANED_TIMEOUT_S
 
     def _forget(self, pid: int) -> None:
         self.deaths.ended(pid)
@@ -516,7 +516,7 @@ class ProcessTable:
             self._on_change(processes)
 
 
-def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
+def ask(path: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
     """Send one command to a process and return its one-line answer; empty when it does not answer.
 
     Args:

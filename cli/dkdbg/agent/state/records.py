@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
 #: Finished sessions to keep for `sessions`.
-KEEP_FINISHED = 20
+MAX_FINISHED = 20
 
 
 def write_json(path: str, value: object) -> None:
@@ -142,9 +142,9 @@ def prune(folder: str) -> None:
 
     here = procfs.pid_namespace()
     finished = [r for r in list_records(folder) if not is_live(r) and r["pid_namespace"] == here]
-    for record in finished[:-KEEP_FINISHED]:
+    for record in finished[:-MAX_FINISHED]:
         shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
-    for record in finished[-KEEP_FINISHED:]:
+    for record in finished[-MAX_FINISHED:]:
         if record["state"] != "exited":
             _keep_record_alone(os.path.join(folder, record["id"]))
 

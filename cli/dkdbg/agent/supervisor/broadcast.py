@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
 
 #: Default and maximum seconds for the answers; maximum bytes of a question.
-LIMIT, LONGEST_LIMIT = 10.0, 600.0
-SIZE = 256 << 10
+DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
+MAX_QUERY_BYTES = 256 << 10
 WORD = b"ranks "
 
 
@@ -25,7 +25,7 @@ def answer(line: bytes, gather: Gather) -> Dict[str, Any]:
     try:
         asked = json.loads(line[len(WORD) :].decode("utf-8", "surrogatepass"))
         verb, expression, frame = asked["verb"], asked["expression"], int(asked["frame"])
-        limit = min(LONGEST_LIMIT, max(0.1, float(asked["limit"])))
+        limit = min(MAX_TIMEOUT_S, max(0.1, float(asked["limit"])))
         wanted = ranks.parse(str(asked["ranks"]))
     except ranks.RankSetError as error:
         return {"error": str(error), "hint": error.hint}

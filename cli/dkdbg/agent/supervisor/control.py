@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
 #: Seconds for an answer, which comes after the restart: ending the program takes up to 10.
-ANSWER_LIMIT = 30.0
+ANSWER_TIMEOUT_S = 30.0
 
 
 class Control:
@@ -62,7 +62,7 @@ class Control:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
-            word = connection.makefile("rb").readline(broadcast.SIZE).strip()
+            word = connection.makefile("rb").readline(broadcast.MAX_QUERY_BYTES).strip()
             if word.startswith(broadcast.WORD):
                 answer = json.dumps(broadcast.answer(word, self._gather))
             elif word == b"restart":
@@ -95,7 +95,7 @@ def main(command: str, words: List[str]) -> int:
     return 0 if answer.startswith(("restarted", "asked", restarts.NOT_STARTED)) else 1
 
 
-def ask(session_dir: str, command: str, limit: float = ANSWER_LIMIT) -> str:
+def ask(session_dir: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
     """Send a command to a session's agent and return its line; empty without an answer in time."""
     path = os.path.join(
         os.path.realpath(os.path.join(session_dir, contract.PROCESSES_NAME)), contract.CONTROL_NAME

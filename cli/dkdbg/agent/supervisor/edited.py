@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Iterable, List
 
 #: Seconds: a run that is older is not ended by an attach. Somebody may have waited for what it has done so far.
-OLD = 3600.0
+MAX_RESTART_AGE_S = 3600.0
 
 
 def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
@@ -33,7 +33,7 @@ def starts_anew(changed: List[str], restart: str, age: float, *, is_held: bool) 
         restart: one of contract.RESTART. age: of this run, in seconds.
         is_held: a process waits for an editor, after a crash or at a `breakpoint()`: that is what the editor comes for.
     """
-    return bool(changed) and restart == contract.RESTART_AUTO and age < OLD and not is_held
+    return bool(changed) and restart == contract.RESTART_AUTO and age < MAX_RESTART_AGE_S and not is_held
 
 
 def described(changed: List[str]) -> str:

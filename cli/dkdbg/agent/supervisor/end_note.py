@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from typing import List
 
 #: Maximum lines of stderr, and characters of each.
-LINES = 12
-LENGTH = 300
+MAX_LINES = 12
+MAX_LINE_CHARS = 300
 
 
 def compose(code: int, end: str, words: str, name: str = "") -> str:
@@ -38,8 +38,8 @@ def headline(code: int, end: str) -> str:
 def last_lines(words: str) -> List[str]:
     """Return the last lines of a program's output, printable and indented."""
     lines = [line.rpartition("\r")[2].rstrip() for line in words.replace("\r\n", "\n").split("\n")]
-    found = [console.printable(line) for line in lines if line][-LINES:]
-    return ["  " + (line if len(line) <= LENGTH else line[:LENGTH] + "...") for line in found]
+    found = [console.printable(line) for line in lines if line][-MAX_LINES:]
+    return ["  " + (line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + "...") for line in found]
 
 
 _MEANINGS = {

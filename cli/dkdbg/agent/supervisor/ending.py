@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 #: Seconds between SIGTERM and SIGKILL. A process that is paused at a breakpoint runs no Python signal
 #: handler.
-GRACE = 5.0
+GRACE_S = 5.0
 #: Seconds after SIGKILL; only a process in an uninterruptible call lives longer.
-KILL_LIMIT = 5.0
+KILL_TIMEOUT_S = 5.0
 
 
 class Ending:
@@ -53,15 +53,15 @@ class Ending:
         """
         self._look()
         self._signal(signal.SIGTERM)
-        hurry, end = False, time.monotonic() + GRACE
+        hurry, end = False, time.monotonic() + GRACE_S
         while self._left():
-            hurry = pause(0.01 if time.monotonic() < end - GRACE + 0.5 else 0.05) or hurry
+            hurry = pause(0.01 if time.monotonic() < end - GRACE_S + 0.5 else 0.05) or hurry
             if hurry or time.monotonic() > end:
                 return self._kill()
         return 0
 
     def _kill(self) -> int:
-        end = time.monotonic() + KILL_LIMIT
+        end = time.monotonic() + KILL_TIMEOUT_S
         while self._left() and time.monotonic() < end:
             self._signal(signal.SIGKILL)
             time.sleep(0.01)

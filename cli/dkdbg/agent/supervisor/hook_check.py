@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
 TIMEOUT_S = 10.0
 #: Seconds that a Python has from its start until it must have announced itself, and between two looks.
-ANNOUNCING, BETWEEN = 3.0, 1.0
+ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
@@ -28,7 +28,7 @@ _PYTHON = re.compile(r"python[0-9.]*$")
 _FORKSERVER = "multiprocessing.forkserver"
 
 
-class Unseen:
+class HookCheck:
     """Reports once per program, and once per name of its Pythons, that the hook was not loaded.
 
     Args:
@@ -69,7 +69,7 @@ class Unseen:
             program: its pid. announced: pids of processes that have announced themselves.
         """
         now = time.monotonic()
-        if now < self._looked + BETWEEN:
+        if now < self._looked + INTERVAL_S:
             return []
         self._looked = now
         leaves_out = entered.hook_functions(os.path.dirname(self.hook))._is_housekeeping
@@ -85,7 +85,7 @@ class Unseen:
         lines = []
         for pid, words in found.items():
             name = _name(words)
-            if now >= self._since[pid] + ANNOUNCING and name not in self._said:
+            if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._said:
                 self._said.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
         return lines

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from typing import Callable, Mapping
 
 #: Seconds between two checks; the engine's name server answers in a millisecond.
-BETWEEN = 5.0
+INTERVAL_S = 5.0
 
 
-class Beside:
+class OriginalService:
     """Checks on its own thread, because a name server may hang.
 
     Args:
@@ -43,7 +43,7 @@ class Beside:
         self._over.set()
 
     def _look(self) -> None:
-        while not self._over.wait(BETWEEN):
+        while not self._over.wait(INTERVAL_S):
             if self._listens() and (others := _elsewhere(self._name)):
                 text = (
                     "%s is answered by its own container too (%s): calls that go there do not stop here; "

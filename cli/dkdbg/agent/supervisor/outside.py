@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
 #: Seconds for one process, and the maximum processes to inspect in parallel.
-_LIMIT = 10.0
-_PARALLEL = 8
+_TIMEOUT_S = 10.0
+_MAX_PARALLEL = 8
 _HOOK = "/inprocess/hook/sitecustomize.py"
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 _STATES = {
@@ -48,7 +48,7 @@ def fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
         for each in wanted if native else ():
             each["note"] = "no native frames: there is no py-spy on PATH there"
         return
-    running = threading.BoundedSemaphore(_PARALLEL)
+    running = threading.BoundedSemaphore(_MAX_PARALLEL)
 
     def look(process: Dict[str, Any]) -> None:
         with running:
@@ -58,7 +58,7 @@ def fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(_LIMIT + 1)
+        thread.join(_TIMEOUT_S + 1)
 
 
 def py_spy() -> Optional[str]:
@@ -76,7 +76,7 @@ def _look(program: str, process: Dict[str, Any], *, native: bool) -> None:
     how = "--native" if native else "--nonblocking"
     argv = [program, "dump", "--json", how, "--pid", str(process["pid"])]
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=_LIMIT, check=False)
+        done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=False)
         said = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, RecursionError) as error:
         process["note"] = "py-spy: %s" % str(error)[:200]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Serve = Callable[[socket.socket, bytes, frames.FrameParser], None]
 
 #: Seconds for the answer to a disconnect.
-LEAVE_LIMIT = 5.0
+LEAVE_TIMEOUT_S = 5.0
 _CLIENT_INFO = {
     "clientID": "dkdbg",
     "clientName": "dkdbg ranks",
@@ -47,7 +47,7 @@ class OwnClient:
         self._serve = serve
         self._token = token
         self._changed = threading.Condition()
-        self._lines: Dict[int, _Line] = {}
+        self._lines: Dict[int, _Connection] = {}
         self._leaving = False
 
     def __enter__(self) -> OwnClient:  # noqa: PYI034 - typing has no Self in 3.8
@@ -83,7 +83,7 @@ class OwnClient:
         with self._changed:
             if self._leaving or key in self._lines:
                 return
-            self._lines[key] = line = _Line(self._serve, arguments, self._happened)
+            self._lines[key] = line = _Connection(self._serve, arguments, self._happened)
         line.start()
 
     def _happened(self, name: str, body: Message) -> None:
@@ -94,7 +94,7 @@ class OwnClient:
             self._changed.notify_all()
 
 
-class _Line:
+class _Connection:
     """One connection.
 
     Attributes:
@@ -120,7 +120,7 @@ class _Line:
     def leave(self) -> None:
         """End the session; stopped processes continue."""
         self._send("disconnect", {"terminateDebuggee": False})
-        self._left.wait(LEAVE_LIMIT)
+        self._left.wait(LEAVE_TIMEOUT_S)
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 #: Seconds without a prompt before a message explains it.
-SILENCE = 2.0
+SILENCE_S = 2.0
 
 
 def main(words: List[str]) -> int:
@@ -44,7 +44,7 @@ def main(words: List[str]) -> int:
         session = _session(given.name) or session
         process = _process(session, given.pid, given.rank)
     if process is None:
-        return _fail(_nobody(session))
+        return _fail(_why_missing(session))
     folder = os.path.realpath(os.path.join(records.folder_of(session), contract.PROCESSES_NAME))
     answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
     if not answer.startswith("pdb "):
@@ -75,7 +75,7 @@ def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) 
     )
 
 
-def _nobody(session: contract.Record) -> str:
+def _why_missing(session: contract.Record) -> str:
     """Return why the process does not exist."""
     there = _listing(session["processes"])
     if session["state"] == "waiting" and not there:
@@ -100,7 +100,7 @@ def _send(sock: socket.socket) -> None:
 
 def _show(sock: socket.socket) -> int:
     try:
-        sock.settimeout(SILENCE)
+        sock.settimeout(SILENCE_S)
         while True:
             try:
                 data = sock.recv(4096)

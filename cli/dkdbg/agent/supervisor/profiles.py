@@ -42,7 +42,7 @@ FLAGS = {
 _FOLDER = "dkdbg-profiles"
 _STEPS = "2:12"
 #: Seconds for py-spy to finish its file after the program's end.
-_LAST = 60.0
+_WRITE_TIMEOUT_S = 60.0
 _HINTS = {
     "nsys": "install Nsight Systems there (apt-get install nsight-systems-cli of NVIDIA's repository), put its folder on PATH, or "
     "take --py-spy or --torch-profile",
@@ -213,7 +213,7 @@ def _file(note: Mapping[str, Any]) -> str:
 
 def _wait_for(pid: int) -> None:
     """Wait until py-spy has written its file, which it does after the end of its target."""
-    end = time.monotonic() + _LAST
+    end = time.monotonic() + _WRITE_TIMEOUT_S
     while pid and time.monotonic() < end:
         try:
             with open("/proc/%d/cmdline" % pid, "rb") as source:

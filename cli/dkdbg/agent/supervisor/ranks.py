@@ -25,7 +25,9 @@ def main(words: List[str]) -> int:
     parser.add_argument("--name", default=None, help="the session's name; the newest one by default")
     parser.add_argument("--ranks", default="all", help="such as 0,3 or 0-7:2; all by default")
     parser.add_argument("--frame", type=int, default=0, help="how many callers above the top of the stack")
-    parser.add_argument("--limit", type=float, default=broadcast.LIMIT, help="seconds for the answers")
+    parser.add_argument(
+        "--limit", type=float, default=broadcast.DEFAULT_TIMEOUT_S, help="seconds for the answers"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("verb", choices=broadcast_query.VERBS)
     parser.add_argument("expression", nargs="?", default="")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 #: Seconds for all files together.
-_LIMIT = 1800.0
+_TIMEOUT_S = 1800.0
 _KEYS = ("node", "node_id", "python", "cluster")
 
 
@@ -46,7 +46,7 @@ def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, st
     try:
         done = subprocess.run(
             [notes[0]["python"], program], input=json.dumps(asked), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            check=False, timeout=_LIMIT, env=own, universal_newlines=True,
+            check=False, timeout=_TIMEOUT_S, env=own, universal_newlines=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         return ["%s (%s)" % (each, error) for each in lost]

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Stamp = Tuple[int, int, int]
 
 #: Seconds between two polls; a poll may take at most a tenth of the time.
-INTERVAL = 0.25
+INTERVAL_S = 0.25
 #: Seconds of quiet before a change counts: editors save in several steps, git writes many files.
-QUIET = 0.1
+QUIET_S = 0.1
 #: The same for a file that is empty now: it is being written.
-QUIET_EMPTY = 0.5
+QUIET_EMPTY_S = 0.5
 #: Maximum folders to watch; a larger tree holds a data set.
 MAX_FOLDERS = 20000
 _IGNORED = {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env"}
@@ -114,13 +114,13 @@ class Watcher:
                         Exception
                     ):  # watching continues whatever the program's files hold
                         self._on_change(changed)
-            self._stop.wait(max(INTERVAL, 9 * (time.monotonic() - begin)))
+            self._stop.wait(max(INTERVAL_S, 9 * (time.monotonic() - begin)))
 
     def _settled(self, before: Dict[str, Stamp], now: Dict[str, Stamp]) -> Dict[str, Stamp]:
         """Return the files once they have stopped changing."""
         while not self._stop.is_set():
             empty = any(path in now and now[path][1] == 0 for path in _difference(before, now))
-            self._stop.wait(QUIET_EMPTY if empty else QUIET)
+            self._stop.wait(QUIET_EMPTY_S if empty else QUIET_S)
             later = self.look()
             if later == now:
                 break

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Callable
 
 #: Seconds before a restart is reported as too slow.
-LIMIT = 25.0
+TIMEOUT_S = 25.0
 NOT_STARTED = "not started yet: it waits for an editor"
 
 
@@ -50,7 +50,7 @@ class Restarts:
             return NOT_STARTED
         self.request("asked to")
         with self._changed:
-            self._changed.wait_for(lambda: self.runs > before or self._is_over, LIMIT)
+            self._changed.wait_for(lambda: self.runs > before or self._is_over, TIMEOUT_S)
             if self.runs == before:
                 return "not restarted: %s" % (self._end or "it takes too long")
             return "restarted, run %d" % self.runs

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Fingerprint of the certificate, after the address.
 _FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})", re.IGNORECASE)
 #: Seconds for the process to end.
-_LIMIT = 10.0
+_TIMEOUT_S = 10.0
 
 
 def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
@@ -84,7 +84,7 @@ def _lacking_tls() -> str:
     return "" if ssl.HAS_TLSv1_3 else ssl.OPENSSL_VERSION
 
 
-class Outward:
+class ReverseConnection:
     """The process that makes the connection, while the session lasts.
 
     Args:
@@ -113,7 +113,7 @@ class Outward:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         try:
-            self._process.wait(_LIMIT)
+            self._process.wait(_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -48,11 +48,13 @@ if TYPE_CHECKING:
     Program = Callable[["Session"], Tuple[int, str]]
 
 #: Seconds for an editor to close its sessions after `terminated`; VS Code needs 20 ms.
-GOODBYE = 1.5
+CLOSE_TIMEOUT_S = 1.5
 #: Maximum seconds for the adapter to deliver it; it needs milliseconds.
-TOLD = 10.0
+DELIVERY_TIMEOUT_S = 10.0
 #: Advice to a refused client in another container.
-_OUTSIDERS = "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
+_REFUSED_HINT = (
+    "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
+)
 
 
 def run(options: Options, program: Program) -> int:
@@ -110,7 +112,7 @@ class Session:
         self._runtime = runtime
         self._debugpy_dir = debugpy_dir
         self._warm_up: Optional[backend.WarmUp] = None
-        self._outward: Optional[reverse.Outward] = None
+        self._reverse: Optional[reverse.ReverseConnection] = None
         self.ended_by_editor = threading.Event()
         self.attaches = 0
         #: An editor has attached once; it may have left since.
@@ -141,7 +143,7 @@ class Session:
                 allow=allow,
                 token=token,
                 users=local_users.of_this_agent(os.environ) if goes_by_user else None,
-                outsiders=_OUTSIDERS if goes_by_user else "",
+                outsiders=_REFUSED_HINT if goes_by_user else "",
                 let_in_later=True,
                 log=console.log,
                 greeting=os.path.basename(debugpy_dir).partition("-")[2],
@@ -158,7 +160,7 @@ class Session:
         )
         self._choice = choice.Choice(self.store.directory, os.environ.get(settings.ENV_RANKS, ""))
         self._sites = site_folders.Sites(os.environ)
-        self._beside = original_service.Beside(
+        self._original_service = original_service.OriginalService(
             os.environ, lambda: self.attached, lambda line: self.tell(line, "important")
         )
         self._image_files = image_files.ImageFiles(os.environ)
@@ -167,7 +169,7 @@ class Session:
             self.store.open_for_users()
         self._program = 0
         self._first_death = ""
-        self._unseen = hook_check.Unseen(self.store.processes_dir)
+        self._hook_check = hook_check.HookCheck(self.store.processes_dir)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
@@ -219,7 +221,7 @@ class Session:
             self.store.update(adapter_up=True)
             self._call_out()
             self._table.start()
-            self._beside.start()
+            self._original_service.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
@@ -279,7 +281,7 @@ class Session:
             StartError: it cannot be started.
         """
         command = self.options.command
-        self._unseen.begin()
+        self._hook_check.begin()
         self._first_death = ""
         try:
             environment = self.environment()
@@ -293,7 +295,7 @@ class Session:
         self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
-        self._tell_unseen_after(hook_check.TIMEOUT_S)
+        self._report_missing_hook_after(hook_check.TIMEOUT_S)
         self.restarts.started()
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
@@ -301,11 +303,11 @@ class Session:
 
     def adopt_program(self, running: child.Child) -> None:
         """Record a running program that was started elsewhere, with `environment()`."""
-        self._unseen.begin()
+        self._hook_check.begin()
         self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
-        self._tell_unseen_after(hook_check.TIMEOUT_S)
+        self._report_missing_hook_after(hook_check.TIMEOUT_S)
         self.restarts.started()
         self.show("running", child=running.pid, runs=1, detail="")
 
@@ -342,7 +344,7 @@ class Session:
         if code and self.attached:
             name, words = self._service.stderr_tail(running.pid, procfs.alive)
         self._service.program_ended(end_note.headline(code, end))
-        if self.attached and (note := self._unseen.note()):
+        if self.attached and (note := self._hook_check.note()):
             self.say(note, "important")
         note = end_note.compose(code, end, words, name)
         if code and self._first_death:
@@ -365,7 +367,7 @@ class Session:
                     if info.st_uid != 0 and info.st_uid not in self.store.users:
                         self._let_in(info.st_uid, info.st_gid)
         if self.attached:
-            for line in self._unseen.look(self._program, self._table.announced()):
+            for line in self._hook_check.look(self._program, self._table.announced()):
                 self.tell(line, "important")
 
     def _let_in(self, uid: int, gid: int) -> None:
@@ -378,9 +380,9 @@ class Session:
             self.store.close_for_users()
             self.tell("processes of other users cannot be debugged: %s" % error)
 
-    def _tell_unseen_after(self, seconds: float) -> None:
+    def _report_missing_hook_after(self, seconds: float) -> None:
         def tell() -> None:
-            if self._phase == "running" and self.attached and (note := self._unseen.note()):
+            if self._phase == "running" and self.attached and (note := self._hook_check.note()):
                 self.tell(note, "important")
 
         timer = threading.Timer(seconds, tell)
@@ -451,11 +453,11 @@ class Session:
         to = reverse.asked(os.environ)
         if to is not None:
             about = {"id": self.store.id, "name": self.options.name, "port": self._listener.port}
-            self._outward = reverse.Outward(to, self._token, about)
+            self._reverse = reverse.ReverseConnection(to, self._token, about)
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
-        self._beside.stop()
+        self._original_service.stop()
         self._sites.close()
         self._image_files.hide()
         if self._warm_up is not None:
@@ -468,12 +470,12 @@ class Session:
         self._backend.end(code)
         if had_client:
             if self._backend.up:
-                self._service.wait_told(TOLD, procfs.alive)
-            self._listener.drain(GOODBYE)
+                self._service.wait_told(DELIVERY_TIMEOUT_S, procfs.alive)
+            self._listener.drain(CLOSE_TIMEOUT_S)
         self._backend.stop()
         self._listener.stop()
-        if self._outward is not None:
-            self._outward.close()
+        if self._reverse is not None:
+            self._reverse.close()
         self.store.finish()
 
     def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
@@ -485,7 +487,7 @@ class Session:
             self._raised_for = self.attaches
             self.say(
                 "while you are attached, process groups wait for %d h instead of failing"
-                % (timeouts.RAISED // 3600)
+                % (timeouts.RAISED_S // 3600)
             )
 
     def _say_choice(self) -> None:
@@ -540,7 +542,7 @@ class Session:
             self.attaches += 1
             self._pending.forget()
         if self._since:
-            self._tell_unseen_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
+            self._report_missing_hook_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
         changed, self._edited = self._edited, []
         self._service.barrier_timer.begin(
             self._table.ranks_to_gather()
@@ -606,7 +608,7 @@ class Session:
             OSError: the hook cannot be written.
         """
         environment = tokens.without(os.environ)
-        hook = self._unseen.hook = hook_folder.install(self._runtime)
+        hook = self._hook_check.hook = hook_folder.install(self._runtime)
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
         environment[settings.ENV_SESSION_DIR] = self.store.directory

@@ -73,13 +73,13 @@ def main(words: Sequence[str], usage: str) -> int:
         return 0
     path = os.path.join(given["--runtime"], note.NAME)
     before = dict(os.environ)
-    accompanied: List[Accompany] = []
+    sidecars: List[Sidecar] = []
     told = threading.Event()
 
     def run(shared: session.Session) -> Tuple[int, str]:
         told.set()
-        accompanied.append(Accompany(shared, program, path, ready, before))
-        return accompanied[0].run()
+        sidecars.append(Sidecar(shared, program, path, ready, before))
+        return sidecars[0].run()
 
     try:
         asked = _asked(list(words[cut + 1 :]), given["--runtime"], usage)
@@ -89,9 +89,9 @@ def main(words: Sequence[str], usage: str) -> int:
     else:
         _end_with(program, ready, told)
         code = session.run(asked, run)
-        if not accompanied and code == contract.EXIT_AGENT:
+        if not sidecars and code == contract.EXIT_AGENT:
             console.log("the program runs without a debugger")
-    if not accompanied:
+    if not sidecars:
         with contextlib.suppress(OSError):
             note.write_exit(path, code) if code == contract.EXIT_NOBODY_CAME else note.write_failure(path)
         with contextlib.suppress(OSError):
@@ -171,7 +171,7 @@ def _mind(program: Adopted) -> int:
     return program.exit_code or 0
 
 
-class Accompany:
+class Sidecar:
     """The loop beside the programs.
 
     Args:

@@ -23,7 +23,7 @@ ENV_FILES = "DKDBG_SITES"
 #: Volume folders of Docker, Podman and a kubelet.
 _VOLUME = re.compile(r"/volumes/[^/]+/_data|kubernetes\.io~empty-dir")
 #: Maximum subfolders of a folder to search.
-_MOST = 200
+_MAX_SUBFOLDERS = 200
 _PYTHON = re.compile(r"python[0-9.]*$")
 _SITES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
 #: Folders whose subfolders may be virtual environments, or hold them, with no Python on PATH.
@@ -128,7 +128,7 @@ def _folders(folder: str, mounted: _Mounts) -> Iterable[str]:
     """Return the subfolders that are not mounted: a mount may be a disk of another machine that is gone."""
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:
-            paths = [each.path for each in entries if each.is_dir(follow_symlinks=False)][:_MOST]
+            paths = [each.path for each in entries if each.is_dir(follow_symlinks=False)][:_MAX_SUBFOLDERS]
         return [path for path in paths if mounted.is_of_container(path)]
     return []
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from dkdbg.agent.supervisor.options import Options, Supervision
 
 #: Seconds within which a second Ctrl-C quits.
-TWICE = 2.0
+QUIT_WITHIN_S = 2.0
 #: Seconds before a crashed program is restarted; doubled with each crash in a row.
-BACKOFF = 1.0
-MAX_BACKOFF = 30.0
+BACKOFF_S = 1.0
+MAX_BACKOFF_S = 30.0
 #: Seconds of a run that ends a row of crashes.
-HEALTHY = 60.0
+HEALTHY_S = 60.0
 
 
 def run(options: Options) -> int:
@@ -50,7 +50,7 @@ class Supervisor:
         self._attaches = 0
         self._quitting = False
         self._halted = False
-        self._last_ctrl_c = -TWICE
+        self._last_ctrl_c = -QUIT_WITHIN_S
         self._code = 0
         self._end = ""
         self._crashes = 0
@@ -100,7 +100,7 @@ class Supervisor:
         self._ended(code, child.describe_end(code, running.signal))
         if by_itself:
             shared.say_end(running, self._end)
-            crashed = code != 0 and time.monotonic() - begin < HEALTHY
+            crashed = code != 0 and time.monotonic() - begin < HEALTHY_S
             self._crashes = self._crashes + 1 if crashed else int(code != 0)
 
     def _ended(self, code: int, end: str) -> None:
@@ -157,7 +157,7 @@ class Supervisor:
         if self._crashes > self._how.max_restarts:
             self._session.tell("crashed %d times in a row: not started again" % self._crashes)
             return None
-        seconds = min(BACKOFF * 2.0 ** (self._crashes - 1), MAX_BACKOFF)
+        seconds = min(BACKOFF_S * 2.0 ** (self._crashes - 1), MAX_BACKOFF_S)
         self._session.tell("the program %s; starting again in %g s" % (self._end, seconds))
         return time.monotonic() + seconds
 
@@ -195,11 +195,11 @@ class Supervisor:
 
     def _ctrl_c(self) -> None:
         now = time.monotonic()
-        if now - self._last_ctrl_c < TWICE:
+        if now - self._last_ctrl_c < QUIT_WITHIN_S:
             self._leaving = self._quitting = True
             return
         self._last_ctrl_c = now
-        console.log("Ctrl-C: restarting; once more within %g s quits" % TWICE)
+        console.log("Ctrl-C: restarting; once more within %g s quits" % QUIT_WITHIN_S)
         self._restarts.request("Ctrl-C")
 
     def _terminal_is_gone(self) -> bool:

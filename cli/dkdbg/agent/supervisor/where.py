@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 #: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with
 #: us.
-LIMIT = 1.5
+TIMEOUT_S = 1.5
 #: Maximum bytes of one answer, and maximum processes to report.
-_MOST, _PROCESSES = 1 << 20, 4096
+_MAX_ANSWER_BYTES, _MAX_PROCESSES = 1 << 20, 4096
 #: Fields of the session record to report for a process besides its stacks.
-_TOLD = (
+_FIELDS = (
     "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
 )  # fmt: skip
 
@@ -59,8 +59,8 @@ def main(words: List[str]) -> int:
 
 def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     folder = os.path.realpath(os.path.join(records.folder_of(record), contract.PROCESSES_NAME))
-    there = _processes(folder, record)[:_PROCESSES]
-    answers = ask_all(folder, [each["pid"] for each in there], "stacks", LIMIT)
+    there = _processes(folder, record)[:_MAX_PROCESSES]
+    answers = ask_all(folder, [each["pid"] for each in there], "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
     outside.fill_in(told, native=native)
     return {"id": record["id"], "name": record["name"], "state": record["state"], "processes": told}
@@ -86,7 +86,7 @@ def _processes(folder: str, record: contract.Record) -> List[contract.Process]:
 
 
 def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
-    told: Dict[str, Any] = {key: process.get(key) for key in _TOLD}
+    told: Dict[str, Any] = {key: process.get(key) for key in _FIELDS}
     told["os"] = procfs.state(process["pid"])
     stacks, _, collectives = answer.partition("\n")
     told["threads"], told["left_out"], told["collectives"] = None, 0, []
@@ -147,4 +147,4 @@ def _read(ours: socket.socket, said: bytearray) -> bool:
     except OSError:
         return False
     said += data
-    return bool(data) and len(said) < _MOST
+    return bool(data) and len(said) < _MAX_ANSWER_BYTES

@@ -2,7 +2,7 @@
 
 No I/O.
 
-The figures cover all elements, or evenly spaced pieces where there are more than MOST: the same pieces in
+The figures cover all elements, or evenly spaced pieces where there are more than MAX_ELEMENTS: the same pieces in
 each process, so that ranks can be compared. The frameworks read the pieces (torch_views, numpy_views,
 jax_views).
 """
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 #: Elements to read at a time: below at::internal::GRAIN_SIZE, above which PyTorch uses threads, because a
 #: forked process has lost them and would wait for them.
-PIECE = 1 << 15
+PIECE_ELEMENTS = 1 << 15
 #: Maximum elements to read completely; of larger arrays, as many are read in pieces.
-MOST = 1 << 22
+MAX_ELEMENTS = 1 << 22
 #: Maximum elements to show with their values in the line, and on the page below it.
-SHORT = 10
-PAGE = 100
+MAX_INLINE_ELEMENTS = 10
+MAX_PAGE_ELEMENTS = 100
 #: Seconds for one tensor, and for all in a row of requests: a frame may have hundreds.
-LIMIT = 0.2
-ROW_LIMIT = 0.5
+TIMEOUT_S = 0.2
+ROW_TIMEOUT_S = 0.5
 #: Seconds without a request after which a new row begins.
-ROW_GAP = 0.25
+ROW_GAP_S = 0.25
 #: Maximum characters of a text from the program.
-LONGEST = 200
+MAX_TEXT_CHARS = 200
 #: Elements per side of a picture, and bars of a histogram.
 SIDE, BARS = 96, 64
 
@@ -135,7 +135,7 @@ class View:
             words.append(figures.text())
         elif self.why:
             words.append("not read: " + self.why)
-        return ", ".join(word for word in words + self.notes if word)[: LONGEST * 4]
+        return ", ".join(word for word in words + self.notes if word)[: MAX_TEXT_CHARS * 4]
 
 
 class Rows:
@@ -153,10 +153,10 @@ class Rows:
     def begin(self) -> float:
         """Return the deadline of the next tensor, on the clock."""
         now = self._clock()
-        if now > self._last + ROW_GAP:
+        if now > self._last + ROW_GAP_S:
             self._spent = 0.0
         self._last = now
-        return now + max(0.0, min(LIMIT, ROW_LIMIT - self._spent))
+        return now + max(0.0, min(TIMEOUT_S, ROW_TIMEOUT_S - self._spent))
 
     def end(self) -> None:
         """Add the time that the tensor took."""
@@ -165,7 +165,7 @@ class Rows:
         self._last = now
 
 
-def pieces(count: int, piece: int = PIECE, most: int = MOST) -> Iterator[Tuple[int, int]]:
+def pieces(count: int, piece: int = PIECE_ELEMENTS, most: int = MAX_ELEMENTS) -> Iterator[Tuple[int, int]]:
     """Yield the spans of elements to read, out of this many."""
     if count <= most:
         for start in range(0, count, piece):
@@ -177,7 +177,7 @@ def pieces(count: int, piece: int = PIECE, most: int = MOST) -> Iterator[Tuple[i
         yield start, start + piece
 
 
-def strides(shape: Sequence[int], most: int = MOST) -> Tuple[int, ...]:
+def strides(shape: Sequence[int], most: int = MAX_ELEMENTS) -> Tuple[int, ...]:
     """Return the step of each dimension with which at most about `most` elements are read."""
     steps = [1] * len(shape)
     sizes = list(shape)
@@ -240,7 +240,7 @@ def listed(values: Sequence[object], alone: bool = False) -> str:
 
 def clean(text: object) -> str:
     """Return a text from the program as one line of bounded length."""
-    return " ".join(str(text)[: LONGEST * 2].split())[:LONGEST]
+    return " ".join(str(text)[: MAX_TEXT_CHARS * 2].split())[:MAX_TEXT_CHARS]
 
 
 def _product(sizes: Sequence[int]) -> int:

@@ -8,16 +8,16 @@ import sys
 import time
 
 from . import array_figures, numpy_views
-from .array_figures import SHORT, View
+from .array_figures import MAX_INLINE_ELEMENTS, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 #: Maximum bytes to copy from a device other than the CPU: extracting a part would need a compiled kernel.
-COPIED = 1 << 20
+MAX_COPIED_BYTES = 1 << 20
 #: Seconds to wait for a result that is still being computed.
-READY_LIMIT = 0.05
+READY_TIMEOUT_S = 0.05
 
 
 def look(value: Any, deadline: float, digest: bool) -> View:
@@ -39,9 +39,9 @@ def look(value: Any, deadline: float, digest: bool) -> View:
         flat = plain.reshape(-1) if plain.flags.c_contiguous else numpy_views._flat(plain)
         numpy_views.figures(view, flat, int(plain.size), deadline, digest)
     elif plain.dtype.itemsize <= 2:  # ml_dtypes: bfloat16 and smaller ones
-        flat = plain.reshape(-1)[: array_figures.MOST].astype(numpy.float32)
+        flat = plain.reshape(-1)[: array_figures.MAX_ELEMENTS].astype(numpy.float32)
         numpy_views.figures(view, flat, int(plain.size), deadline, digest)
-    if plain.size <= SHORT and flat is not None:
+    if plain.size <= MAX_INLINE_ELEMENTS and flat is not None:
         view.values = array_figures.listed(flat.tolist(), not plain.ndim)
     view.rows, view.grid = lambda: numpy_views.rows(plain), lambda: numpy_views.grid(plain)
     return view
@@ -59,14 +59,14 @@ def _why_not(value: Any) -> str:
         return "it was deleted or donated"
     if not value.is_fully_addressable:
         return "a part of it is in other processes"
-    end = time.monotonic() + READY_LIMIT
+    end = time.monotonic() + READY_TIMEOUT_S
     while not value.is_ready():
         if time.monotonic() > end:
             return "it is still being computed"
         time.sleep(0.001)
     platforms = {each.platform for each in value.devices()}
-    if platforms != {"cpu"} and value.nbytes > COPIED:
+    if platforms != {"cpu"} and value.nbytes > MAX_COPIED_BYTES:
         return "its %s bytes are on a device" % array_figures.thousands(value.nbytes)
-    if len(value.devices()) > 1 and value.nbytes > COPIED:
+    if len(value.devices()) > 1 and value.nbytes > MAX_COPIED_BYTES:
         return "it is spread over %d devices" % len(value.devices())
     return ""

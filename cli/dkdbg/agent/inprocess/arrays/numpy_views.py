@@ -8,14 +8,14 @@ import sys
 import time
 
 from . import array_figures
-from .array_figures import PAGE, SHORT, Figures, View
+from .array_figures import MAX_INLINE_ELEMENTS, MAX_PAGE_ELEMENTS, Figures, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Optional, Tuple
 
 #: Maximum bases of a view to search for a memory-mapped file.
-_DEPTH = 16
+_MAX_BASES = 16
 
 
 def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
@@ -37,7 +37,7 @@ def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
     flat = _flat(plain)
     if plain.dtype.kind in "biufc":
         figures(view, flat, int(plain.size), deadline, digest)
-    if plain.size <= SHORT:
+    if plain.size <= MAX_INLINE_ELEMENTS:
         view.values = array_figures.listed(plain.reshape(-1).tolist(), not plain.ndim)
     view.rows, view.grid = lambda: rows(plain), lambda: grid(plain)
     return view
@@ -66,7 +66,7 @@ def rows(whole: Any) -> List[Tuple[str, Any, str]]:
     """Return the first elements along the first dimension, with numbers as Python's."""
     if not whole.ndim:
         return [("value", whole.item(), "[()]")]
-    length = min(PAGE, len(whole))
+    length = min(MAX_PAGE_ELEMENTS, len(whole))
     width = len(str(length - 1))
     are_numbers = whole.ndim == 1 and whole.dtype.kind in "biufc" and not _is_masked(whole)
     items = whole[:length].tolist() if are_numbers else whole[:length]
@@ -94,7 +94,7 @@ def _why_not(numpy: Any, value: Any, plain: Any) -> str:
         return "its elements are objects"
     mapped = sys.modules.get("mmap")
     base = value
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_BASES):
         if type(base) is numpy.memmap or (mapped is not None and isinstance(base, mapped.mmap)):
             return "it lies in a file"
         base = getattr(base, "base", None)

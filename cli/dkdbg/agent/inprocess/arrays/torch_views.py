@@ -15,20 +15,20 @@ import time
 from types import MemberDescriptorType
 
 from . import array_figures
-from .array_figures import MOST, PAGE, SHORT, Figures, View
+from .array_figures import MAX_ELEMENTS, MAX_INLINE_ELEMENTS, MAX_PAGE_ELEMENTS, Figures, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, List, Tuple
 
 #: Elements to read at a time on a device: few kernels, 16 MiB of float32.
-DEVICE_PIECE = 1 << 22
+DEVICE_PIECE_ELEMENTS = 1 << 22
 #: Maximum elements to read completely on a device; of larger tensors, as many are sampled.
-DEVICE_MOST = 1 << 24
+MAX_DEVICE_ELEMENTS = 1 << 24
 #: Seconds to wait for a device's earlier work.
-BUSY_LIMIT = 0.05
+BUSY_TIMEOUT_S = 0.05
 #: Elements in the digest of a tensor on a device: they are copied.
-COPIED = 1 << 18
+MAX_DIGEST_ELEMENTS = 1 << 18
 _DISPATCH = "__torch_dispatch__"
 
 
@@ -62,7 +62,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
         except RuntimeError as error:  # a type without these operations, or no memory on the device
             view.figures, view.why = None, array_figures.clean(error)
             return view
-        if plain.numel() <= SHORT:
+        if plain.numel() <= MAX_INLINE_ELEMENTS:
             view.values = array_figures.listed(plain.reshape(-1).tolist(), not plain.dim())
     view.rows, view.grid = lambda: _rows(torch, plain), lambda: _grid(torch, plain)
     return view
@@ -165,7 +165,7 @@ def _busy(torch: Any, plain: Any, deadline: float) -> str:
             return "a CUDA graph is being captured"
         event = cuda.Event()
         event.record()
-        end = min(time.monotonic() + BUSY_LIMIT, deadline)
+        end = min(time.monotonic() + BUSY_TIMEOUT_S, deadline)
         while not event.query():
             if time.monotonic() > end:
                 return "the device is busy"
@@ -180,7 +180,11 @@ def _read(torch: Any, view: View, plain: Any, deadline: float, digest: bool) -> 
     if not count:
         return
     flat = _flat(plain)
-    sizes = (array_figures.PIECE, MOST) if on_cpu else (DEVICE_PIECE, DEVICE_MOST)
+    sizes = (
+        (array_figures.PIECE_ELEMENTS, MAX_ELEMENTS)
+        if on_cpu
+        else (DEVICE_PIECE_ELEMENTS, MAX_DEVICE_ELEMENTS)
+    )
     import hashlib
 
     hashed = hashlib.sha256() if digest and on_cpu else None
@@ -202,7 +206,7 @@ def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
         import hashlib
 
         hashed, read = hashlib.sha256(), 0
-        for start, end in array_figures.pieces(flat.numel(), 1 << 14, COPIED):
+        for start, end in array_figures.pieces(flat.numel(), 1 << 14, MAX_DIGEST_ELEMENTS):
             piece = flat[start:end].cpu()
             hashed.update(_bytes(piece))
             read += end - start
@@ -210,7 +214,7 @@ def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
 
 
 def _flat(plain: Any) -> Any:
-    """Return the elements in one dimension, without a copy of more than MOST of them."""
+    """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them."""
     if plain.is_contiguous():
         return plain.view(-1)
     if _is_dense(plain):
@@ -269,7 +273,7 @@ def _rows(torch: Any, plain: Any) -> List[Tuple[str, Any, str]]:
     with _quiet(torch):
         if not plain.dim():
             return [("value", plain.item(), ".item()")]
-        length = min(PAGE, plain.shape[0])
+        length = min(MAX_PAGE_ELEMENTS, plain.shape[0])
         width = len(str(length - 1))
         part = plain[:length]
         children = part.tolist() if plain.dim() == 1 else part.unbind(0)

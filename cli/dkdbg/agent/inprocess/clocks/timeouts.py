@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Tuple
 
 #: Timeout in seconds; longer than any stop.
-RAISED = 86400
+RAISED_S = 86400
 MODULE = "torch.distributed.distributed_c10d"
 #: Seconds after which NCCL's silent watchdog ends a process; read when a group is created.
 _HEARTBEAT = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
@@ -78,7 +78,7 @@ def _follow(directory: str) -> str:
         _patch(module)
         found = _raise_groups(module)
         waits = collectives.pending() if found else None
-        is_old = waits is not None and waits[1] + waits[2] < RAISED
+        is_old = waits is not None and waits[1] + waits[2] < RAISED_S
         return "raised %d" % found + (" waits %s %.1f %.1f" % waits if waits is not None and is_old else "")
     _restore(module)
     return "as they were"
@@ -113,7 +113,7 @@ def _patch(module: Any) -> None:
         kwargs["timeout"] = _longer(given)
         former = os.environ.get(_HEARTBEAT)
         os.environ[_HEARTBEAT] = str(
-            RAISED if _State.raised else int(float(former or _HEARTBEAT_S) + _State.extra)
+            RAISED_S if _State.raised else int(float(former or _HEARTBEAT_S) + _State.extra)
         )
         try:
             made = make(*args, **kwargs)
@@ -196,7 +196,7 @@ def _longer(timeout: Any) -> Any:
     import datetime
 
     if _State.raised:
-        return max(timeout, datetime.timedelta(seconds=RAISED))
+        return max(timeout, datetime.timedelta(seconds=RAISED_S))
     return timeout + datetime.timedelta(seconds=_State.extra)
 
 

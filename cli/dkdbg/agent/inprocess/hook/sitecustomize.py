@@ -55,7 +55,7 @@ _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 #: Seconds for the agent to notice that a process has changed its user.
-_ADMISSION = 5.0
+_ADMISSION_TIMEOUT_S = 5.0
 #: A reference to this module: Python 2 clears the globals of a module without one.
 _kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
@@ -460,7 +460,7 @@ def _admitted(directory):  # type: (str) -> str
 
     users, uid = os.path.split(directory)
     session = os.path.dirname(users) if os.path.basename(users) == "u" and uid.isdigit() else directory
-    own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION
+    own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION_TIMEOUT_S
     is_coming = os.geteuid() != 0 and int(session.rpartition("-")[2]) in site_entry.above()
     while is_coming and os.path.isdir(session + "/u") and time.time() < end:
         if os.path.isdir(own + "/p"):

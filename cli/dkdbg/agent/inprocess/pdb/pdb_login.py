@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
 #: Seconds for the line with the token.
-LIMIT = 10.0
+LOGIN_TIMEOUT_S = 10.0
 #: Maximum clients that may be typing it at the same time. One more disconnects another, see `_too_many`.
-_MOST = 32
+_MAX_PENDING = 32
 #: Maximum bytes of a token, with its line's end.
-_LONGEST = 4097
+_MAX_LINE_BYTES = 4097
 #: Seconds between two checks where the program has removed `select.poll`, as eventlet does.
-_INTERVAL = 0.02
+_INTERVAL_S = 0.02
 #: Seconds that this process may yet be kept from going on by clients that have not typed a token, see `first`.
-_seconds_left = LIMIT
+_seconds_left = LOGIN_TIMEOUT_S
 
 
 class _PendingConnection:
@@ -37,7 +37,7 @@ class _PendingConnection:
     def __init__(self, connection: own_socket.OwnSocket, host: str) -> None:
         self.connection = connection
         self.host = host
-        self.end = time.monotonic() + LIMIT
+        self.end = time.monotonic() + LOGIN_TIMEOUT_S
         self._line = b""
         connection.settimeout(0.0)
 
@@ -49,7 +49,7 @@ class _PendingConnection:
         """
         while True:
             try:
-                seen = self.connection.recv(_LONGEST, socket.MSG_PEEK)
+                seen = self.connection.recv(_MAX_LINE_BYTES, socket.MSG_PEEK)
             except BlockingIOError:
                 return None
             if not seen:
@@ -58,7 +58,9 @@ class _PendingConnection:
             self._line += self.connection.recv(len(line) + len(end))  # everything after the line is for pdb
             if end:
                 return pdb_token.is_right(self._line.decode("utf-8", "replace"))
-            if len(self._line) >= _LONGEST or any(byte < 32 and byte not in b"\t\r" for byte in self._line):
+            if len(self._line) >= _MAX_LINE_BYTES or any(
+                byte < 32 and byte not in b"\t\r" for byte in self._line
+            ):
                 return False
 
     def is_http(self) -> bool:
@@ -77,7 +79,7 @@ class _PendingConnection:
 def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket.OwnSocket]:
     """Return the first client that has typed the token, None after this many seconds without one.
 
-    Clients that are connected at the timeout may still type it. Together they can delay the program for LIMIT
+    Clients that are connected at the timeout may still type it. Together they can delay the program for LOGIN_TIMEOUT_S
     seconds, counted again after each login.
 
     Args:
@@ -105,7 +107,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
                     waiting.remove(each)
                     tried.add(each.host)
                 if found:
-                    _seconds_left = LIMIT
+                    _seconds_left = LOGIN_TIMEOUT_S
                     return _let_in(listener, each.connection)
             now = time.monotonic()
             last = end + _seconds_left if waiting else end
@@ -122,7 +124,7 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
     """Accept those who have come, and ask them for the token."""
     found: List[_PendingConnection] = []
     listener.settimeout(0.0)
-    while len(found) <= _MOST:
+    while len(found) <= _MAX_PENDING:
         try:
             accepted, address = listener.accept()
         except BlockingIOError:
@@ -132,7 +134,7 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
                 continue
             if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 raise
-            time.sleep(_INTERVAL)
+            time.sleep(_INTERVAL_S)
             break
         each = _PendingConnection(own_socket.take(accepted), address[0] if _asks(listener) else "")
         found.append(each)
@@ -146,7 +148,7 @@ def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
     """Return who has to go: the first ones of the address that has most here, so that a crowd keeps nobody else out."""
     hosts = [each.host for each in waiting]
     gone: List[_PendingConnection] = []
-    while len(hosts) > _MOST:
+    while len(hosts) > _MAX_PENDING:
         host = max(hosts, key=hosts.count)
         hosts.remove(host)
         gone.append(next(each for each in waiting if each.host == host and each not in gone))
@@ -167,7 +169,7 @@ def _judged(listener: own_socket.OwnSocket, each: _PendingConnection) -> Optiona
     if not found:
         each.send_away(
             "this is a debugger, not a web server" if each.is_http() else "wrong token" if found is not None
-            else "no token within %g s" % LIMIT
+            else "no token within %g s" % LOGIN_TIMEOUT_S
         )  # fmt: skip
     return bool(found)
 
@@ -187,7 +189,7 @@ def _asks(listener: own_socket.OwnSocket) -> bool:
 def _wait(listener: own_socket.OwnSocket, waiting: List[_PendingConnection], seconds: float) -> None:
     """Wait until somebody comes or types. Descriptors of ours are too high for `select.select`."""
     if not hasattr(select, "poll"):
-        time.sleep(min(_INTERVAL, seconds))
+        time.sleep(min(_INTERVAL_S, seconds))
         return
     poll = select.poll()
     for sock in [listener, *(each.connection for each in waiting)]:

@@ -173,7 +173,7 @@ def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
     return _client(address, seconds, "the program's start", says_none=False)
 
 
-def holder() -> Optional[SocketPdb]:
+def connected() -> Optional[SocketPdb]:
     """Return this thread's pdb for the newest connected client."""
     for client in reversed(list(_clients.values())):
         if client.is_there():
@@ -269,7 +269,7 @@ def _client(
         known = _clients.get(address)
         if known is not None and known.is_there():
             return known.pdb()
-        found = None if there else holder()
+        found = None if there else connected()
         return found or _awaited(address, seconds, what, says_none=says_none)
 
 

@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-_PART = 8 << 20
+_PART_BYTES = 8 << 20
 #: Seconds for a profiler to write its file after the driver's end.
-_WRITTEN = 120.0
+_WRITE_TIMEOUT_S = 120.0
 
 
 def find(paths: List[str], pids: List[int], limit: float) -> Any:
@@ -61,7 +61,7 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
         )
         return task.remote(*arguments)
 
-    found = [there(find, each["node_id"], each["paths"], each["pids"], _WRITTEN) for each in files]
+    found = [there(find, each["node_id"], each["paths"], each["pids"], _WRITE_TIMEOUT_S) for each in files]
     for number, (file, waited) in enumerate(zip(files, found)):
         try:
             said = ray.get(waited)
@@ -72,7 +72,7 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
             at = _free(folder, os.path.basename(path), file["node"])
             with open(at + ".part", "xb") as out:
                 while out.tell() < size:
-                    part = ray.get(there(read, file["node_id"], path, out.tell(), _PART))
+                    part = ray.get(there(read, file["node_id"], path, out.tell(), _PART_BYTES))
                     if not part:
                         break
                     out.write(part)

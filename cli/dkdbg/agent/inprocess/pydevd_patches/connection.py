@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Maximum times that a process which closes its connection joins again.
-TIMES = 3
+MAX_REJOINS = 3
 #: Seconds for the adapter to accept a connection: it may be starting, or the machine busy.
-CONNECT_LIMIT = 60.0
+CONNECT_TIMEOUT_S = 60.0
 #: Seconds for pydevd's threads to end.
-END_LIMIT = 30.0
+END_TIMEOUT_S = 30.0
 
 _losses = 0
 
@@ -62,7 +62,7 @@ def watch(debugger_class: Any, alive_class: Any) -> None:
             return connect(self, host, port)
         self.dkdbg_joined = True
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
-        sock.settimeout(CONNECT_LIMIT)
+        sock.settimeout(CONNECT_TIMEOUT_S)
         sock.connect(host)
         sock.settimeout(None)
         self._client_socket = sock
@@ -100,7 +100,7 @@ def _lost(debugger: Any) -> None:
     """Report the loss, and join again once pydevd has released its threads."""
     global _losses  # noqa: PLW0603
     _losses += 1
-    again = _losses <= TIMES
+    again = _losses <= MAX_REJOINS
     _say(
         "pid %d closed the debugger's connection, as programs do that close all their descriptors%s"
         % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
@@ -115,7 +115,7 @@ def _lost(debugger: Any) -> None:
 
 def _come_back(debugger: Any, again: bool) -> None:
     debugger.dispose_and_kill_all_pydevd_threads()
-    end = time.monotonic() + END_LIMIT
+    end = time.monotonic() + END_TIMEOUT_S
     reader = debugger.reader  # while it waits, the adapter sees this process as connected
     while reader is not None and reader.is_alive() and time.monotonic() < end:
         time.sleep(0.02)

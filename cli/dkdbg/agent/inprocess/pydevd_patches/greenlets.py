@@ -20,10 +20,10 @@ _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
 _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
 #: Maximum bytes of a script to read.
-_LENGTH = 1 << 20
+_MAX_SCRIPT_BYTES = 1 << 20
 
 
-class Told:
+class GeventSupport:
     """Sets GEVENT_SUPPORT in the environment while pydevd is imported.
 
     Args:
@@ -89,7 +89,7 @@ def _is_named(words: Sequence[str]) -> bool:
                 return False  # a pipe can be read once, and Python needs it
             try:
                 with open(word, "rb") as source:
-                    return b"gevent" in source.read(_LENGTH)
+                    return b"gevent" in source.read(_MAX_SCRIPT_BYTES)
             except OSError:
                 return False
     return False

@@ -50,7 +50,7 @@ def watch(api: Any, directory: str, is_ours: Any) -> None:
     api.listen.called = former.called
 
 
-def holder() -> str:
+def describe_debugger() -> str:
     """Describe the foreign debugger of this process."""
     api: Any = sys.modules.get("debugpy.server.api")
     words = list(getattr(getattr(api, "_adapter_process", None), "args", ()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Seconds between two checks of pydevd's remaining threads.
-INTERVAL = 0.002
+INTERVAL_S = 0.002
 
 _ended = False
 
@@ -105,7 +105,7 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
         time.monotonic() + timeout,
     )
     while set(self.created_pydb_daemon_threads) - ends_alone and time.monotonic() < end:
-        time.sleep(INTERVAL)
+        time.sleep(INTERVAL_S)
 
 
 def _look_now() -> None:

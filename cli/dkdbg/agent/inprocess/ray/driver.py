@@ -38,7 +38,7 @@ NAMESPACE = b"dkdbg"
 #: See profiling.py and contract.py, and the modules that profiling needs, each after those that it imports.
 ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("nsight", "patterns", "py_spy", "torch_profile", "ray_profile")
-_INTERVAL = 0.3
+_INTERVAL_S = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
 #: Prefix of a job's command line: the sourced file puts the driver into our session, where it runs on this
 #: machine. On another one a different user may own a folder of that name in /tmp.
@@ -314,7 +314,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
             profiled.take()
         except Exception:  # Ray is being shut down, or the session's folder is gone
             time.sleep(1.0)
-        time.sleep(_INTERVAL)
+        time.sleep(_INTERVAL_S)
 
 
 def _called(key: bytes) -> str:

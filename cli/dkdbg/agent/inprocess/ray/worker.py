@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 10.0
 #: Seconds in which the adapter has to start: its first imports, on a busy node.
-_START = 60.0
+_START_TIMEOUT_S = 60.0
 _MARK = b"dkdbg-ray "
 #: Maximum characters of a name; part of the path of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
@@ -264,7 +264,7 @@ def _join(adapter: str) -> socket.socket:
             command, stdin=subprocess.PIPE, stdout=null, stderr=null, pass_fds=[theirs.fileno()], start_new_session=True
         ) as process:  # fmt: skip
             process.communicate(adapter.encode())  # it ends at once, and the adapter is its child
-    ours.settimeout(_START)
+    ours.settimeout(_START_TIMEOUT_S)
     ours.sendall(json.dumps({"token": token}).encode() + b"\n")
     with ours.makefile("r") as said:
         port = json.loads(said.readline())["port"]
