@@ -87,10 +87,10 @@ def test_ranks_of_a_job_on_several_machines_say_which_they_are_on_their_own():
 
 def test_names_that_are_the_same_get_what_tells_them_apart():
     rank = process("eval.py", rank=3)
-    assert naming.apart("rank 3", rank, ["rank 2", "train.py"]) == "rank 3"
-    assert naming.apart("rank 3", rank, ["rank 3"]) == "eval.py of rank 3"
-    assert naming.apart("rank 3", rank, ["rank 3", "eval.py of rank 3"]) == "rank 3 (42)"
-    assert naming.apart("work.py", process("work.py"), ["work.py"]) == "work.py (42)"
+    assert naming.qualified("rank 3", rank, ["rank 2", "train.py"]) == "rank 3"
+    assert naming.qualified("rank 3", rank, ["rank 3"]) == "eval.py of rank 3"
+    assert naming.qualified("rank 3", rank, ["rank 3", "eval.py of rank 3"]) == "rank 3 (42)"
+    assert naming.qualified("work.py", process("work.py"), ["work.py"]) == "work.py (42)"
 
 
 def test_processes_that_serve_others_are_named_by_what_they_are():

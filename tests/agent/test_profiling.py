@@ -138,5 +138,5 @@ def test_what_a_program_writes_among_the_notes_breaks_no_end(tmp_path, note):
     said: list[str] = []
     environment = {"PATH": os.environ["PATH"], "DKDBG_TORCH_PROFILE": "*", "DKDBG_PROFILE_DIR": str(tmp_path)}
     profiles.prepare(environment, said.append)
-    profiles.tell(str(tmp_path), environment, said.append)
+    profiles.report(str(tmp_path), environment, said.append)
     assert "nothing matched --torch-profile '*'" in said[-1]

@@ -17,7 +17,7 @@ from dkdbg.sync import unwanted
 from dkdbg.sync.beneath import open_absolute
 from dkdbg.sync.receiver import content, paths, tree, wire
 from dkdbg.sync.receiver.problems import Refused
-from dkdbg.sync.remote.answers import Amount, lie
+from dkdbg.sync.remote.answers import Amount, not_our_receiver
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.report import event
@@ -379,7 +379,9 @@ class _Puller:
             return
         size = head["size"]
         if head["path"] != path or size > wanted.max_size:
-            raise lie(f"asked for {path}, of {wanted.size:,} bytes, it sends {head['path']}, of {size:,}")
+            raise not_our_receiver(
+                f"asked for {path}, of {wanted.size:,} bytes, it sends {head['path']}, of {size:,}"
+            )
         self._left -= size
         if self._left < 0:
             raise DkdbgError(
@@ -431,7 +433,9 @@ class _Puller:
                 return problem or ("" if whole else "changed while it was copied")
             left -= len(body)
             if left < 0:
-                raise lie(f"it sends more than the {size:,} bytes of a file that it has announced")
+                raise not_our_receiver(
+                    f"it sends more than the {size:,} bytes of a file that it has announced"
+                )
             digest.update(body)
             if not problem:
                 try:

@@ -48,12 +48,12 @@ def begin(archive: str) -> str:
         if command_line.builds(words):  # its children are its own: build backends, which look like programs
             _set_python_path([], archive)
         return ""
-    found = _meet(archive, words, _open_runtime())
+    found = _find_or_start(archive, words, _open_runtime())
     if found is None:
         return ""
     if found.exit_code is not None:
         os._exit(found.exit_code)
-    _take_over(found, archive)
+    _apply(found, archive)
     return found.hook
 
 
@@ -107,7 +107,7 @@ def _own_lock() -> Optional[int]:
     return None
 
 
-def _meet(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
+def _find_or_start(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
     """Return the agent's note to its members; None when no agent runs and none can be started."""
     path = os.path.join(runtime, note.NAME)
     lock = os.open(
@@ -159,7 +159,7 @@ def _start(archive: str, words: List[str], runtime: str, lock: int) -> Optional[
     return None if found is None or found.failed else found
 
 
-def _take_over(found: note.Note, archive: str) -> None:
+def _apply(found: note.Note, archive: str) -> None:
     """Change the environment as the agent's note says."""
     for name in found.without:
         os.environ.pop(name, None)

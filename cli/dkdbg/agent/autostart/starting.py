@@ -43,9 +43,9 @@ def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
             os.set_inheritable(descriptor, True)
         try:
             if os.getpid() == 1:
-                _as_init([*begin, *pipes], rest, environment)
+                _become_init([*begin, *pipes], rest, environment)
             else:
-                _beside([*begin, *pipes, "--pid", "%d" % os.getpid(), *rest], environment, runtime)
+                _spawn([*begin, *pipes, "--pid", "%d" % os.getpid(), *rest], environment, runtime)
         finally:
             for descriptor in (lock, writer):
                 os.set_inheritable(descriptor, False)
@@ -57,7 +57,7 @@ def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
     return reader
 
 
-def _beside(command: List[str], environment: Dict[str, str], runtime: str) -> None:
+def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> None:
     log = os.path.join(runtime, note.LOG)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -71,7 +71,7 @@ def _beside(command: List[str], environment: Dict[str, str], runtime: str) -> No
     os.waitpid(pid, 0)  # it exits at once and leaves its child to init
 
 
-def _as_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
+def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
     """Continue as a child; this process becomes the agent."""
     child = os.fork()
     if not child:
@@ -80,10 +80,10 @@ def _as_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> 
     try:
         os.execve(command[0], command, environment)  # noqa: S606
     except OSError:
-        _mind(child)
+        _act_as_init(child)
 
 
-def _mind(child: int) -> None:
+def _act_as_init(child: int) -> None:
     """Forward signals and reap children, as the first process must, without an agent."""
     import signal
 

@@ -31,7 +31,7 @@ def fork_exec(directory: str, hook: str, words: Tuple[Any, ...]) -> Tuple[Any, .
     return (*words[:at], kept + [name + b"=" + value for name, value in more.items()], *words[at + 1 :])
 
 
-def mended(directory: str, hook: str, environment: Any) -> Any:
+def with_session(directory: str, hook: str, environment: Any) -> Any:
     """Return an environment for `os.execve` with the session in it.
 
     Args:

@@ -23,12 +23,12 @@ _NAMELESS = ("--multiprocessing-fork", _FORKSERVER, "exec(eval(sys.stdin.readlin
 _SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
 
 
-def says_little(process: contract.Process) -> bool:
+def is_generic(process: contract.Process) -> bool:
     """Tell whether the command line is generic; inprocess/parent_lookup.py may know more."""
     return not process["origin"] and any(mark in word for word in process["argv"] for mark in _NAMELESS)
 
 
-def leads(process: contract.Process, first: contract.Process) -> bool:
+def is_first_rank_of(process: contract.Process, first: contract.Process) -> bool:
     """Tell whether `first`, without a rank itself, is its job's first rank, as with Lightning."""
     by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
     same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
@@ -109,7 +109,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     return _rank(process)
 
 
-def apart(name: str, process: contract.Process, others: Sequence[str]) -> str:
+def qualified(name: str, process: contract.Process, others: Sequence[str]) -> str:
     """Return the name, qualified where another process has the same.
 
     Args:

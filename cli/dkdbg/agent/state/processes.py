@@ -214,7 +214,7 @@ class ProcessTable:
             others = [
                 each for other, (_, each) in self._names.items() if other != pid and procfs.alive(other)
             ]
-            name = naming.apart(name, process, others)
+            name = naming.qualified(name, process, others)
             self._names[pid] = process["started"], name
         return name
 
@@ -374,10 +374,10 @@ class ProcessTable:
             is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
             if self._attached() and is_rank:
                 self._on_raised()  # it raises the timeouts of its groups when it creates them
-            if naming.says_little(process):
+            if naming.is_generic(process):
                 self._unclear.setdefault(pid, MAX_SCANS)
             first = self._known.get(process["ppid"])
-            if first is not None and naming.leads(process, first):
+            if first is not None and naming.is_first_rank_of(process, first):
                 self._unclear.setdefault(first["pid"], 1)
             name = self.name_of(pid)
             with self._lock:

@@ -233,7 +233,7 @@ def _in_foreground() -> bool:
     return False
 
 
-def words_of(argv: Sequence[str], limit: int = 200) -> str:
+def shortened(argv: Sequence[str], limit: int = 200) -> str:
     """Return a shortened command line for a message."""
     import shlex
 

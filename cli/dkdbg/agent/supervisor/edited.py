@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_RESTART_AGE_S = 3600.0
 
 
-def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
+def own_files(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
     """Return the user's own files among these: below a mapped folder, else below the working directory.
 
     Args:
@@ -26,7 +26,7 @@ def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List
     return sorted(path for path in set(paths) if _below(path, roots) and not _below(path, [ours]))
 
 
-def starts_anew(changed: List[str], restart: str, age: float, *, is_held: bool) -> bool:
+def should_restart(changed: List[str], restart: str, age: float, *, is_held: bool) -> bool:
     """Tell whether an attach restarts the program.
 
     Args:

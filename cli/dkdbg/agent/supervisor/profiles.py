@@ -75,7 +75,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
     environment[profiling.ENV] = json.dumps({"folder": folder, "tools": tools})
 
 
-def tell(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
+def report(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
     """Report at the end which processes were profiled, and which requests matched none.
 
     Args:

@@ -127,7 +127,7 @@ class Session:
         self._failed = False  # and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
-        self._starts_anew = False
+        self._should_restart = False
         self._token = token = tokens.read(os.environ)
         self._asking = threading.Lock()
         self._asks = False
@@ -219,13 +219,13 @@ class Session:
             self._listener.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
-            self._call_out()
+            self._connect_back()
             self._table.start()
             self._original_service.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
-            self._wait_for_latecomer(code, detail)
+            self._wait_for_late_editor(code, detail)
         except backend.BackendError as error:
             detail = str(error)
             console.log(detail)
@@ -298,7 +298,7 @@ class Session:
         self._report_missing_hook_after(hook_check.TIMEOUT_S)
         self.restarts.started()
         self.show("running", child=running.pid, runs=runs, detail="")
-        self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
+        self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.shortened(command)))
         return running
 
     def adopt_program(self, running: child.Child) -> None:
@@ -426,7 +426,7 @@ class Session:
         self.show("running", expires=None, detail="")
         return None
 
-    def _wait_for_latecomer(self, code: int, detail: str) -> None:
+    def _wait_for_late_editor(self, code: int, detail: str) -> None:
         """After a short program, wait for the editor and report the end, instead of closing the port first.
 
         A failed session counts as unhealthy from now on, so that no editor starts for it. But compose may
@@ -448,7 +448,7 @@ class Session:
             if code:
                 self._backend.say("dkdbg: " + end_note.compose(code, detail, ""), "stderr")
 
-    def _call_out(self) -> None:
+    def _connect_back(self) -> None:
         """Announce this session to a waiting `dkdbg attach --listen`, if requested."""
         to = reverse.asked(os.environ)
         if to is not None:
@@ -466,7 +466,7 @@ class Session:
         had_client = self._listener.connections > 0
         self._phase = "exited"
         self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
-        profiles.tell(self.store.directory, os.environ, self.tell)
+        profiles.report(self.store.directory, os.environ, self.tell)
         self._backend.end(code)
         if had_client:
             if self._backend.up:
@@ -519,11 +519,11 @@ class Session:
         if self._asks:  # a query does not care about new code
             return set()
         record = self.store.snapshot()
-        self._edited = edited.of_ours(self._table.changed_files(), record, self._runtime)
+        self._edited = edited.own_files(self._table.changed_files(), record, self._runtime)
         held = any(process["state"] for process in record["processes"])
         age = time.monotonic() - self._since
-        self._starts_anew = edited.starts_anew(self._edited, self.options.restart, age, is_held=held)
-        return self._table.leave_out() if self._starts_anew else set()
+        self._should_restart = edited.should_restart(self._edited, self.options.restart, age, is_held=held)
+        return self._table.leave_out() if self._should_restart else set()
 
     def _on_death(self, pid: int, line: str, stack: List[str]) -> None:
         if pid == self._program and not stack:
@@ -555,7 +555,7 @@ class Session:
         self._write(client=True)
         self._table.follow_timeouts()
         self._say_choice()
-        if changed and self._starts_anew:  # now that new processes join, and stop from their first line on
+        if changed and self._should_restart:  # now that new processes join, and stop from their first line on
             self.restarts.request(edited.described(changed))
         elif changed:
             self.tell(edited.note(changed, self.options.restart), "important")

@@ -68,8 +68,8 @@ def main(words: Sequence[str], usage: str) -> int:
     lock, ready = int(given["--lock"]), int(given["--ready"])
     is_child = "--child" in given
     program = Adopted(int(given["--child" if is_child else "--pid"]), is_child=is_child)
-    _hold_nothing_else({lock, ready})
-    if not is_child and not _leave_family():
+    _close_inherited({lock, ready})
+    if not is_child and not _detach():
         return 0
     path = os.path.join(given["--runtime"], note.NAME)
     before = dict(os.environ)
@@ -96,10 +96,10 @@ def main(words: Sequence[str], usage: str) -> int:
             note.write_exit(path, code) if code == contract.EXIT_NOBODY_CAME else note.write_failure(path)
         with contextlib.suppress(OSError):
             os.close(ready)
-    return _mind(program) if is_child else code
+    return _act_as_init(program) if is_child else code
 
 
-def _hold_nothing_else(ours: set[int]) -> None:
+def _close_inherited(ours: set[int]) -> None:
     """Close inherited descriptors: a pipe's reader waits for every writer, a lock for its holders."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in ours:
@@ -109,7 +109,7 @@ def _hold_nothing_else(ours: set[int]) -> None:
         os.set_inheritable(descriptor, False)
 
 
-def _leave_family() -> bool:
+def _detach() -> bool:
     """Detach from the parent and the terminal; return False in the process that is left behind."""
     if os.fork():
         return False
@@ -161,7 +161,7 @@ def _end_with(program: Adopted, ready: int, told: threading.Event) -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def _mind(program: Adopted) -> int:
+def _act_as_init(program: Adopted) -> int:
     """Forward signals and reap children, as a container's first process must, until the program ends."""
     inbox = child.SignalInbox()
     while program.poll() is None:
@@ -191,7 +191,7 @@ class Sidecar:
         """Run the session; return the program's exit code where known, and a description of the end."""
         shared, program = self._session, self._program
         try:
-            self._let_members_begin()
+            self._write_note()
         except OSError as error:
             detail = "cannot prepare the hook: %s" % error
             console.log(detail)
@@ -204,7 +204,7 @@ class Sidecar:
         idle = False
         while not self._leaving and (stays or time.monotonic() < last + TIMEOUT_S):
             self._take(shared.inbox.next(1.0))
-            if self._anybody():
+            if self._any_alive():
                 last = time.monotonic()
             if idle != (last + TIMEOUT_S < time.monotonic()):
                 idle = not idle
@@ -220,7 +220,7 @@ class Sidecar:
         shared.say_end(program, end)
         return code, end
 
-    def _let_members_begin(self) -> None:
+    def _write_note(self) -> None:
         """Write the note for the members. Raises OSError."""
         now = self._session.environment()
         hook = now.pop("PYTHONPATH").split(os.pathsep)[0]
@@ -230,7 +230,7 @@ class Sidecar:
         note.write_go(self._path, (pid, procfs.start_ticks(pid) or 0), hook, changed, gone)
         os.close(self._ready)
 
-    def _anybody(self) -> bool:
+    def _any_alive(self) -> bool:
         if self._program.poll() is None:
             return True
         return any(procfs.alive(pid) for pid in self._session.registered())

@@ -68,16 +68,16 @@ def check(kind: int, head: dict[str, Any], body: bytes) -> None:
     """
     looks = _LOOKS.get(kind)
     if looks is None:
-        raise lie(f"it says {wire.NAMES[kind]}, which is the host's to say")
+        raise not_our_receiver(f"it says {wire.NAMES[kind]}, which is the host's to say")
     if bool(body) != (kind == wire.DATA):
-        raise lie(f"{wire.NAMES[kind]} with a body of {len(body)} bytes")
+        raise not_our_receiver(f"{wire.NAMES[kind]} with a body of {len(body)} bytes")
     try:
         looks(head)
     except (KeyError, TypeError, ValueError) as error:
-        raise lie(f"{wire.NAMES[kind]}: {error}") from None
+        raise not_our_receiver(f"{wire.NAMES[kind]}: {error}") from None
 
 
-def lie(what: str) -> DkdbgError:
+def not_our_receiver(what: str) -> DkdbgError:
     """Return the error for behaviour that our receiver never shows."""
     return DkdbgError(
         f"what runs on the target is not the receiver that was sent there: {printable(what[:_REASON])}",

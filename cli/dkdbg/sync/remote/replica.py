@@ -13,7 +13,7 @@ from dkdbg.sync.receiver import wire
 from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.remote import summaries
-from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, lie
+from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, not_our_receiver
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
 from dkdbg.sync.remote.stream import StreamEndedError, expect
@@ -253,7 +253,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
         if got == wire.FAILED:  # STAT refuses a name: its operation will be refused with the same reason
             refused += 1
             if refused > MAX_ENTRIES + known:
-                raise lie("it refuses more than it was asked for")
+                raise not_our_receiver("it refuses more than it was asked for")
             continue
         amount.add(head["entries"])
         for path, kind_there, mode, size, digest, stamp in head["entries"]:

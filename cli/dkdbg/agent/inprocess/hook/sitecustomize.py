@@ -472,7 +472,7 @@ def _admitted(directory):  # type: (str) -> str
     raise KeyError("no folder for uid %d in %s" % (os.geteuid(), session))
 
 
-def _hand_on(directory):  # type: (str) -> None
+def _pass_on(directory):  # type: (str) -> None
     """Pass the session to programs that get an environment of the program's making; see passing.py."""
     import _posixsubprocess
 
@@ -488,7 +488,7 @@ def _hand_on(directory):  # type: (str) -> None
     def started(start):  # type: (Callable[..., Any]) -> Callable[..., Any]
         def handed_on(path, argv, env, **more):  # type: (Any, Any, Any, Any) -> Any
             try:
-                env = passing.mended(directory, _HERE, env)
+                env = passing.with_session(directory, _HERE, env)
             except Exception as error:
                 _say("not handed on: %r" % (error,))
             return start(path, argv, env, **more)
@@ -513,15 +513,15 @@ def _enter():  # type: () -> None
         return
     if not os.access(directory + "/p", os.W_OK):
         directory = _admitted(directory)
-    _hand_on(directory)
+    _pass_on(directory)
     if "DKDBG_PROFILE" in os.environ:
         _profile(directory, words)
     member = _Member(directory, words)
     sys.meta_path.append(_DkdbgFinder(member))
     if "DKDBG_RAY_WORKERS" in os.environ:
-        ray_hook.say_where(os.environ)
+        ray_hook.register(os.environ)
     if "job submit" in " ".join(words):
-        ray_hook.say_where_jobs_go(os.environ)
+        ray_hook.register_submit(os.environ)
     if os.environ.get("DKDBG_ON_CRASH"):
         crash_watch.arm(member)
         if "--multiprocessing-fork" in words:

@@ -50,18 +50,18 @@ def watch() -> None:
         if function is None and frame.f_globals.get("__name__") == "gevent.threadpool":
             return  # as in pydevd's replacement: the pool excludes its own thread from tracing
         (holder._original_tracing or set_bare)(function)
-        _look(frame)
+        _check(frame)
 
     def set_trace_for_threads(function: Any) -> None:
         set_for_threads(function)
-        _look(sys._getframe(1))
+        _check(sys._getframe(1))
 
     set_trace_for_threads.dkdbg = True  # type: ignore[attr-defined]
     pydevd_tracing._internal_set_trace = set_trace
     threading.settrace = set_trace_for_threads  # type: ignore[assignment]
 
 
-def _look(frame: FrameType) -> None:
+def _check(frame: FrameType) -> None:
     """Check the current trace function of this thread.
 
     Args:
@@ -72,7 +72,7 @@ def _look(frame: FrameType) -> None:
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not _is_debuggers(function)
         if _thread.is_foreign:
-            _tell(frame)
+            _warn(frame)
         elif was_foreign and function is None:
             _give_back(frame)
     except Exception as error:  # it would be raised in the program
@@ -85,7 +85,7 @@ def _is_debuggers(function: Any) -> bool:
     return str(module).startswith(_DEBUGGER)
 
 
-def _tell(frame: FrameType) -> None:
+def _warn(frame: FrameType) -> None:
     import pydevd
 
     debugger = pydevd.get_global_debugger()

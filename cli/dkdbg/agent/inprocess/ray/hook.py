@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NAME, SUBMIT = "dkdbg_ray.hook", "dkdbg_ray.submit"
 
 
-def say_where(environment: MutableMapping[str, str]) -> None:
+def register(environment: MutableMapping[str, str]) -> None:
     """Name our hook in the environment of a process, which its children inherit.
 
     The user's own hook runs first.
@@ -29,7 +29,7 @@ def say_where(environment: MutableMapping[str, str]) -> None:
     environment["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 
 
-def say_where_jobs_go(environment: MutableMapping[str, str]) -> None:
+def register_submit(environment: MutableMapping[str, str]) -> None:
     """Make `ray job submit`, if this process is that, call us before it sends the job.
 
     The user's own hook runs first.
