@@ -30,7 +30,7 @@ def test_nobody_comes_and_the_program_is_not_started_or_runs_when_asked_to(launc
         assert last == "dkdbg: no debugger within 0.3 s: the program was not started"
         assert code == record["exit_code"] == contract.EXIT_NOBODY_CAME == 124
     else:
-        assert (code, last) == (0, "dkdbg: no debugger within 0.3 s: going on without")
+        assert (code, last) == (0, "dkdbg: no debugger within 0.3 s: continuing without one")
     assert (tmp_path / "started").exists() == (then == "run")
 
 
@@ -40,7 +40,7 @@ def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path):
     (programs / "python3").symlink_to(sys.executable)
     code, out, err = launch("python", "-c", "print(6 * 7)", env={"PATH": str(programs)}).finish()
     assert (code, out) == (0, "42\n"), err
-    assert "dkdbg: no program is called 'python' here: running python3\n" in err
+    assert "dkdbg: no program is named 'python' here: running python3\n" in err
 
 
 def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(launch):

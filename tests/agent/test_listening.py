@@ -76,7 +76,7 @@ def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(progra
                 running.process.stderr.readline, lambda line: b"cannot be debugged" in line
             ).decode()
             assert (
-                f"not joined: the program's own debugpy.listen() on 127.0.0.1:{own} holds it: attach there, "
+                f"not joined: the program called debugpy.listen() on 127.0.0.1:{own}: attach there, "
                 "or remove that call" in said
             )
             found = wait_for(lambda: running.record()["processes"], bool)

@@ -249,7 +249,7 @@ def test_an_editor_that_does_not_read_holds_up_neither_the_program_nor_its_end_a
             grown = {pid: resident(pid) for pid in (*below, record["pid"])}
             assert max(grown.values()) < 110, grown
             deaf.hears.set()
-            deaf.event("output", text="lines are left out here, because the editor was not reading")
+            deaf.event("output", text="lines are omitted because the editor was not reading")
             deaf.event("output", text="the last line")
             (tmp_path / "stop").touch()
             deaf.event("terminated")

@@ -47,4 +47,4 @@ Stack backtrace:
 def test_what_py_spy_complains_of_is_its_first_line_and_no_backtrace():
     reason = "Failed to get process executable name. Check that the process is running."
     assert outside.complaint(COMPLAINT) == reason
-    assert outside.complaint("") == "it says nothing"
+    assert outside.complaint("") == "no output"

@@ -135,7 +135,7 @@ def test_on_a_nodes_address_the_log_has_a_token_that_opens_once(start, tmp_path)
     second.sock.sendall(b"c\n")
     out, err = running.communicate(timeout=300)
     assert (running.returncode, out) == (0, "0\n1\n"), err
-    assert "whoever reads this log can take the port before you" in first.said
+    assert "anyone who reads this log can use the port before you" in first.said
 
 
 #: From another address: connections that say nothing, a byte at a time, too much, or wrong tokens; a line for each 40.
@@ -426,7 +426,7 @@ def test_a_port_that_another_process_has_is_told_with_the_one_that_is_taken(star
         port = taken.getsockname()[1]
         running = start("train.py", **pai_environment(port), **OWN_TOKEN)
         line = next(line for line in running.stderr if "another process" in line)
-        found = re.fullmatch(rf"dkdbg: another process here has port {port}: this one waits on (\d+)\n", line)
+        found = re.fullmatch(rf"dkdbg: port {port} is used by another process here: waiting on (\d+)\n", line)
         assert found, line
         client = Client(int(found[1]), running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"])
         client.until()

@@ -91,7 +91,7 @@ def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_pat
 
 
 def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path):
-    hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT lets it go on)", "2 ranks (0, 1)")
+    hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT continues it)", "2 ranks (0, 1)")
     all_go_on(tmp_path, (0, 1))
 
 
@@ -111,7 +111,7 @@ def shows(running, *words: str) -> str:
 def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program):
     running = program("import ctypes\nctypes.PyDLL(None).sleep(600)\n", name="keeps.py")
     running.wait_state("running")
-    shows(running, "keeps.py (", "it does not answer: it sleeps, most often in C code that keeps the GIL")
+    shows(running, "keeps.py (", "it does not answer: it sleeps, mostly in C code that holds the GIL")
 
 
 def test_where_of_a_program_without_the_hook_says_what_enters_it(launch):

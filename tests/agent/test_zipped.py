@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.dap_probe import Editor
 
-NOTE = "app.pyz is a zip: what runs are the copies in it"
+NOTE = "app.pyz is a zip: it runs its own copies"
 
 
 @pytest.mark.parametrize(("name", "stops"), [("app.pyz", []), ("app", [1])])

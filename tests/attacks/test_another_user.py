@@ -379,7 +379,7 @@ def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared, other_us
     done = launched(shared, other_user)
     assert (done.returncode, done.stdout.split()[1:]) == (0, ["-", str(OWNER)]), done.stderr
     assert f"belongs to uid {other_user.uid}" in done.stderr
-    assert "set DKDBG_RUNTIME_DIR to a folder of yours" in done.stderr
+    assert "set DKDBG_RUNTIME_DIR to a folder that you own" in done.stderr
     assert [path.name for path in trap.iterdir()] == ["debugpy-1.8.99"]
     runtime = shared / "run"
     runtime.mkdir(mode=0o700)

@@ -632,7 +632,7 @@ def test_more_than_the_limit_is_refused_before_anything_is_written(root, liar):
         """)
     done = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
     refused_in_one_line(done)
-    assert "20 GB to copy, and 10 GB are copied at most" in done.stderr
+    assert "20 GB to copy; the limit is 10 GB" in done.stderr
     assert "--limit 21GB" in done.stderr
     again = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out", "--limit", "900TB")
     assert "copied at most" not in again.stderr
@@ -688,7 +688,7 @@ def test_settings_that_programs_execute_are_never_pulled(root, liar):
     place = root / "dkdbg-pulled" / box.name / "out"
     assert sorted(str(at.relative_to(place)) for at in place.rglob("*")) == ["config", "model.txt", "sub"]
     assert (
-        "left out: out/.git/config: .git is not taken from a target: programs here execute what it says"
+        "left out: out/.git/config: .git is never pulled from a target: programs here execute its content"
         in done.stdout
     )
     assert "git would take its folder for a repository" in done.stdout

@@ -219,7 +219,7 @@ def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, r
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
     assert done.returncode == 1, done.stdout
     assert f"{name} cannot be entered: " in done.stderr
-    assert "lets nobody enter it" in done.stderr
+    assert "forbids attaching to it" in done.stderr
     assert "pass word" not in done.stdout + done.stderr
     assert "without LINES, whose values have several lines" in done.stderr
     line, port = done.stderr.splitlines()[-1].strip(), free_port()

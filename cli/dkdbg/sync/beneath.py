@@ -172,9 +172,7 @@ def _content(descriptor: int, limit: int) -> bytes:
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
-            raise Refused(
-                f"it is larger than {limit / 1e6:g} MB", "take it away, or write in it what is meant for it"
-            )
+            raise Refused(f"it is larger than {limit / 1e6:g} MB", "remove it, or shorten it")
         return data
     finally:
         os.close(descriptor)

@@ -105,7 +105,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
     ):
         raise DkdbgError(
             f"{into} holds or would hold sources that are synced from here",
-            hint=f"name a folder outside of {roots.local}, or none: {FOLDER}/{label} then",
+            hint=f"name a folder outside of {roots.local}, or omit --into for {FOLDER}/{label}",
             exit_code=EXIT_USAGE,
         )
     return Destination(folder, _open(folder))
@@ -140,7 +140,7 @@ def _open(path: str, before: Callable[[], None] = lambda: None) -> int:
         if tree.is_absent(error):
             raise DkdbgError(
                 f"{path}: a symlink or file stands in its way, and nothing is written through a symlink",
-                hint="take it away, or name another folder: --into DIR",
+                hint="remove it, or name another folder: --into DIR",
             ) from None
         raise DkdbgError(f"{path} cannot be made: {error.strerror}", hint="--into DIR") from error
 
@@ -216,7 +216,7 @@ def pull(
         raise DkdbgError(f"{contact.label}: {printable(error)}", hint="try again") from None
     except StreamEndedError as error:
         raise DkdbgError(
-            f"{contact.label} went away: {error}", hint="run it again: what is whole here already is skipped"
+            f"{contact.label} went away: {error}", hint="run it again: complete files are skipped"
         ) from None
     finally:
         os.close(into.descriptor)
@@ -321,7 +321,7 @@ class _Puller:
         total = sum(one.size for one in wanted)
         if total > self._left:
             raise DkdbgError(
-                f"{folder} has {in_words(total)} to copy, and {in_words(self._limit)} are copied at most",
+                f"{folder} has {in_words(total)} to copy; the limit is {in_words(self._limit)}",
                 hint=f"name a folder in it, or --limit {-(-total // 10**9) + 1}GB",
                 exit_code=EXIT_USAGE,
             )
@@ -385,7 +385,7 @@ class _Puller:
         self._left -= size
         if self._left < 0:
             raise DkdbgError(
-                f"more than {in_words(self._limit)}: what is copied has grown meanwhile",
+                f"more than {in_words(self._limit)}: the files have grown meanwhile",
                 hint="run it again with a greater --limit",
             )
         problem = ""

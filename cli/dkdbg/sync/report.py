@@ -100,7 +100,7 @@ def _kept(facts: dict[str, Any]) -> str:
 
 def _grows(facts: dict[str, Any]) -> str:
     return (
-        f"grows: {facts['path']} is written all the time; {size(facts['bytes'])} of it are there, and it travels whole "
+        f"grows: {facts['path']} is written constantly; {size(facts['bytes'])} were sent, and it is sent whole "
         "again every few seconds\n  hint: [sync] ignore in dkdbg.toml leaves it out"
     )
 

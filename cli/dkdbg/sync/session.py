@@ -215,7 +215,7 @@ class Session:
             replica.perform(replica.steps(self._here, paths))
             self._note(replica)
         for path in paths:
-            replica.sender.fail(path, "is written all the time, and could not be read in one piece", "")
+            replica.sender.fail(path, "is written constantly, and could not be read in one piece", "")
 
     def _steady(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         """Follow changes until the stream ends."""

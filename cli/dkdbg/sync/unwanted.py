@@ -28,5 +28,5 @@ def why(parts: list[bytes]) -> str:
     """Return why a path is never pulled, as a sentence; empty when it may be."""
     for part in parts:
         if folded(part) in NEVER:
-            return f"{part.decode('utf-8', 'replace')} is not taken from a target: programs here execute what it says"
+            return f"{part.decode('utf-8', 'replace')} is never pulled from a target: programs here execute its content"
     return ""

@@ -191,7 +191,7 @@ STREAMS: dict[str, tuple[Any, str]] = {
     "giant body": (struct.pack("!BII", wire.PUT, 2, 0xFFFFFFFF) + b"{}", "allowed"),
     "unknown kind": (struct.pack("!BII", 0x7F, 0, 0), "not a frame of sync"),
     "text instead of frames": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP"),
-    "a kind of the receiver's": (wire.encode(wire.READY, {"root": "/"}), "READY is nothing that a host sends"),
+    "a kind of the receiver's": (wire.encode(wire.READY, {"root": "/"}), "a host does not send READY"),
     "DATA without BEGIN": (wire.encode(wire.DATA, {"id": 7}, DATA), "DATA for 7, which was not begun"),
     "END without BEGIN": (wire.encode(wire.END, {"id": 7}), "END of 7, which was not begun"),
     "HELLO twice": (hello("/tmp"), "HELLO twice"),

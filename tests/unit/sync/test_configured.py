@@ -76,5 +76,5 @@ def test_a_dkdbg_toml_that_is_broken_at_the_start_or_later_is_said_once_and_so_i
     put(root, {"dkdbg.toml": "[sync]\n"})
     index.apply(looking.rescan(index, ["dkdbg.toml"]))
     assert len(said) == 2
-    assert said[0].endswith("; what [sync] said before stays in force")
+    assert said[0].endswith("; the previous [sync] settings stay in force")
     assert said[1] == "dkdbg.toml is valid again"

@@ -185,7 +185,7 @@ def test_a_program_that_was_named_as_python_and_is_none_is_said_with_the_way_on(
         with pytest.raises(DkdbgError) as caught:
             go(named)
         assert f"{program} on local did not run sync's receiver: " in caught.value.message
-        assert "without --python sync looks for one by itself" in caught.value.hint
+        assert "without --python sync looks for one" in caught.value.hint
     once(Roots(local=roots.local, remote=roots.remote))  # what the hint says
 
 

@@ -60,7 +60,7 @@ def test_a_log_that_grows_all_the_time_is_there_as_far_as_it_was_read_and_is_sai
             followed.until((there / "b.py").exists)
         assert (here / "log").read_bytes().startswith((there / "log").read_bytes())
         followed.until(lambda: (there / "log").read_bytes() == (here / "log").read_bytes())
-        assert "is written all the time" in as_line(followed.named("grows")[0])
+        assert "is written constantly" in as_line(followed.named("grows")[0])
         assert len(followed.named("grows")) == 1
 
 
@@ -108,7 +108,7 @@ def test_a_log_that_is_appended_to_now_and_then_is_said_to_travel_whole(roots, h
                 file.write(b"%d\n" % line)
             followed.until(lambda: (there / "log").stat().st_size == (here / "log").stat().st_size)
         assert [said.facts["path"] for said in followed.named("grows")] == ["log"]
-        assert "it travels whole again" in as_line(followed.named("grows")[0])
+        assert "it is sent whole again" in as_line(followed.named("grows")[0])
 
 
 def test_a_large_file_that_is_saved_several_times_is_no_log(roots, here, there):
@@ -190,7 +190,7 @@ def test_a_file_that_became_too_large_is_said_until_it_is_small_again_or_gone(ro
     with following(limited(roots)) as followed:
         put(here, {"data": "2" * (LIMIT + 1)})
         followed.until(lambda: followed.named("failed"))
-        assert "what was sent before is still there" in followed.named("failed")[0].facts["reason"]
+        assert "the version sent before is still there" in followed.named("failed")[0].facts["reason"]
         assert followed.session.files == 1
         assert list(verify(limited(roots), Local(python=sys.executable)).differences) == ["data"]
         put(here, {"data": "3"})

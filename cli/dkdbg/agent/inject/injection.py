@@ -62,7 +62,7 @@ def run(pid: int, text: str) -> None:
     """
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         raise InjectionError(
-            "a Python before 3.14 is entered on x86-64 Linux only, not on %s" % platform.machine()
+            "attaching to a Python before 3.14 requires x86-64 Linux, not %s" % platform.machine()
         )
     data = text.encode() + b"\0"
     if len(data) > _PAGE:
@@ -75,12 +75,12 @@ def run(pid: int, text: str) -> None:
         with _Stopped(pid) as stopped:
             page = stopped.syscall(_MMAP, 0, _PAGE, _READ_WRITE, _ANONYMOUS, _NO_SYSCALL, 0)
             if page >= 1 << 47:
-                raise InjectionError("the process gets no memory")
+                raise InjectionError("the process cannot allocate memory")
             stopped.write(page, data)
             if stopped.call(found[_ADD], found[_RUN], page) == 0:
                 return
         time.sleep(0.05)
-    raise InjectionError("it is busy with calls of this kind")
+    raise InjectionError("it is busy with other pending calls")
 
 
 class _Stopped:
@@ -231,7 +231,7 @@ def _functions(pid: int) -> Dict[str, int]:
         if len(found) == 3 and path in seen:
             base = seen[path] if found["dynamic"] else 0
             return {name: base + found[name] for name in (_ADD, _RUN)}
-    raise InjectionError("its program is no CPython that exports %s" % _ADD)
+    raise InjectionError("its executable is not a CPython that exports %s" % _ADD)
 
 
 def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
@@ -277,15 +277,15 @@ def _denied(pid: int, error: OSError) -> str:
         return "there is no process %d" % pid
     tracer = _status(pid, "TracerPid")
     if tracer not in ("", "0"):
-        return "process %d is traced already, by process %s" % (pid, tracer)
+        return "process %d is already traced by process %s" % (pid, tracer)
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope") as source:
             scope = source.read().strip()
     except OSError:
         scope = "0"
     if scope != "0":
-        return "this system lets nobody enter a process (kernel.yama.ptrace_scope is %s)" % scope
-    return "this system lets nobody enter it (ptrace: %s)" % (error.strerror or error)
+        return "this system forbids attaching to a process (kernel.yama.ptrace_scope is %s)" % scope
+    return "this system forbids attaching to it (ptrace: %s)" % (error.strerror or error)
 
 
 def _status(pid: int, name: str) -> str:

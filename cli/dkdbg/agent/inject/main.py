@@ -48,7 +48,7 @@ def processes(text: str) -> List[int]:
     """
     found = [int(each) for each in text.split(",") if each.isdigit() and len(each) < 10]
     if not found or len(found) != len(text.split(",")) or 0 in found:
-        raise ValueError("enter is followed by processes, such as 7 or 7,8, not %r" % text)
+        raise ValueError("enter takes PIDs, such as 7 or 7,8, not %r" % text)
     return found
 
 
@@ -95,7 +95,7 @@ class _Attached:
         """Run the session; return the exit code and a line about its end."""
         shared = self._session
         shared.restarts.started()
-        shared.restarts.ended("dkdbg has not started this program, and does not end it")
+        shared.restarts.ended("dkdbg did not start this program and does not end it")
         shared.restarts.over()
         _tell("folder", os.getcwd())
         script = self._write_script()
@@ -107,10 +107,10 @@ class _Attached:
         while self._pending or self._in:
             arrival = shared.inbox.next(0.05 if self._pending else 0.5)
             if self._host_is_gone or (arrival is not None and arrival.number in child.ENDING):
-                return 0, "left; the program runs on"
+                return 0, "detached; the program keeps running"
             if shared.ended_by_editor.is_set():
                 shared.ended_by_editor.clear()
-                shared.tell("the program runs on: dkdbg has not started it", "important")
+                shared.tell("the program keeps running: dkdbg did not start it", "important")
             shared.restarts.take()
             self._look(late=time.monotonic() - since > TIMEOUT_S)
         if self._reasons:
@@ -165,9 +165,7 @@ class _Attached:
         if late and self._pending - self._said:
             for pid in sorted(self._pending - self._said):
                 self._said.add(pid)
-                _tell(
-                    "late", "its main thread has not come back to Python yet; it is entered when it does", pid
-                )
+                _tell("late", "its main thread is outside of Python; attaching when it returns", pid)
         for pid in sorted(self._pending | self._in):
             if not self._is_same(pid):
                 if pid in self._pending:
@@ -220,7 +218,7 @@ def _way(pid: int) -> str:
         raise RefusedError("process %d belongs to user %d, and this is user %d" % (pid, owner, os.geteuid()))
     version = _version(pid)
     if version is None:
-        raise RefusedError("process %d is no CPython, or its files cannot be looked at" % pid)
+        raise RefusedError("process %d is not a CPython, or its files cannot be read" % pid)
     if version < (3, 8):
         raise RefusedError("process %d runs Python %d.%d: the debugger needs 3.8" % ((pid, *version)))
     if version < _PEP_768:
@@ -289,7 +287,7 @@ def _by_remote_exec(pid: int, script: str) -> None:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
             "exit code %d" % done.returncode
         ]
-        raise RefusedError("this system lets nobody enter it (%s)" % lines[-1][:200])
+        raise RefusedError("this system forbids attaching to it (%s)" % lines[-1][:200])
 
 
 def _line(script: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Suffix of the file, beside a process's announcement, with the result.
 ANSWER = ".entered"
 ENTERED = "entered"
-SERVES = "it serves other processes and runs no code of yours"
+SERVES = "it serves other processes and runs none of your code"
 #: The hook's module name in such a process.
 HOOK = "_dkdbg_hook"
 #: `%r` are this file, the folder of the hook's files and that of the session.
@@ -58,7 +58,7 @@ def enter(files: str, directory: str) -> str:
     if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
         known: Any = sys.modules["pydevd"]
         if known.get_global_debugger() is not None:
-            return "another debugger is in it: debugpy, or an IDE's pydevd"
+            return "another debugger is attached to it: debugpy, or an IDE's pydevd"
     package = sys.modules.get("_dkdbg")
     if package is not None:  # from an agent that is gone together with its files
         package.__path__ = [files]

@@ -91,7 +91,7 @@ class Pending:
         while left > 0:
             if self._left_out:
                 lines, self._left_out = self._left_out, 0
-                text = "dkdbg: %d lines are left out here, because the editor was not reading; the program's log has them\n"
+                text = "dkdbg: %d lines are omitted because the editor was not reading; the program's log has them\n"
                 yield "console", text % lines
             batch: List[Any] = []
             most = min(

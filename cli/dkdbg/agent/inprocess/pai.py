@@ -37,7 +37,7 @@ _USAGE = "usage: python -m %s [--dap] SCRIPT [ARGUMENTS] | [--dap] -m MODULE [AR
 _WHERE = "debug host ip is set to %s, port is set to %s, timeout is set to %g\n"
 _LOOPBACK = "127.0.0.1"
 _READS_ALONG = (
-    "dkdbg: whoever reads this log can take the port before you; a token of your own is not shown: DKDBG_TOKEN, from the "
+    "dkdbg: anyone who reads this log can use the port before you; your own token is not shown: set DKDBG_TOKEN from the "
     "job's `secrets`\n"
 )
 #: Path of the whole agent (this file is only a part), searched from a folder upwards.
@@ -216,7 +216,7 @@ def _become_the_agent(run: List[str]) -> int:
     agent = _agent()
     if not agent:
         sys.stderr.write(
-            "dkdbg: --dap needs the whole agent, and there is none here: bring .dkdbg/agent.pyz of `dkdbg init` with the "
+            "dkdbg: --dap needs the whole agent, which is missing here: bring .dkdbg/agent.pyz of `dkdbg init` with the "
             "job's code or image and name it in DKDBG_AGENT, or install dkdbg there; pdb without --dap needs nothing more\n"
         )
         return 2
@@ -285,7 +285,7 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
     at, _, port_there = where.rpartition(":")
     if port_there != str(number):
         sys.stderr.write(
-            "dkdbg: another process here has port %d: this one waits on %s\n" % (number, port_there)
+            "dkdbg: port %d is used by another process here: waiting on %s\n" % (number, port_there)
         )
     sys.stderr.write(_WHERE % (at, port_there, seconds) + "paipdb is running on %s\n" % where)
     if socket_pdb.is_once(opened):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NOTE = (
-    "%s is a zip: what runs are the copies in it, and breakpoints in the files that it was made of do not stop. "
-    "Debug the folder that it was made of: python FOLDER"
+    "%s is a zip: it runs its own copies, so breakpoints in the original files do not stop. "
+    "Debug the original folder: python FOLDER"
 )
 _said = False
 

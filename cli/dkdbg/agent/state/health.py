@@ -31,5 +31,5 @@ def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
     if record["state"] not in contract.ATTACHABLE:
         return "session %s is %s" % (record["id"], record["state"])
     if listening is not None and record["port"] not in listening:
-        return "nobody listens on port %d" % record["port"]
+        return "port %d is not listening" % record["port"]
     return "" if record["adapter_up"] else "debugpy's adapter is gone"

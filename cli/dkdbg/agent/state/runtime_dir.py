@@ -55,7 +55,7 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
     info = os.lstat(wanted) if path is None else os.stat(wanted)
     reason = _foreign(info)
     if reason:
-        raise RuntimeDirError("%s %s: set %s to a folder of yours" % (wanted, reason, ENV_RUNTIME_DIR))
+        raise RuntimeDirError("%s %s: set %s to a folder that you own" % (wanted, reason, ENV_RUNTIME_DIR))
     try:
         if not _make_private(wanted, info):
             return temporary_folder(_name())
@@ -116,7 +116,7 @@ def _fresh(name: str) -> str:
         if os.access(base, os.W_OK | os.X_OK) and not _is_exchangeable(os.path.join(base, name)):
             return tempfile.mkdtemp(prefix=name + "-", dir=base)
     raise RuntimeDirError(
-        "everybody here may exchange what is in /tmp: set %s to a folder of yours" % ENV_RUNTIME_DIR
+        "other users may replace files in /tmp: set %s to a folder that you own" % ENV_RUNTIME_DIR
     )
 
 

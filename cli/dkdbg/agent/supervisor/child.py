@@ -196,7 +196,7 @@ def describe_end(exit_code: int, number: Optional[int]) -> str:
 def _with_python(argv: List[str]) -> List[str]:
     """Replace `python` with `python3` where no program of that name exists, as on Debian and Ubuntu."""
     if argv[0] == "python" and not shutil.which("python") and shutil.which("python3"):
-        console.log("no program is called 'python' here: running python3")
+        console.log("no program is named 'python' here: running python3")
         return ["python3", *argv[1:]]
     return argv
 
@@ -211,7 +211,7 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
     with contextlib.suppress(OSError), open(path, "rb") as source:
         first = source.readline(200)
         if first.startswith(b"#!"):
-            console.log("%s may not be executed here: running it by its first line" % path)
+            console.log("%s is not executable here: running it with the interpreter in its first line" % path)
             return [os.fsdecode(word) for word in first[2:].strip().split(None, 1)] + argv
     return argv
 

@@ -48,7 +48,7 @@ def note(changed: List[str], restart: str) -> str:
     how = "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`"
     if restart == contract.RESTART_NEVER:
         how = "the task `dkdbg: restart` or `dkdbg restart`"
-    text = "%s: the former code runs, and a breakpoint may not stop or stop elsewhere. What you see runs after %s"
+    text = "%s: the previous code is running, and breakpoints may not stop or stop elsewhere. To run what you see: %s"
     return text % (described(changed), how)
 
 

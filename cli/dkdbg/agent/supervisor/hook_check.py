@@ -113,7 +113,7 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
     path = environment.get("PYTHONPATH", "")
     if hook and hook not in path.split(os.pathsep):
         return "its PYTHONPATH is %s" % (path or "empty")
-    return "it is no CPython from 3.8 on, or ends before it has loaded its site folders"
+    return "it is not CPython 3.8 or newer, or ends before it has loaded its site folders"
 
 
 def _python(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:

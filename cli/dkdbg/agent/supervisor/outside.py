@@ -23,11 +23,11 @@ _MAX_PARALLEL = 8
 _HOOK = "/inprocess/hook/sitecustomize.py"
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 _STATES = {
-    "R": "it runs C code that keeps the GIL to itself, or has no core to run on",
-    "S": "it sleeps, most often in C code that keeps the GIL to itself",
+    "R": "it runs C code that holds the GIL, or gets no CPU time",
+    "S": "it sleeps, mostly in C code that holds the GIL",
     "D": "it waits in the kernel and cannot be interrupted",
-    "T": "it is stopped by a signal (SIGCONT lets it go on)",
-    "t": "another debugger holds it",
+    "T": "it is stopped by a signal (SIGCONT continues it)",
+    "t": "another debugger has stopped it",
 }
 
 
@@ -46,7 +46,7 @@ def fill_in(told: List[Dict[str, Any]], *, native: bool) -> None:
     wanted = told if native else silent
     if program is None:
         for each in wanted if native else ():
-            each["note"] = "no native frames: there is no py-spy on PATH there"
+            each["note"] = "no native frames: py-spy is not on PATH there"
         return
     running = threading.BoundedSemaphore(_MAX_PARALLEL)
 
@@ -90,7 +90,7 @@ def _look(program: str, process: Dict[str, Any], *, native: bool) -> None:
 
 def complaint(said: str) -> str:
     """Return py-spy's error line; its reasons and a backtrace may follow."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it says nothing"]
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no output"]
     first = next((line for line in lines if line.startswith("Error: ")), lines[-1])
     return first.replace("Error: ", "", 1)[:200]
 

@@ -80,7 +80,7 @@ def _why_missing(session: contract.Record) -> str:
     there = _listing(session["processes"])
     if session["state"] == "waiting" and not there:
         return "the program has not started yet: it is %s" % (session["detail"] or "waiting for a debugger")
-    return "no such Python process; there are: %s" % (there or "none")
+    return "no such Python process; candidates: %s" % (there or "none")
 
 
 def _listing(processes: List[contract.Process]) -> str:

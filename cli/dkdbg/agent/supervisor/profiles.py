@@ -135,7 +135,7 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
     if not tool["path"]:
         text = "%s is not installed here, and %s asks for it: %s" % (name, _asked(tool), _HINTS[name])
         if profiling.RAY in environment and not chosen:
-            log("%s is not installed on this node; on those of the actors it is looked for" % name)
+            log("%s is not installed on this node; looking for it on the actors' nodes" % name)
             return tool
         if not is_nemos:
             raise ValueError(text)

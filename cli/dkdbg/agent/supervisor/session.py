@@ -268,7 +268,7 @@ class Session:
             if row["state"] == broadcast_query.RUNNING:
                 row["text"] = reasons.get(row["pid"]) or row["text"]
             elif row["state"] == broadcast_query.FREE:
-                row["text"] = "it cannot be held"
+                row["text"] = "it cannot be stopped"
         return rows
 
     def start_program(self, *, own_group: bool = False) -> child.Child:
@@ -418,7 +418,7 @@ class Session:
                 return 128 + arrival.number, "signal %d while waiting for a debugger" % arrival.number
             if time.monotonic() >= end and not self._has_attached.is_set():
                 if options.then == "run":
-                    console.log("no debugger within %g s: going on without" % options.wait)
+                    console.log("no debugger within %g s: continuing without one" % options.wait)
                     self.store.update(expires=None)
                     return None
                 console.log("no debugger within %g s: the program was not started" % options.wait)

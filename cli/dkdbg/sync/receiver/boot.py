@@ -64,7 +64,7 @@ code = receiver.main()
 try:
     sys.stderr.flush()
 finally:
-    os._exit(code)  # to take a large ledger apart, object by object, would be time that somebody waits for
+    os._exit(code)  # freeing a large ledger object by object would delay the exit
 """
 
 

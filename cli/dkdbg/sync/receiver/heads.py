@@ -52,7 +52,7 @@ def check(kind: int, head: Dict[str, Any], body: bytes) -> None:
     """Raise Fatal unless the frame is one that a host may send, with fields of the right types and ranges."""
     fields = _FIELDS.get(kind)
     if fields is None:
-        raise Fatal("%s is nothing that a host sends" % wire.NAMES[kind])
+        raise Fatal("a host does not send %s" % wire.NAMES[kind])
     for name, wanted in fields.items():
         value = head.get(name)
         if type(value) is not wanted:

@@ -50,7 +50,7 @@ class Operations:
         if len(body) != head["size"]:
             raise Refused("%d bytes came of %d" % (len(body), head["size"]))
         if content.of_bytes(body) != head["digest"]:
-            raise Refused("the content that came is not what its digest says", "it changed while it was read")
+            raise Refused("the received content does not match its digest", "it changed while it was read")
         name, descriptor = self._placer.new_file(body, head["mode"])
         self._finish(parts, head, name, descriptor)
 

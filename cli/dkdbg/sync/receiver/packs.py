@@ -107,7 +107,7 @@ class Packs:
         parts = self._components(path, one[1])
         self._admit(path)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise Refused("the content that came is not what its digest says", "it changed while it was read")
+            raise Refused("the received content does not match its digest", "it changed while it was read")
         name, descriptor = self._placer.new_file(data, mode)
         entry = [path, "f", mode, size, digest, stamp]
         return _Packed(number, parts, entry, Temporary(name, descriptor, mtime_ns))

@@ -63,7 +63,7 @@ def explain(error: OSError) -> Tuple[str, str]:
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
             "no permission: sync runs as %s there" % user_name(os.geteuid()),
-            "let the folder belong to that user, or run sync as the user who owns it",
+            "give the folder to that user, or run sync as its owner",
         )
     reason, hint = _WORDS.get(error.errno or 0, ("", ""))
     return reason or "%s" % (error.strerror or error), hint
@@ -75,7 +75,7 @@ def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
         return Fatal(
             "%s is not writable: it belongs to %s, mode %04o, and sync runs as %s"
             % (root, user_name(info.st_uid), stat.S_IMODE(info.st_mode), user_name(os.geteuid())),
-            "give the folder to that user (chown), or run as the one who owns it",
+            "give the folder to that user (chown), or run sync as its owner",
         )
     if error.errno == errno.EROFS:
         return Fatal(

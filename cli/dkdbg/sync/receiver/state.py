@@ -192,7 +192,7 @@ def _holder(data: bytes) -> str:
         who = json.loads(data)
         return "pid %d of %.60s on %.60s, since %.40s" % (who["pid"], who["user"], who["host"], who["since"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "it does not say who it is"
+        return "it has left no name"
 
 
 def _not_ours(name: str, info: os.stat_result) -> Fatal:

@@ -131,7 +131,7 @@ class Transfers:
             raise Refused("%d bytes came of %d" % (transfer.size, wanted))
         if transfer.hasher.hexdigest() != transfer.head["digest"]:
             self._give_up(transfer)
-            raise Refused("the content that came is not what its digest says", "it changed while it was read")
+            raise Refused("the received content does not match its digest", "it changed while it was read")
         return transfer
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ def check(kind: int, head: dict[str, Any], body: bytes) -> None:
     """
     looks = _LOOKS.get(kind)
     if looks is None:
-        raise not_our_receiver(f"it says {wire.NAMES[kind]}, which is the host's to say")
+        raise not_our_receiver(f"it sends {wire.NAMES[kind]}, which only the host may send")
     if bool(body) != (kind == wire.DATA):
         raise not_our_receiver(f"{wire.NAMES[kind]} with a body of {len(body)} bytes")
     try:
@@ -80,7 +80,7 @@ def check(kind: int, head: dict[str, Any], body: bytes) -> None:
 def not_our_receiver(what: str) -> DkdbgError:
     """Return the error for behaviour that our receiver never shows."""
     return DkdbgError(
-        f"what runs on the target is not the receiver that was sent there: {printable(what[:_REASON])}",
+        f"the program on the target is not the receiver that was sent: {printable(what[:_REASON])}",
         hint="nothing more was sent or written; do you trust that container?",
     )
 

@@ -167,7 +167,7 @@ def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
     """
     return DkdbgError(
         f"{printable(python)} on {label} did not run sync's receiver: {error}",
-        hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one by itself",
+        hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one",
     )
 
 

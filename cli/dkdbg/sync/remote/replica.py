@@ -207,7 +207,7 @@ def _is_vague(there: There | None) -> bool:
 def stale(reason: str) -> tuple[str, str]:
     """Return reason and hint for a file that was sent before, and cannot be sent now for `reason`."""
     return (
-        f"{reason}; what was sent before is still there",
+        f"{reason}; the version sent before is still there",
         "remove it there and start sync again, or let it take part again",
     )
 

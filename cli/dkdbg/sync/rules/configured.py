@@ -41,7 +41,7 @@ class ConfiguredRules:
         except DkdbgError as error:
             if self._last is None:
                 raise
-            self._note(f"{error.message}; what [sync] said before stays in force")
+            self._note(f"{error.message}; the previous [sync] settings stay in force")
         else:
             self._note("")
         return Rules(root, ignore=self._last.ignore, max_size=self._last.max_size)

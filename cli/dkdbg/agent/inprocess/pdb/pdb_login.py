@@ -97,7 +97,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             waiting += _arrived(listener)
             for each in _too_many(waiting):
                 waiting.remove(each)
-                each.send_away("too many are waiting here")
+                each.send_away("too many clients are waiting")
             tried: Set[str] = set()  # checking a token takes a while: one per address and round
             for each in list(waiting):
                 if each.host in tried:
@@ -117,7 +117,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             _wait(listener, waiting, min(1.0, last - now))
     finally:
         for each in waiting:
-            each.send_away("somebody else is connected now, or the program no longer waits")
+            each.send_away("another client is connected, or the program no longer waits")
 
 
 def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:

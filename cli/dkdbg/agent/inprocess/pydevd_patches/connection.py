@@ -102,7 +102,7 @@ def _lost(debugger: Any) -> None:
     _losses += 1
     again = _losses <= MAX_REJOINS
     _say(
-        "pid %d closed the debugger's connection, as programs do that close all their descriptors%s"
+        "pid %d closed the debugger's connection together with its other descriptors%s"
         % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
     )
     thread: Any = threading.Thread(

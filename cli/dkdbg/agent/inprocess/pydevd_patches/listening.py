@@ -57,5 +57,5 @@ def describe_debugger() -> str:
     if "--host" in words and "--port" in words:
         host, port = (words[words.index(name) + 1] for name in ("--host", "--port"))
         where = "%s:%s" % (host, port) if port != "0" else "a port of its own"
-        return "the program's own debugpy.listen() on %s holds it: attach there, or remove that call" % where
+        return "the program called debugpy.listen() on %s: attach there, or remove that call" % where
     return "the program has connected itself to another debugger: remove that call"
