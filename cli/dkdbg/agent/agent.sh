@@ -7,34 +7,34 @@
 # the image's site-packages, the working directory or PYTHONPATH reaches it, and nothing of it reaches the program.
 case $0 in
 *.pyz) main=$0 ;;
--c) main=-c ;; # `sh -c THIS -c CODE`: any Python here, for what brings the file
+-c) main=-c ;; # `sh -c THIS -c CODE`: any Python here, for the code that brings the file
 */*) main=${0%/*}/__main__.py ;; # in a checkout of dkdbg
 *) main=__main__.py ;;
 esac
 
-# The health check, without a Python while all is well: the agent lives and its port listens (state 0A). Else the slow
-# way below says why not. Nothing is connected to.
+# The health check, without Python while the agent lives and its port listens (state 0A). Otherwise the slow way below
+# reports the reason. It makes no connection.
 ready=${DKDBG_RUNTIME_DIR:-/nowhere}/ready
 is_ready() {
-  [ -r "$ready" ] && read -r pid front since _ <"$ready" && [ -d "/proc/$pid" ] || return 1
+  [ -r "$ready" ] && read -r pid port since _ <"$ready" && [ -d "/proc/$pid" ] || return 1
   for table in /proc/net/tcp /proc/net/tcp6; do
     [ -r "$table" ] || continue
     while read -r _ local _ state _; do
       [ "$state" = 0A ] || continue
-      case $local in *:"$front") return 0 ;; esac
+      case $local in *:"$port") return 0 ;; esac
     done <"$table"
   done
   return 1
 }
-is_new() { # for less than 1 s; uptimes in hundredths of a second. What others wrote must not reach the arithmetic.
+is_new() { # for less than 1 s; uptimes in hundredths of a second. Only digits may reach the arithmetic.
   read -r now _ </proc/uptime && now=${now%.*}${now#*.} || return 1
   case $since$now in '' | *[!0-9]*) return 1 ;; esac
   [ "${#since}" -lt 15 ] && [ "$((now - since))" -lt 100 ]
 } 2>/dev/null
 if [ "${1:-}" = health ]; then
-  # `health --wait`, for an engine that asks again as soon as it has an answer (start_interval, which would be the
-  # engine's own way, is an error with Docker before 25 and with Podman): "yes" comes the moment it is true, and later
-  # on no more often than every other second; "no" comes after 20 s, or 2 s where it has been true before.
+  # `health --wait`, for an engine that repeats the check at once (its own start_interval is an error with Docker before
+  # 25 and with Podman): "yes" comes the moment it is true, and later at most every other second; "no" comes after 20 s,
+  # or 2 s if it has been true before.
   if [ "${2:-}" = --wait ] && is_ready; then
     is_new || sleep 2
   elif [ "${2:-}" = --wait ]; then
@@ -48,11 +48,11 @@ if [ "${1:-}" = health ]; then
   is_ready && exit 0
 fi
 
-# A Python in the workspace is the code of whoever may write there, and this may run as root, before we have become the
-# workspace's owner. It is taken where only root and we can have put it there; root takes another user's not even from
-# PATH. DKDBG_PYTHON is the user's own word.
+# A Python in the workspace is code of every user who may write there, and this may run as root, before we have become
+# the workspace's owner. It is used only if root or this user alone can have put it there; root does not use another
+# user's even from PATH. DKDBG_PYTHON is the user's own choice.
 foreign=
-is_ours() { # FOLDER/bin/python: a link counts as what it points to; of pyvenv.cfg Python takes its standard library
+is_ours() { # FOLDER/bin/python: a link counts as its target; pyvenv.cfg names Python's standard library
   me=$(id -u 2>/dev/null || echo 0) bin=${1%/*}
   for part in "${bin%/*}" "$bin" "$1" "$bin/pyvenv.cfg" "${bin%/*}/pyvenv.cfg"; do
     [ -e "$part" ] || continue
@@ -60,11 +60,11 @@ is_ours() { # FOLDER/bin/python: a link counts as what it points to; of pyvenv.c
     case ${3:-} in 0 | "$me") ;; *) return 1 ;; esac
     case $1 in
       ????????w*) return 1 ;;
-      ?????w*) [ "$4" = "$3" ] || [ "$4" = 0 ] || return 1 ;; # a group of one's own has one's number
+      ?????w*) [ "$4" = "$3" ] || [ "$4" = 0 ] || return 1 ;; # a user's private group has the user's number
     esac
   done
 }
-is_allowed() { # as it is called below, as it was found
+is_allowed() { # NAME as listed below, PATH as found
   case $1 in
     "$DKDBG_PYTHON" | "$brought") return 0 ;;
     ./* | /workspace/* | /app/*) ;;
@@ -81,7 +81,7 @@ is_allowed() { # as it is called below, as it was found
   return 1
 }
 
-# The Python by which the file was brought, see state/kept.py: another one may not be on PATH.
+# The Python that received the file, see state/kept.py: PATH may have no other one.
 brought=
 case ${0##*/} in agent-????????????????????????????????.pyz) brought=$(readlink "${0%.pyz}.python" 2>/dev/null) ;; esac
 
@@ -99,7 +99,7 @@ for python in "$DKDBG_PYTHON" "$brought" python3 python "$VIRTUAL_ENV/bin/python
   tried="$tried $python"
 done
 if [ -n "$foreign" ]; then
-  echo "dkdbg: a Python that others than root and uid $me can change is not run:$foreign; set DKDBG_PYTHON to it if you trust them" >&2
+  echo "dkdbg: not running a Python that users other than root and uid $me can change:$foreign; set DKDBG_PYTHON to it if you trust them" >&2
 fi
 if [ -n "$tried" ]; then
   echo "dkdbg: no Python 3.8 or newer here (tried:$tried); set DKDBG_PYTHON" >&2
