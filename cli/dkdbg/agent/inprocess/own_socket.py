@@ -151,7 +151,7 @@ def identity(number: int) -> Optional[Tuple[int, int]]:
 
 
 def lifted(number: int) -> Optional[int]:
-    """Return a copy of a descriptor under a high number; None where none is to be had (`ulimit -n`)."""
+    """Return a copy of a descriptor under a high number; None beyond `ulimit -n`."""
     try:
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, LOWEST)
     except OSError:

@@ -18,7 +18,7 @@ _NAMES = (
     ("{}+{}", "SLURM_HET_JOB_ID", "SLURM_HET_JOB_OFFSET"),
     ("{}", "PBS_JOBID"),
     ("{}", "LSB_JOBID"),
-    ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # 0 outside of an array: a name that is never asked for
+    ("{}[{}]", "LSB_JOBID", "LSB_JOBINDEX"),  # 0 outside of an array: a name that is never used
 )
 
 

@@ -1,7 +1,7 @@
-"""Tell of processes of the program that died of a signal: which one, of what, where, and of what the kernel knows.
+"""Reports processes of the program that died of a signal: name, signal, stack and the kernel's OOM count.
 
-A parent that is not ours reaps the process, so its exit status is read from /proc while it is a zombie: a pidfd tells
-of the end at once. Without pidfds (Linux < 5.3, Python 3.8, macOS) only what `faulthandler` kept is told (issue 33).
+Another process reaps it, so its exit status is read from /proc while it is a zombie: a pidfd reports the end at once.
+Without pidfds (Linux < 5.3, Python 3.8, macOS) only `faulthandler`'s record is reported (issue 33).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-#: Signals of a fault in the process itself: always told.
+#: Signals of a fault in the process itself: always reported.
 _FAULTS = ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS")
-#: What `faulthandler` calls them.
+#: `faulthandler`'s names for signals.
 _NAMES = {
     "Segmentation fault": "SIGSEGV", "Aborted": "SIGABRT", "Bus error": "SIGBUS",
     "Floating point exception": "SIGFPE", "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL",
@@ -39,8 +39,8 @@ class Deaths:
 
     Args:
         path_of: returns the path of a process's file by its pid and the suffix.
-        name_of: returns what a process is, by its pid.
-        held_at: returns where a debugger holds a process; empty when it runs.
+        name_of: returns a process's name by its pid.
+        held_at: returns where a debugger has stopped a process; empty when it runs.
         told: called with the pid, one line, and the frames of the stack, innermost first.
     """
 
@@ -68,7 +68,7 @@ class Deaths:
         if opened is None:
             return
         with contextlib.suppress(OSError), self._lock:
-            self._over.discard(pid)  # the number was used again
+            self._over.discard(pid)  # the pid was reused
             if pid in self._pids.values():
                 return
             number = opened(pid)
@@ -92,7 +92,7 @@ class Deaths:
 
     @contextlib.contextmanager
     def ignored(self) -> Iterator[None]:
-        """Tell of no death meanwhile: the agent ends the program."""
+        """Report no deaths meanwhile: the agent ends the program."""
         self._is_ending = True
         try:
             yield
@@ -100,7 +100,7 @@ class Deaths:
             self._is_ending = False
 
     def ended(self, pid: int) -> None:
-        """Look at the death of a process, once."""
+        """Report the death of a process, once."""
         with self._lock:
             if pid in self._over:
                 return
@@ -165,7 +165,7 @@ def _signal_of(status: Optional[int]) -> str:
 
 
 def _oom_kills() -> int:
-    """Return how often the kernel's OOM killer has ended a process of this cgroup; 0 where it is not said (cgroups v1)."""
+    """Return how often the kernel's OOM killer has ended a process of this cgroup; 0 with cgroups v1."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open("/proc/self/cgroup") as source:
             path = next((line.split(":", 2)[2].strip() for line in source if line.startswith("0::")), "")

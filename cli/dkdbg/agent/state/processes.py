@@ -434,7 +434,7 @@ class ProcessTable:
             ask_in_order()
 
     def _crashes(self, pids: List[int]) -> Iterator[Tuple[float, int]]:
-        """Yield the end of the wait, in epoch seconds, and the pid of each process that is held after a crash."""
+        """Yield the end of the wait, in epoch seconds, and the pid of each process held after a crash."""
         for pid in pids:
             state, _, expires = notes.read(self._path(pid, ".note"))
             if state == notes.POST_MORTEM and expires is not None:

@@ -32,7 +32,7 @@ def state(pid: int) -> str:
 
 
 def exit_status(pid: int) -> Optional[int]:
-    """Return the wait status of a zombie; None when the process runs, is gone, or belongs to somebody else."""
+    """Return the wait status of a zombie; None when the process runs, is gone, or belongs to another user."""
     fields = _stat_fields(pid)
     return int(fields[-1]) if fields is not None and fields[0] in ("Z", "X") else None
 

@@ -1,4 +1,4 @@
-"""Tell of ranks that wait in a collective since before the editor attached: raised timeouts do not count for it (issue 33)."""
+"""Reports ranks in a collective that began before the attach, which raised timeouts do not reach (issue 33)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Tuple
 
-#: Seconds in which the other ranks of the same collective are waited for.
+#: Seconds to wait for the other ranks of the same collective.
 GATHER_S = 1.0
 
 
 class PendingCollectives:
-    """Puts what several ranks say of one collective into one line.
+    """Merges the reports of several ranks on one collective into one line.
 
     Args:
         name_of: returns what a process is, by its pid.
@@ -31,11 +31,11 @@ class PendingCollectives:
         self._known: Dict[int, float] = {}
 
     def note(self, pid: int, name: str, age: float, left: float) -> None:
-        """Note that a process waits in the collective `name` for `age` seconds, and gives up after `left` seconds."""
+        """Record that a process waits in the collective `name` for `age` seconds, and gives up after `left` seconds."""
         began = time.monotonic() - age
         with self._lock:
             if abs(self._known.get(pid, float("-inf")) - began) < GATHER_S:
-                return  # the same one, asked again
+                return  # the same one, reported again
             self._known[pid] = began
             is_first = not self._found
             self._found.setdefault(name, []).append((pid, age, left))
@@ -45,7 +45,7 @@ class PendingCollectives:
             timer.start()
 
     def forget(self) -> None:
-        """Tell of each again: another editor attaches."""
+        """Report each again: another editor attaches."""
         with self._lock:
             self._known.clear()
 

@@ -527,7 +527,7 @@ class Session:
 
     def _on_death(self, pid: int, line: str, stack: List[str]) -> None:
         if pid == self._program and not stack:
-            return  # its exit code says it
+            return  # its exit code shows it
         self._first_death = self._first_death or line
         self.tell("\n  ".join([line, *stack]), "important")
 
