@@ -57,7 +57,7 @@ def test_an_agent_without_its_port_or_its_adapter_or_that_was_killed_is_not_heal
     assert health.trouble(runtime) == ""
     path = running.runtime / record["id"] / "session.json"
     for changed, said in (
-        ({"port": 1}, "nobody listens on port 1"),
+        ({"port": 1}, "port 1 is not listening"),
         ({"adapter_up": False}, "debugpy's adapter is gone"),
     ):
         path.write_text(json.dumps({**record, **changed}))
