@@ -161,10 +161,10 @@ ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "id
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 5678
-#: What an attach does when sources were changed after the program's start: `auto` starts it again; `ask` says so; `never`
-#: says so, and Restart in an editor does not restart it either.
+#: Actions of an attach when sources have changed since the program's start: `auto` restarts it; `ask` only reports them;
+#: `never` reports them, and Restart in an editor does not restart it either.
 RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
-#: What continuing or pausing one rank does to the others of its job: the same, or nothing.
+#: Effect of continuing or pausing one rank on the others of its job: the same, or none.
 CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 
 EXIT_NOBODY_CAME = 124

@@ -1,4 +1,4 @@
-"""The code on a target, kept equal to what you see while a command runs there."""
+"""The code on a target, kept equal to the local files while a command runs there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.session import Session
 
-#: What is said of a sync beside a program: not each file, whose name the program's restart says. Of each sort so many.
+#: Events to report for a sync beside a program, with a maximum of each kind; the program's restart names changed files.
 _SAID, _MOST = frozenset({"failed", "kept", "skipped", "grows", "polled", "settings", "lost", "progress"}), 20
 #: Seconds between two lines of progress.
 _EVERY = 5.0
@@ -43,7 +43,7 @@ class LiveCopy:
 
     Attributes:
         folder: where they lie there.
-        environment: what the agent there is told of it, as words for `env`.
+        environment: what the agent there is notified of it, as words for `env`.
 
     Raises:
         DkdbgError: nothing says where the code lies there.
@@ -96,7 +96,7 @@ class LiveCopy:
             raise self._why
 
     def close(self) -> None:
-        """Send what was saved last, and end."""
+        """Send the last saved files, and end."""
         self._ended = True
         self._session.stop()
         self._thread.join(_GOODBYE)
@@ -116,7 +116,7 @@ class LiveCopy:
             self._arrived.set()
 
     def _compare(self) -> None:
-        """Nothing is sent into a folder that both sides have; but what one sees of it the other may not see yet."""
+        """Send nothing into a shared folder, where one side may see a change before the other."""
         from dkdbg.sync.verify import of_one_folder, verify
 
         found = of_one_folder(verify(self._roots, self._target.find()))
@@ -147,13 +147,13 @@ class LiveCopy:
                 _say(f"... and more of these{self._more(happened.name)}")
 
     def _more(self, name: str) -> str:
-        """What lists all events of this name, after those that were said; empty where nothing does."""
+        """Return the hint for listing the remaining events of this name; empty for other events."""
         if name in {"failed", "kept", "grows"}:
             return f"; {hints.SYNC_VERIFY(target=shlex.quote(str(self._target.address)))}"
         return "; dkdbg sync --explain PATH says why one is left out" if name == "skipped" else ""
 
 
 def _say(text: str) -> None:
-    """Lines beside the program's own; its terminal may be in raw mode, where a line's end does not go to the left."""
+    """Print a line beside the program's own; its terminal may be in raw mode, where a line needs a carriage return."""
     end = "\r\n" if sys.stderr.isatty() else "\n"
     console.warn(f"dkdbg: {text}".replace("\n", end) + end.removesuffix("\n"))

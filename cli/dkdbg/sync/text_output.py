@@ -1,4 +1,4 @@
-"""How a sync is shown: a progress line, then a quiet one; or one JSON object a line."""
+"""Output of a sync: a progress line, then a quiet one; or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dkdbg.sync.pull import Pulled
     from dkdbg.sync.verify import Comparison
 
-#: Without a terminal, seconds between two lines of progress.
+#: Seconds between two lines of progress without a terminal.
 _EVERY = 5.0
-#: Names of one sort that are listed one by one, within so many seconds: what happens later is listed again.
+#: Maximum names of one kind to list one by one, within this many seconds; later ones are listed again.
 _LISTED, _WITHIN = 20, 10.0
 
 
 class Reporter:
-    """Shows events as they come.
+    """Prints events as they come.
 
     Args:
         as_json: one object a line instead of text.
@@ -37,12 +37,12 @@ class Reporter:
         self._said: dict[str, tuple[float, int]] = {}  # sort -> when its list began, and how many it has
 
     def line(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         if not self._json:
             self._status.say(printable(text))
 
     def begins(self, local: str, remote: str, why: str) -> None:
-        """Say which folder here goes where: what names it may have come from the target."""
+        """Report which local folder goes where: the target may have named it."""
         self.line(f"syncing {local} -> {remote}" + ("" if why == "--to" else f" ({why})"))
 
     def event(self, happened: Event) -> None:
@@ -66,7 +66,7 @@ class Reporter:
                 self._status.show(status(happened.facts["files"], "", None, failed=happened.facts["failed"]))
 
     def verified(self, found: Comparison) -> int:
-        """Show a comparison; the exit code."""
+        """Show a comparison; return the exit code."""
         if self._json:
             facts = {"equal": found.equal, "differences": found.differences, "only_there": found.only_there}
             console.emit_line(
@@ -83,7 +83,7 @@ class Reporter:
         return EXIT_ERROR if found.differences else 0
 
     def pulled(self, done: Pulled, folder: str) -> int:
-        """Show what was copied back; the exit code."""
+        """Show the copied files; return the exit code."""
         if self._json:
             facts = {"files": done.files, "equal": done.equal, "bytes": done.bytes, "left_out": done.left_out}
             console.emit_line(
@@ -102,14 +102,14 @@ class Reporter:
         return 0 if done.complete else EXIT_ERROR
 
     def stopped(self, files: int) -> None:
-        """Say that it was ended from outside."""
+        """Report that it was ended from outside."""
         if self._json:
             console.emit_line({"event": "stopped", "files": files})
         else:
             self._status.say(f"stopped; {files:,} files were in sync")
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         self._status.clear()
 
     def _progress(self, text: str, done: float) -> None:
@@ -120,7 +120,7 @@ class Reporter:
             console.say(text)
 
     def _few(self, happened: Event) -> None:
-        """Each of the first ones; of more within a few seconds that there are more."""
+        """List the first ones; report once that there are more within a few seconds."""
         now = self._clock()
         began, count = self._said.get(happened.name, (now, 0))
         if now - began > _WITHIN:

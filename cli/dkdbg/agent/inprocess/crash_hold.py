@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-#: Of a rank that fails, where only failing ranks were chosen.
+#: Default for a failing rank, with `failing` in the set of ranks.
 FAILING_S = 1200.0
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"hold=(\d+(?:\.\d+)?)([smh]?)$")
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of `hold=20m` (s, m, h; without a unit seconds), FAILING_S of an empty text.
+    """Return the seconds of `hold=20m` (s, m, h; without a unit seconds), FAILING_S for an empty text.
 
     Raises:
         ValueError: it has another form.

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List
 
-#: Seconds: a run that is older is not ended by an attach. Somebody may have waited for what it has done so far.
+#: Age in seconds beyond which an attach does not end a run: its results so far may be wanted.
 MAX_RESTART_AGE_S = 3600.0
 
 

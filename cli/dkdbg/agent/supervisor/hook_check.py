@@ -105,7 +105,7 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
         return "python -S loads nothing from site folders"
     environment = _environment(pid)
     if environment is None:
-        return "it runs as uid %d, whose processes the agent may not look into" % procfs.owner(pid)
+        return "it runs as uid %d, whose processes the agent cannot inspect" % procfs.owner(pid)
     if settings.ENV_SESSION_DIR not in environment:
         return "its environment has been emptied (env -i, sudo, tox)"
     if {"I", "E"} & set(flags):

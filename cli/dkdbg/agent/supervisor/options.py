@@ -49,7 +49,7 @@ class Supervision:
 
 
 class Options:
-    """What was asked for; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
+    """The parsed options; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
 
     `linger` is the number of seconds after its start for which a program that did not wait keeps its end for
     an editor.

@@ -130,7 +130,7 @@ def _asked(command: List[str], runtime: str, usage: str) -> options.Options:
         host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
         flags += ["--host", host or contract.LOOPBACK, "--port", port]
     elif not environment.get(settings.ENV_PORT):
-        flags += ["--port", "0"]  # nobody has to know it: we connect
+        flags += ["--port", "0"]  # the port need not be known: we connect
     asked = options.parse([*flags, "--", *command], supervised=False, usage=usage)
     asked.restart = contract.RESTART_NEVER
     asked.linger = 0.0

@@ -22,8 +22,8 @@ PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 #: Exit codes of a command line whose program is missing, or not executable (OCI runtimes, ssh, shells).
 _NOT_FOUND = (126, 127)
 _READY_TIMEOUT_S = 30.0
-#: The hint for a target that was there a moment ago: to look for it again says what is wrong, whatever kind of target it is.
-IS_IT_THERE = "is it still running? try again: if it is not, that says so"
+#: The hint for a target that has just disappeared: trying again reports the reason for any kind of target.
+IS_IT_THERE = "is it still running? try again: an error then names the reason"
 #: Seconds without a frame after which the receiver gives up and releases its lock; a session pings more
 #: often.
 SILENCE_S = 300
