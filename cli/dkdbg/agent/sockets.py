@@ -1,4 +1,4 @@
-"""TCP helpers of the agent and the attach proxy, beyond reading and writing."""
+"""TCP and Unix socket options that the listener and the host's attach proxy share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has a running CPython of this machine execute a line of Python, by ptrace: for versions without `sys.remote_exec`.
+"""Makes a running CPython without PEP 768 execute a line of Python, by ptrace.
 
 Python 3.14 has one (PEP 768). Before it, only `Py_AddPendingCall` may be called at any moment and from any
 thread: it queues a function for the main thread's next bytecode. So the process is stopped for less than a

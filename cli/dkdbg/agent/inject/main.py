@@ -1,9 +1,9 @@
 """`enter PID[,PID...]`: a session around running Python processes, which it neither started nor ends.
 
-A running Python 3.14 is entered by `sys.remote_exec` (PEP 768); an older one by ptrace (injection.py). Both
-have its main thread register it with the session (inprocess/entered.py) as soon as it executes a bytecode; from then on it is
-like any process below the agent. On standard output the agent says what comes of it, a JSON object a line; the end of its
-standard input ends it.
+A running Python 3.14 is attached to through `sys.remote_exec` (PEP 768), an older one by ptrace
+(injection.py). Both make its main thread register with the session (inprocess/entered.py) at its next
+bytecode. From then on it is like any process below the agent. The agent reports each result on standard
+output as one JSON object per line. The end of its standard input ends it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Set, Tuple
 
 
-#: Seconds after which it is said that a process has not come back to Python.
+#: Seconds after which a process that has not returned to Python is reported.
 TIMEOUT_S = 5.0
 #: Seconds for a call of `sys.remote_exec`.
 _REMOTE_EXEC_TIMEOUT_S = 20.0
@@ -118,7 +118,7 @@ class _Attached:
         return 0, "the program has ended"
 
     def _adopt(self, pid: int) -> None:
-        """Show this as the program in the record and the broker."""
+        """Make the record and the broker name this process as the program."""
         shared = self._session
         shared._service.program_started(pid)
         shared._since = time.monotonic()

@@ -1,8 +1,10 @@
 """Rules for which processes a set of ranks selects, shared by the agent and the process itself.
 
-A process that was not chosen runs free: it does not join, nothing is traced, `breakpoint()` goes on. A process belongs
-to the rank that its launcher gave it, or torch.multiprocessing as the number of its process (parent_lookup.py). One that says nothing of itself and was forked belongs to the rank of its parent,
-as a worker of a DataLoader does; the first Python of a job is rank 0, unless it is a launcher; all others have no rank.
+A process that was not selected runs free: it does not join, nothing is traced, and `breakpoint()` does not
+stop. A process belongs to the rank that its launcher gave it, or to its process number in
+torch.multiprocessing (parent_lookup.py). One without rank variables that was forked belongs to its parent's
+rank, like a DataLoader worker. The first Python of a job is rank 0, unless it is a launcher. All others have
+no rank.
 """
 
 from __future__ import annotations

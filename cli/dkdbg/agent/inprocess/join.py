@@ -1,7 +1,8 @@
 """Joins a Python process to the adapter when an editor is attached. Loaded by the hook, and only then.
 
-It imports debugpy into the user's process and connects it to the adapter as a child of the root session stub. It never
-hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
+It imports debugpy into the user's process and connects it to the adapter as a child of the root session stub.
+It never hangs: an editor that ignores child sessions costs a starting program at most JoinInfo.deadline
+seconds.
 """
 
 # debugpy has no types, and is imported here.

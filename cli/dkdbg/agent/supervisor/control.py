@@ -30,8 +30,9 @@ class Control:
 
     Args:
         processes_dir: folder for the socket.
-        gather: see relay.Service.broadcast.
-        restart: asked for by a client; returns one line about it, which begins with `restarted` or with why not.
+        gather: see relay.Service.gather.
+        restart: restarts for a client; returns one line, which begins with `restarted` or states the reason
+            why not.
 
     Raises:
         OSError: the socket cannot be created.

@@ -1,8 +1,9 @@
 """Refuses to listen without a token on addresses that others can reach: a debugger runs arbitrary code.
 
-A container on a network of Docker's or Podman's is the exception for the listener: the engine publishes its port to the
-host's loopback by way of the container's own address, and proxy/listener/peers.py keeps the neighbours out. Nothing else is:
-a plain host, a Slurm node, a container with the host's network, and a pod, whose address the whole cluster reaches.
+The one exception is the listener in a container on a Docker or Podman network: the engine publishes its port
+to the host's loopback through the container's own address, and proxy/listener/peers.py refuses neighbours. A
+plain host, a Slurm node, a container with the host's network and a pod, whose address the whole cluster
+reaches, need a token.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Collection, Dict, List, Optional, Sequence, Set
 
-#: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
+#: Seconds after the program's start before a report: a slow start has announced itself by then.
 TIMEOUT_S = 10.0
-#: Seconds that a Python has from its start until it must have announced itself, and between two looks.
+#: Seconds for a Python to announce itself after its start, and between two checks.
 ANNOUNCE_TIMEOUT_S, INTERVAL_S = 3.0, 1.0
 #: Messages about a program, and about one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"

@@ -1,7 +1,7 @@
-"""The agent as its own client: stops the processes for a moment to query them, while no editor is attached.
+"""The agent as its own DAP client: it stops the processes briefly to query them, when no editor has.
 
-It attaches through the broker like an editor, over connections inside this process. Stopped processes continue when it
-leaves.
+It connects to the broker as an editor would, over socket pairs inside this process. The processes that it
+stopped continue when it leaves.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class OwnClient:
     """A client that attaches to every announced process, sets no breakpoints, and continues them on leaving.
 
     Args:
-        serve: serves a client, as for the listener. token: required for an attach.
-        ranks: ranks to attach to, as text.
+        serve: the listener's handler for clients. token: the token for the attach.
+        ranks: the ranks to attach to, in text form.
     """
 
     def __init__(self, serve: Serve, token: str, ranks: str) -> None:
@@ -112,7 +112,7 @@ class _Connection:
         self.is_attached = False
 
     def start(self) -> None:
-        """Introduce and attach; the rest happens in a thread."""
+        """Initialize and attach; the rest happens in a thread."""
         first = self._numbered("initialize", _CLIENT_INFO)
         threading.Thread(target=self._run, args=(first,), name="dkdbg own", daemon=True).start()
         threading.Thread(target=self._read, name="dkdbg own answers", daemon=True).start()

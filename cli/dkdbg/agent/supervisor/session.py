@@ -242,7 +242,7 @@ class Session:
 
     @property
     def endpoint(self) -> str:
-        """Where an editor attaches, `host:port`."""
+        """The address for an editor, `host:port`."""
         return "%s:%d" % (self._listener.host, self._listener.port)
 
     def ask_ranks(self, question: broadcast_query.Question, limit: float) -> List[broadcast_query.Row]:
@@ -511,7 +511,7 @@ class Session:
         timer.start()
 
     def _look(self) -> Set[int]:
-        """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` in broker/connection.py.
+        """Check whether the running code is what the attaching editor shows; see `LOOK` of the broker.
 
         Returns:
             The pids of the program's processes, if it is to be restarted.

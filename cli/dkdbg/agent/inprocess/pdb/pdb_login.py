@@ -32,7 +32,7 @@ _seconds_left = LOGIN_TIMEOUT_S
 
 
 class _PendingConnection:
-    """Somebody who has not typed the token yet."""
+    """A client that has not typed the token yet."""
 
     def __init__(self, connection: own_socket.OwnSocket, host: str) -> None:
         self.connection = connection
@@ -121,7 +121,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
 
 
 def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
-    """Accept those who have come, and ask them for the token."""
+    """Accept pending connections, and ask them for the token."""
     found: List[_PendingConnection] = []
     listener.settimeout(0.0)
     while len(found) <= _MAX_PENDING:
@@ -145,7 +145,10 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_PendingConnection]:
 
 
 def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
-    """Return who has to go: the first ones of the address that has most here, so that a crowd keeps nobody else out."""
+    """Return the clients to disconnect.
+
+    The oldest of the address with most of them, so that others still get in.
+    """
     hosts = [each.host for each in waiting]
     gone: List[_PendingConnection] = []
     while len(hosts) > _MAX_PENDING:
@@ -156,7 +159,7 @@ def _too_many(waiting: List[_PendingConnection]) -> List[_PendingConnection]:
 
 
 def _judged(listener: own_socket.OwnSocket, each: _PendingConnection) -> Optional[bool]:
-    """Whether this one comes in; False also closes his connection. None while he may yet type."""
+    """Tell whether to accept this client; False also closes its connection. None while it may still type."""
     if not _asks(listener):
         return True
     try:
@@ -187,7 +190,7 @@ def _asks(listener: own_socket.OwnSocket) -> bool:
 
 
 def _wait(listener: own_socket.OwnSocket, waiting: List[_PendingConnection], seconds: float) -> None:
-    """Wait until somebody comes or types. Descriptors of ours are too high for `select.select`."""
+    """Wait for a connection or input. Our descriptors are too high for `select.select`."""
     if not hasattr(select, "poll"):
         time.sleep(min(_INTERVAL_S, seconds))
         return

@@ -282,7 +282,7 @@ def _source(runtime_env: Dict[str, Any]) -> str:
 
 
 def _follow(session: str, run: str, secret: str, source: str) -> None:
-    """Note which workers can be joined, for the Ray proxy that runs here, as long as the driver lives.
+    """Record which workers can be joined, for the local `dkdbg.agent ray` proxy, as long as the driver lives.
 
     Args:
         source: see `_source`.
