@@ -1,7 +1,8 @@
-"""dkdbg: stand inside the training job at a breakpoint, in a container, with no change to the code.
+"""dkdbg: debug a training job from the inside, in its container, without changing its code.
 
-`dkdbg.breakpoint()` stops at its line when the program runs under dkdbg and an editor is attached; elsewhere it does
-nothing. This file also travels into containers, beside the agent: Python 3.8, and nothing is imported before a call.
+`dkdbg.breakpoint()` stops at its line when the program runs under dkdbg and an editor is attached. Elsewhere it
+does nothing. The file is also copied into containers with the agent: keep it at Python 3.8, and import nothing
+before a call.
 """
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""`python -m dkdbg` is `dkdbg`."""
+"""Run `dkdbg` as `python -m dkdbg`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The only module that prints; whatever the text, it commands no terminal (`printable`)."""
+"""Print messages, tables and questions, with terminal escape sequences made harmless; the only module that prints."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ if TYPE_CHECKING:
 
 
 def say(text: str = "") -> None:
-    """One message for a person, on standard output; it may have several lines."""
+    """Print a message for the user to standard output; it may have several lines."""
     _print(printable_lines(text))
 
 
 def warn(text: str) -> None:
-    """One message that must not be mistaken for a result, on standard error."""
+    """Print a message that is not a result to standard error."""
     print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 def emit(value: object) -> None:
-    """One JSON object for a program, on standard output."""
+    """Print one JSON object to standard output."""
     _print(as_json(value, indent=2))
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """JSON in the letters of its language; what is no text is escaped as JSON does it, so that nothing is lost."""
+    """Return `value` as JSON in UTF-8, with invisible and control characters escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return "".join(each if each == "\n" or is_text(each) else json.dumps(each)[1:-1] for each in text)
 
 
 def _print(text: str) -> None:
     try:
-        print(f"{text}\n", end="", flush=True)  # by one write: several threads say something
+        print(f"{text}\n", end="", flush=True)  # one write a message: several threads print
     except BrokenPipeError:
-        # `dkdbg init --yes | head`: nobody reads any more, which is no reason to stop half way.
+        # `dkdbg init --yes | head`: the reader is gone, which must not stop `init` half way.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except UnicodeEncodeError:
-        # A terminal or pipe in another encoding (LC_ALL=C, cp1252): a name of the user's may not fit.
+        # A terminal or pipe in another encoding (LC_ALL=C, cp1252) cannot show every file name.
         encoding = sys.stdout.encoding or "ascii"
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def screen(text: str) -> None:
-    """A text that takes the place of what the terminal shows; without a terminal it follows what is there."""
+    """Clear the terminal and print `text`; without a terminal print it after the previous output."""
     if sys.stdout.isatty():
         sys.stdout.write("\x1b[H\x1b[2J\x1b[3J")
     say(text)
@@ -67,13 +67,13 @@ def table(
     whole: Collection[str] = (),
     label: str = "",
 ) -> None:
-    """A table, as wide as it is in a file or a pipe; in a terminal long cells wrap.
+    """Print a table. In a terminal its cells wrap to fit; in a file or a pipe no line wraps.
 
     Args:
         rows: cells, as many in each as `header` has.
-        styles: by heading, for a cell's text the style of rich that it gets where colours are wanted.
-        whole: headings of columns whose cells are to be copied: they wrap last.
-        label: stands before the first line; the others are moved as far to the right.
+        styles: heading -> text of a cell -> the rich style of that cell, used where colours are wanted.
+        whole: headings of columns to copy from, whose cells wrap last.
+        label: text before the first line; the other lines are indented by its width.
     """
     from dkdbg import terminal  # noqa: PLC0415 - rich takes 50 ms, half of what a start may take
 
@@ -86,14 +86,14 @@ def table(
 
 
 def failure(error: DkdbgError) -> None:
-    """An error: what went wrong, then what to type next."""
+    """Print an error and, below it, its hint to standard error."""
     print(_marked("dkdbg:", "bold red"), printable_lines(error.message), file=sys.stderr, flush=True)
     if error.hint:
         print(" ", _marked("hint:", "bold"), printable_lines(error.hint), file=sys.stderr, flush=True)
 
 
 def _marked(word: str, style: str) -> str:
-    """A word in colour, if standard error is a terminal."""
+    """Return a word, in colour if standard error is a terminal."""
     if not sys.stderr.isatty():
         return word
     from dkdbg import terminal  # noqa: PLC0415 - as above
@@ -102,15 +102,15 @@ def _marked(word: str, style: str) -> str:
 
 
 def emit_line(value: object) -> None:
-    """One JSON object on one line, for a program that follows what happens."""
+    """Print one JSON object on one line, for a program that follows the output."""
     _print(as_json(value))
 
 
 class Status:
-    """One line that is redrawn in place while a person looks on; lines said through it stay above it.
+    """A status line that is redrawn in place; lines printed with `say` stay above it.
 
     Attributes:
-        live: whether standard output is a terminal. Without one nothing is redrawn.
+        live: whether standard output is a terminal. If not, nothing is redrawn.
     """
 
     def __init__(self) -> None:
@@ -118,10 +118,10 @@ class Status:
         self._shown = False
 
     def show(self, text: str, share: float | None = None) -> None:
-        """Put `text` in the place of the line before.
+        """Replace the status line with `text`.
 
         Args:
-            share: how much is done, from 0 to 1: a bar shows it before the text. None: nobody knows.
+            share: progress from 0 to 1, drawn as a bar before the text. None: unknown.
         """
         if not self.live:
             return
@@ -135,12 +135,12 @@ class Status:
         self._shown = True
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.clear()
         say(text)
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the status line."""
         if self._shown:
             sys.stdout.write("\r\x1b[2K")
             sys.stdout.flush()
@@ -148,11 +148,11 @@ class Status:
 
 
 def ask(question: str, *, diff: Callable[[], None] | None = None) -> bool:
-    """Whether a person answers yes; no without a terminal or at the end of input.
+    """Return whether the user answers yes; False without a terminal or at the end of input.
 
     Args:
-        question: without the answers.
-        diff: shows more, when a person asks for it by `d`; the question comes again then.
+        question: the question, without the possible answers.
+        diff: called when the user answers `d`; the question is repeated afterwards.
     """
     if not sys.stdin.isatty():
         return False
@@ -168,17 +168,17 @@ def ask(question: str, *, diff: Callable[[], None] | None = None) -> bool:
 
 
 def width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none, and no line is to be wrapped."""
+    """Return the columns of the terminal; None if standard output is not one, where no line may wrap."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def interactive() -> bool:
-    """Whether a person can answer questions here."""
+    """Return whether the user can answer questions here."""
     return sys.stdin.isatty()
 
 
 def diff(text: str) -> None:
-    """A unified diff, with colours when standard output is a terminal that wants them."""
+    """Print a unified diff, in colour when standard output is a terminal and NO_COLOR is unset."""
     shown = printable_lines(text)
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         colours = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
@@ -190,7 +190,7 @@ def diff(text: str) -> None:
 
 @contextmanager
 def step(text: str, *, show: bool = True) -> Iterator[None]:
-    """One step of a longer run with the seconds it took; a failing step is marked before its error travels on."""
+    """Time one step of a longer run and print it as ok, or as FAILED before its error is raised."""
     began = time.monotonic()
     try:
         yield
@@ -206,9 +206,9 @@ _KEY = re.compile(rb"\x1b[\[O][A-D]|[\s\S]")
 
 
 def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
-    """The option that a person takes with the arrow keys and Enter, by its index; None for `q`, Escape or no terminal.
+    """Let the user choose an option with the arrow keys and Enter. Return its index; None for `q`, Escape or no terminal.
 
-    Digits go to an option at once where there are fewer than ten; a terminal that cannot move its cursor gets numbers.
+    A digit selects an option at once if there are fewer than ten. A terminal without cursor movement gets numbers.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         return _choose_by_number(question, options, start)
@@ -219,7 +219,7 @@ def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
     rows = max(3, min(len(options), size.lines - 3))
     say(f"{question} (arrow keys, Enter; q leaves the first choice)")
     at, drawn, descriptor = start, 0, sys.stdin.fileno()
-    keys: list[bytes] = []  # a fast typist's, or a pasted text's, come several at once
+    keys: list[bytes] = []  # fast typing and pasted text arrive as several keys at once
     before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)

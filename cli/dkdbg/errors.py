@@ -1,8 +1,8 @@
-"""The one error that a user meets: what went wrong with the value, what to type next, an exit code."""
+"""The errors that users see: what is wrong with the value, what to type next, and an exit code."""
 
 from __future__ import annotations
 
-#: Exit codes of dkdbg itself. A program's own exit code passes through `run` and `up` unchanged.
+#: Exit codes of dkdbg. `run` and `up` return a program's own exit code unchanged.
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_ENGINE = 3
@@ -15,9 +15,9 @@ class DkdbgError(Exception):
     """An expected failure.
 
     Attributes:
-        message: one or more lines: what went wrong, with the value that was wrong.
-        hint: what to type or change next; may be empty when there is nothing to add.
-        exit_code: what the process exits with, never 0.
+        message: one or more lines: what is wrong, with the value.
+        hint: what to type or change next; may be empty.
+        exit_code: exit code of the process, never 0.
     """
 
     def __init__(self, message: str, *, hint: str = "", exit_code: int = EXIT_ERROR) -> None:
@@ -31,4 +31,4 @@ class DkdbgError(Exception):
 
 
 class GoneError(DkdbgError):
-    """What was found before is no more, and nothing is waited for: a job that has ended, a pod that was deleted."""
+    """A target that existed and is gone for good, so that waiting is pointless: an ended job, a deleted pod."""

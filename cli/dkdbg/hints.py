@@ -1,4 +1,4 @@
-"""Hints on the everyday path, by name: what a user is told to type. Other hints stand where they are said."""
+"""Hints of the everyday commands, by name. All other hints are written where they are raised."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hint:
-    """A text with named fields; its command lines stand between backticks, which are not printed."""
+    """Hint template with named fields. Backticks mark its command lines and are not printed."""
 
     marked: str
 

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         if argv is None:
             signals.hear_at_once()
         parser = command_line.parser()
-        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
+        if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
             from dkdbg.verbs.completion import answer
 
             answer(parser)
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         console.failure(error)
         return error.exit_code
     except KeyboardInterrupt:
-        if argv is None:  # once more while Python ends: it ends at once, without a traceback
+        if argv is None:  # a second Ctrl-C while Python shuts down ends it at once, without a traceback
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         console.warn("dkdbg: interrupted")
         return EXIT_INTERRUPTED
@@ -52,11 +52,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _root(directory: str, verb: str) -> Path:
-    """The folder to work in: inside a repository that is set up already, that one, as git does it.
+    """Return the folder to work in: the nearest repository above that is set up, as git does it.
 
     Args:
-        directory: of -C, `.` without one.
-        verb: empty for none. `init` sets up a repository there: a folder that is named, or is a project, is meant itself.
+        directory: value of -C; `.` without one.
+        verb: empty for none. For `init` a folder that is named, or is a project, is itself the repository to set
+            up.
     """
     from dkdbg.setup.detect.around import initialised, is_project, no_way_to
 
@@ -75,7 +76,7 @@ def _root(directory: str, verb: str) -> Path:
 
 
 def _unexpected(error: Exception) -> int:
-    """Write a report that can be attached to an issue, and say where it is."""
+    """Write a report to attach to an issue, and print its path."""
     import platform
     import tempfile
     import traceback

@@ -1,6 +1,7 @@
-"""`from dkdbg.pai import settrace` and `python -m dkdbg.pai SCRIPT`: OpenPAI's paipdb with the import changed only.
+"""Replace OpenPAI's paipdb by changing one import: `from dkdbg.pai import settrace`, `python -m dkdbg.pai SCRIPT`.
 
-This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.inprocess.pai.
+The file is also copied into containers with the agent: keep it at Python 3.8. The code is in
+dkdbg.agent.inprocess.pai.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The only module that starts processes."""
+"""Start processes; the only module that does."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-#: For `start`: an output that the caller reads, and one that nobody does.
+#: For `start`: an output for the caller to read, and one to discard.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
-#: Bytes of a stranger's standard error that are kept, and that are read; seconds that it gets to close it.
+#: Bytes of an untrusted standard error to keep, and to read; seconds to wait for it to be closed.
 _STDERR_KEPT, _STDERR_MOST, _GRACE = 16384, 1 << 20, 1.0
-#: What waiting for a started process raises.
+#: Raised by waits for a started process.
 TimeoutExpired = subprocess.TimeoutExpired
-#: What `run` waits for now, on any thread, and who is about to start something.
+#: Processes that `run` waits for on any thread, and threads that are starting one.
 _running: set[subprocess.Popen[bytes]] = set()
 _starting: set[object] = set()
 _started = threading.Condition()
@@ -39,7 +39,7 @@ _started = threading.Condition()
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a process ended. `code` is negative for a signal, as subprocess has it."""
+    """Result of a process. `code` is negative for a signal, as in subprocess."""
 
     argv: tuple[str, ...]
     code: int
@@ -61,10 +61,11 @@ def run(
     Args:
         argv: command line, never through a shell.
         cwd: local directory.
-        env: the whole environment, None for ours.
+        env: the whole environment; None inherits it.
         timeout: seconds.
-        names: the outputs hold names of files: every byte counts, as in `os.fsdecode`. Else they are text for a person.
-        said: its standard input.
+        names: the outputs contain file names, decoded by `os.fsdecode` without loss. Otherwise they are text to
+            read.
+        said: text for its standard input.
 
     Raises:
         DkdbgError: the program does not exist or outran `timeout`.
@@ -98,9 +99,9 @@ def run(
 
 
 def _told(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
-    """Return the environment with the folder in PWD, which is where compose takes the project's name from.
+    """Return the environment with PWD set to `cwd`: compose derives the project's name from it.
 
-    A shell that came through a link leaves the link's name there, and the project would be another one from each side.
+    A shell that entered through a symlink keeps the link's name there, which would make two projects of one.
     """
     ours = os.environ if env is None else env
     return ours if cwd is None else {**ours, "PWD": str(cwd)}
@@ -108,7 +109,7 @@ def _told(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
 
 @contextlib.contextmanager
 def _start() -> Iterator[None]:
-    """Something is started, and noted in `_running`."""
+    """Mark the caller as starting a process until it is in `_running`."""
     mark = object()
     with _started:
         _starting.add(mark)
@@ -122,7 +123,7 @@ def _start() -> Iterator[None]:
 
 @atexit.register
 def _end_all() -> None:
-    """What a thread still waits for that nobody joins, such as git on a FIFO: it would stay for ever."""
+    """Kill the processes that unjoined threads still wait for, such as git reading a FIFO, which never ends."""
     with _started:
         _started.wait_for(lambda: not _starting, _GRACE)
     for running in list(_running):
@@ -133,12 +134,12 @@ def _end_all() -> None:
 
 
 def _text(output: bytes) -> str:
-    """What a person reads, whatever the program's encoding and ends of lines are."""
+    """Decode output for reading, from any encoding and with any line ends."""
     return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_installed(program: str) -> bool:
-    """Whether a program is there to be run."""
+    """Return whether a program is installed."""
     try:
         _found(program)
     except FileNotFoundError:
@@ -147,11 +148,11 @@ def is_installed(program: str) -> bool:
 
 
 def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
-    """Run `argv`, whose output may be written by a stranger, to its end, and return it, with the end of its standard error.
+    """Run `argv`, whose output is untrusted, to its end and return its output and the end of its standard error.
 
     Args:
         argv: command line, never through a shell.
-        most: bytes that are read; with more it is ended.
+        most: maximum bytes to read; a longer output ends the program.
         timeout: seconds.
 
     Raises:
@@ -192,7 +193,7 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         if len(said) > most:
             running.kill()
         running.wait()
-        listener.join(_GRACE)  # what it has started may keep its standard error open
+        listener.join(_GRACE)  # its children may keep standard error open
     if outran.is_set():
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
     if len(said) > most:
@@ -215,21 +216,21 @@ def stream(
     env: Mapping[str, str] | None = None,
     said: str = "",
 ) -> Result:
-    """Run `argv`, hand each line of its merged output to `report` as it comes, and return all of it as `stdout`.
+    """Run `argv`, pass each line of its merged output to `report` at once, and return the whole output as `stdout`.
 
-    Ctrl-C reaches the child through the terminal; we wait for it to end before passing it on.
+    Ctrl-C reaches the child through the terminal; KeyboardInterrupt is raised after the child has ended.
 
     Args:
         argv: command line, never through a shell.
-        report: takes each line.
+        report: called with each line.
         cwd: local directory.
-        env: the whole environment, None for ours.
-        said: its standard input.
+        env: the whole environment; None inherits it.
+        said: text for its standard input.
 
     Raises:
         DkdbgError: the program does not exist.
     """
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:  # without a name; a pipe could fill up
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:  # a pipe could fill up
         stdin.write(said)
         stdin.seek(0)
         child = start(argv, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -247,11 +248,11 @@ def stream(
 
 
 def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> NoReturn:
-    """Replace this process with `argv`, which has the terminal to itself from here on.
+    """Replace this process with `argv`, which takes over the terminal.
 
     Args:
         argv: command line, never through a shell.
-        cwd, env: its folder and environment; ours by default.
+        cwd, env: its folder and environment; inherited by default.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -277,15 +278,15 @@ def attached(
     env: Mapping[str, str] | None = None,
     outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
-    """Run `argv` with our standard input, output and error, and return its exit code as a shell would show it.
+    """Run `argv` with our standard streams and return its exit code as a shell shows it.
 
     Args:
         argv: command line, never through a shell.
-        tty: our terminal is the child's too, whose keys it reads itself, Ctrl-C included.
-        on_signal: is told what we are asked to end with, which the child is not: what it runs elsewhere is meant. What it
-            raises ends the child. None tells the child.
-        cwd, env: the child's folder and environment; ours by default.
-        outputs: descriptors for its standard output and error, None for ours.
+        tty: the child shares our terminal and reads the keys itself, Ctrl-C included.
+        on_signal: called with each signal that asks us to end, in place of passing it to the child. An exception in
+            it ends the child. None passes the signal on.
+        cwd, env: the child's folder and environment; inherited by default.
+        outputs: descriptors for its standard output and error; None inherits ours.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -317,7 +318,7 @@ def attached(
         for each in asked:
             signal.signal(each, passed_on)
         code = child.wait()
-    except BaseException:  # of `on_signal`: the caller does not stay with it
+    except BaseException:  # raised by `on_signal`
         child.terminate()
         child.wait()
         raise
@@ -328,10 +329,11 @@ def attached(
 
 
 def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) -> int:
-    """Run `argv` as `attached`, and clean what it prints to a terminal; what goes elsewhere is not changed.
+    """Run `argv` as `attached` does, and clean the output that goes to a terminal; other output is unchanged.
 
     Args:
-        cleaner: returns a function for one stream, which takes what comes, nothing at the end, and returns what is shown.
+        cleaner: returns a filter for one stream. The filter takes the next bytes, none at the end, and returns the
+            ones to show.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -356,7 +358,7 @@ def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) 
 
 
 def _show(reader: int, terminal: int, clean: Callable[[bytes], bytes]) -> None:
-    """Copy what comes to a terminal, cleaned; end with the first error, so that the writer gets SIGPIPE."""
+    """Copy a pipe to a terminal, cleaned; end at the first error, so that the writer gets SIGPIPE."""
     with open(reader, "rb", buffering=0) as source, contextlib.suppress(OSError):
         more = True
         while more:
@@ -364,7 +366,7 @@ def _show(reader: int, terminal: int, clean: Callable[[bytes], bytes]) -> None:
             more = bool(data)
             shown = memoryview(clean(data))
             while shown:
-                with contextlib.suppress(BlockingIOError):  # a terminal that another program has left so
+                with contextlib.suppress(BlockingIOError):  # another program may have set O_NONBLOCK
                     shown = shown[os.write(terminal, shown) :]
                     continue
                 select.select([], [terminal], [])
@@ -380,7 +382,7 @@ def start(
     stderr: int | IO[str] | None = None,
     new_session: bool = False,
 ) -> subprocess.Popen[str]:
-    """Start `argv` and return at once; the caller ends it.
+    """Start `argv` and return at once; the caller has to end it.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -397,9 +399,9 @@ def start(
 
 
 def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start `argv` with pipes of bytes, unbuffered, on all three streams; the caller ends it.
+    """Start `argv` with unbuffered pipes of bytes as its three streams; the caller has to end it.
 
-    It does not get the terminal's Ctrl-C: the caller says goodbye in the protocol's own words.
+    It does not receive the terminal's Ctrl-C; the caller ends it by its protocol.
 
     Raises:
         DkdbgError: the program does not exist or cannot be started.
@@ -422,7 +424,7 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def end(running: subprocess.Popen[bytes]) -> None:
-    """End what `converse` has started, and close its pipes."""
+    """Kill a process that `converse` started, and close its pipes."""
     running.kill()
     running.wait()
     for pipe in (running.stdin, running.stdout, running.stderr):
@@ -432,10 +434,10 @@ def end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _found(program: str, env: Mapping[str, str] | None = None) -> str:
-    """Where a program lies, by PATH without what is relative in it: the working folder may be a stranger's repository.
+    """Return the path of a program, by the absolute folders in PATH: the working folder may be an untrusted repository.
 
     Raises:
-        FileNotFoundError: nowhere.
+        FileNotFoundError: not found.
     """
     if "/" in program:
         return program

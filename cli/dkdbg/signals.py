@@ -1,9 +1,10 @@
-"""Signals are acted upon at once, also one that comes just before the main thread begins to wait.
+"""Handle signals at once, even one that arrives just before the main thread blocks.
 
-Python runs a signal's handler between two steps of the main thread. When the signal comes after the last step before a
-system call that waits, or in another thread, nothing interrupts that call: a Ctrl-C at a question was lost until the
-next key (1 of 40 on one busy core). The interpreter tells of each signal by a byte in a pipe (`signal.set_wakeup_fd`);
-a thread that reads it interrupts the main thread a moment later, which then finds the signal.
+Python runs a signal's handler between two steps of the main thread. A signal that arrives after the last step
+before a blocking system call, or in another thread, does not interrupt that call: Ctrl-C at a question was lost
+until the next key (1 of 40 on one busy core). The interpreter writes a byte for each signal to a pipe
+(`signal.set_wakeup_fd`). A thread reads it and interrupts the main thread a moment later, which then runs the
+handler.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 import time
 from typing import NoReturn
 
-#: Seconds from one interruption to the next: a machine that is busy may take a while to begin to wait.
+#: Seconds before each interruption: a busy machine may take a while to block.
 PAUSES = (0.05, 0.5, 2.0)
 _heard: list[int] = []
 #: Signals that end a verb.
@@ -24,13 +25,13 @@ SIGNAL_INTERVAL = 0.3
 
 
 def hear_at_once() -> None:
-    """Begin, once in a process and in its main thread; nothing where the platform has no such signals."""
+    """Start the thread. Call it once, in the main thread; it does nothing where the platform lacks such signals."""
     if _heard or not hasattr(signal, "pthread_kill"):
         return
     read, write = os.pipe()
     os.set_blocking(write, False)
     _heard.append(read)
-    # By default it is ignored, so that children and programs that take our place are not changed by it.
+    # SIGURG is ignored by default, so children and programs that replace us are unaffected.
     signal.signal(signal.SIGURG, lambda *_: None)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_interrupt, args=(read,), name="dkdbg signals", daemon=True).start()

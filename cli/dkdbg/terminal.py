@@ -1,7 +1,7 @@
-"""How text looks in a terminal: tables, colours, a bar; by rich. Pure: nothing here prints or looks at a terminal.
+"""Lay out tables, colours and a bar for a terminal with rich. Pure: no output, and no access to a terminal.
 
-Whatever is shown was made printable before: rich passes escape sequences on. Its markup (`[red]`, `:smile:`) is off,
-so a container called `[link=...]` is just called that.
+The caller makes text printable first: rich passes escape sequences on. Its markup (`[red]`, `:smile:`) is off, so
+that a container called `[link=...]` keeps its name.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-#: Columns of a text that is read by a program, or kept in a file: none of its lines is wrapped.
+#: Columns for text that goes to a program or a file: no line wraps.
 _UNLIMITED = 100_000
 _BAR = 20
-#: Columns that a cell which wraps has at least.
+#: Minimum columns of a cell that wraps.
 _NARROW = 9
 
 
@@ -35,14 +35,13 @@ def table(
     styles: Mapping[str, Mapping[str, str]] | None = None,
     whole: Collection[str] = (),
 ) -> list[str]:
-    """Lines of a table.
+    """Return the lines of a table.
 
     Args:
         rows: printable cells, as many in each as `header` has.
-        columns: of the terminal; cells wrap to fit into it. None where there is none: then there are no colours
-            either, and no line is wrapped.
-        styles: by heading, for a cell's text the style of rich that it gets.
-        whole: headings of columns whose cells are to be copied: they wrap only where the others would get too narrow.
+        columns: width of the terminal, to which cells wrap. None without a terminal: no colours, and no line wraps.
+        styles: heading -> text of a cell -> the rich style of that cell.
+        whole: headings of columns to copy from, whose cells wrap only where the others would get too narrow.
     """
     widest = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
     kept = {at for at, heading in enumerate(header) if heading in whole}
@@ -62,12 +61,12 @@ def table(
 
 
 def coloured(word: str, style: str) -> str:
-    """A word for a terminal, in a style of rich."""
+    """Return a word in a rich style, for a terminal."""
     return _rendered(Text.assemble((word, style)), _UNLIMITED)
 
 
 def bar(share: float, text: str, columns: int) -> str:
-    """A bar of which so much is done, and what is said beside it, in one line of a terminal.
+    """Return a progress bar and the text beside it, as one line of a terminal.
 
     Args:
         share: from 0 to 1.
@@ -77,13 +76,13 @@ def bar(share: float, text: str, columns: int) -> str:
 
 
 def cropped(text: str, columns: int) -> str:
-    """As much of a line as fits; a letter of a wide script takes two columns."""
+    """Return as much of a line as fits; wide characters take two columns."""
     return text if cell_len(text) <= columns else set_cell_size(text, max(0, columns))
 
 
 def _rendered(what: RenderableType, columns: int | None) -> str:
     out = io.StringIO()
-    # What the environment says of colours (NO_COLOR, TERM, COLORTERM) is for rich to read, and only with a terminal.
+    # rich reads NO_COLOR, TERM and COLORTERM, only with a terminal.
     console = Console(
         file=out, force_terminal=columns is not None, width=columns or _UNLIMITED, markup=False, emoji=False,
         highlight=False, legacy_windows=False,
