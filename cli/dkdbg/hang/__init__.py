@@ -1,1 +1,1 @@
-"""The hang map: where the processes of a job are, and which differ."""
+"""The hang map: where each process of a job is, and which ranks differ."""

@@ -1,7 +1,7 @@
-"""Which rank has not come to a collective in which the others wait, and which calls another one. Pure.
+"""Find the rank that is late for a collective, or calls a different one than the others. Pure.
 
-By the numbers that torch counts in each process group (its flight recorder). Processes are asked one after the other, and
-run on meanwhile: what is younger than SETTLED says nothing.
+It compares the sequence numbers that torch keeps for each process group (its flight recorder). The processes are
+queried one after the other while they run, so collectives younger than SETTLED prove nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from dkdbg.core.stacks import Collective, Process, ProcessGroup
 
-#: Seconds that a rank has been in a collective before it is said to wait.
+#: Seconds that a rank has to be in a collective before it counts as waiting.
 SETTLED = 0.5
-#: What torch calls the group of all ranks.
+#: Torch's name for the group of all ranks.
 DEFAULT = "default_pg"
-#: What each rank calls with tensors of the same sizes.
+#: Collectives that every rank calls with tensors of equal sizes.
 _ALIKE = (
     "all_reduce",
     "allreduce",
@@ -33,11 +33,12 @@ _ALIKE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """Ranks that have not come to a collective, to which others came.
+    """Ranks that are missing from a collective that others have reached.
 
     Attributes:
-        group: of processes, for people. op: such as `all_reduce`. seq: the number of the collective there.
-        late, waiting: ranks. age: seconds since the last of those who wait came.
+        group: label of the process group, for messages. op: such as `all_reduce`. seq: sequence number of the
+            collective in the group.
+        late, waiting: ranks. age: seconds since the last waiting rank arrived.
     """
 
     group: str
@@ -50,10 +51,10 @@ class Late:
 
 @dataclass(frozen=True, kw_only=True)
 class Mismatch:
-    """A collective that ranks do not call alike.
+    """A collective that ranks call differently.
 
     Attributes:
-        calls: what is called, such as `all_reduce of Float [4]`, and by which ranks; the rarest first.
+        calls: each call, such as `all_reduce of Float [4]`, with its ranks; the rarest first.
     """
 
     group: str
@@ -63,7 +64,7 @@ class Mismatch:
 
 
 def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
-    """What is wrong, if anything is: what is not called alike before who waits for whom, the longest wait first.
+    """Return the mismatches first, then the late ranks, each with the longest wait first.
 
     Args:
         processes: the ranks of one job.
@@ -76,7 +77,7 @@ def findings(processes: Iterable[Process]) -> list[Late | Mismatch]:
     found: list[Late | Mismatch] = []
     for (name, description), members in groups.items():
         last = {rank: group.last[-1].seq for rank, group in members.items()}
-        if description == DEFAULT:  # who is in no collective yet is a member all the same
+        if description == DEFAULT:  # a rank without any collective yet is a member too
             last = {**dict.fromkeys(ranks, 0), **last}
         label = "of all ranks" if description == DEFAULT else f"of group {description or name}"
         found += [
@@ -99,7 +100,7 @@ def _late(label: str, members: Mapping[int, ProcessGroup], last: Mapping[int, in
 
 
 def _mismatch(label: str, members: Mapping[int, ProcessGroup]) -> Mismatch | None:
-    """The first collective on record that is not called alike: some backends let the others go on to the next one."""
+    """Return the first recorded collective that differs: some backends let the other ranks continue to the next one."""
     for seq in sorted({each.seq for group in members.values() for each in group.last}):
         called = {
             rank: each for rank, group in members.items() if (each := _numbered(group, seq)) is not None

@@ -1,4 +1,4 @@
-"""Which processes are at the same place, and which are odd. Pure."""
+"""Group processes by their stacks, and list the odd groups first. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One process of a job, and the session that it belongs to."""
+    """A process of a job, and its session."""
 
     process: Process
     session: Session
@@ -25,11 +25,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Aside:
-    """Threads beside the main one that are at the same place.
-
-    Attributes:
-        threads: one of each of these members.
-    """
+    """Other threads than the main one, with the same stack; each member has one of them."""
 
     name: str
     frames: tuple[Frame, ...]
@@ -37,7 +33,7 @@ class Aside:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Those of the members that have one, in order."""
+        """Return the ranks of the members, in order."""
         return _ranks_among(self.members)
 
 
@@ -46,8 +42,8 @@ class Group:
     """Processes whose main threads have the same stack.
 
     Attributes:
-        frames: the innermost first; empty when they did not answer.
-        why: what is seen of them then.
+        frames: innermost first; empty if the processes did not answer.
+        why: state of the processes in that case.
         asides: their other threads, the rarest first.
     """
 
@@ -59,19 +55,19 @@ class Group:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Those of the members that have one, in order."""
+        """Return the ranks of the members, in order."""
         return _ranks_among(self.members)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Sessions whose ranks make one job; or one session.
+    """The sessions whose ranks form one job, or a single session.
 
     Attributes:
-        ranks, others: groups of what has a rank, and of the rest; the odd ones first.
-        absent: ranks of the world that are nowhere.
-        world_size: 0 when nobody says it.
-        findings: what is wrong with a collective.
+        ranks, others: groups of the processes with a rank, and of the rest; the odd ones first.
+        absent: ranks of the world without a process.
+        world_size: 0 if unknown.
+        findings: late ranks and mismatches.
     """
 
     sessions: tuple[Session, ...]
@@ -82,12 +78,12 @@ class Job:
     findings: tuple[Late | Mismatch, ...] = ()
 
 
-#: Ranks that are listed as absent; a hostile process may say that there are 2**31.
+#: Maximum world size: a hostile process may report 2**31 ranks.
 _WORLD = 100_000
 
 
 def jobs(sessions: Iterable[Session]) -> list[Job]:
-    """Sessions put together where they are parts of one job: their worlds are as large, and no rank is in two of them."""
+    """Merge sessions into jobs: the world sizes are equal, and no rank is in two of the sessions."""
     parts: list[list[Session]] = []
     for session in sessions:
         size, own = _world(session), _ranks_of(session)
@@ -107,7 +103,7 @@ def jobs(sessions: Iterable[Session]) -> list[Job]:
 
 
 def chosen(job: Job, is_wanted: Callable[[int], bool]) -> Job:
-    """The same with the groups of some ranks alone. What is wrong is known of all."""
+    """Return the job with the groups of the wanted ranks alone; its findings are those of all ranks."""
     members = [each for group in job.ranks for each in group.members]
     kept = [each for each in members if each.process.rank is not None and is_wanted(each.process.rank)]
     absent = tuple(rank for rank in job.absent if is_wanted(rank))
@@ -127,7 +123,7 @@ def _job(sessions: Sequence[Session]) -> Job:
 
 
 def groups(members: Iterable[Member]) -> tuple[Group, ...]:
-    """Members by the stack of their main thread; the smallest group first, then that with the lowest rank."""
+    """Group members by the stack of their main thread: the smallest group first, then the lowest rank."""
     alike: dict[tuple[object, ...], list[Member]] = defaultdict(list)
     for each in members:
         main = _main(each.process)
@@ -154,7 +150,7 @@ def _group(members: Sequence[Member]) -> Group:
 
 
 def _main(process: Process) -> Thread | None:
-    """The main thread; the first one of a process whose main thread has ended."""
+    """Return the main thread, or the first thread if the main one has ended."""
     if not process.threads:
         return None
     return next((each for each in process.threads if each.main), process.threads[0])

@@ -1,4 +1,4 @@
-"""The hang map as values for a program: what `--json` prints and the page holds. Pure."""
+"""Convert the hang map to JSON values, for `--json` and the page. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def job(found: Job) -> dict[str, Any]:
-    """One job."""
+    """Return one job as JSON values."""
     return {
         "heading": text_output.heading(found),
         "sessions": [

@@ -1,7 +1,7 @@
-"""The hang map as one page that needs nothing else: no server, no network.
+"""Write the hang map as one self-contained HTML page: no server, no network.
 
-Processes are strangers: what they say lies in the page as JSON in which no markup can begin or end, its script puts it there as
-text, and the browser is told to run that script alone and to load nothing.
+The processes are untrusted. Their text is embedded as JSON that cannot begin or end markup, the page's script inserts
+it as text, and a content security policy allows that script alone and no loading.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 _MARK = '<meta name="generator" content="dkdbg where">'
 _BLOCK = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
-#: Seconds between two looks of a page that is written again and again.
+#: Seconds between two reloads of a page that is written repeatedly.
 _REFRESH = 2
 
 
 def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
-    """The page.
+    """Return the HTML of the page.
 
     Args:
-        jobs: as `told.job` has them.
-        asked: when, for people.
-        again: it is written anew all the time, and looks by itself.
+        jobs: values of `json_output.job`.
+        asked: time of the query, as text.
+        again: reload the page automatically, because it is written repeatedly.
     """
     text = artefact("templates", "where.html").read_text("utf-8")
     policy = "; ".join(
@@ -49,10 +49,10 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
 
 
 def write(path: Path, content: str) -> None:
-    """Put a page where a person wants it.
+    """Write a page, but only over an earlier one.
 
     Raises:
-        DkdbgError: something else is there; or it cannot be written.
+        DkdbgError: another file exists there, or it cannot be written.
     """
     try:
         if os.path.lexists(path) and (
@@ -80,7 +80,7 @@ def write(path: Path, content: str) -> None:
 
 
 def _hashes(text: str) -> list[tuple[str, str]]:
-    """Which of the page's own blocks may take effect."""
+    """Return kind and hash of the page's own scripts and styles, for the content security policy."""
     return [
         (kind, "'sha256-" + base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() + "'")
         for kind, block in _BLOCK.findall(text)
@@ -88,13 +88,13 @@ def _hashes(text: str) -> list[tuple[str, str]]:
 
 
 def _embedded(value: object) -> str:
-    """JSON that no HTML parser takes for anything else."""
+    """Return JSON that an HTML parser never takes for markup."""
     text = json.dumps(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _readable(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The same with every text in the order in which it stands there (bidirectional controls), control characters escaped."""
+    """Return the value with control characters escaped, bidirectional ones included."""
     match value:
         case str():
             return printable_lines(value)

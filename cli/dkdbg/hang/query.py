@@ -1,4 +1,4 @@
-"""Asking all targets at the same time for the stacks of their processes."""
+"""Query all targets at once for the stacks of their processes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from dkdbg.core.stacks import Session
     from dkdbg.core.target import Target
 
-#: Bytes of one answer; seconds for it, with native frames, and of these processes at a time.
+#: Maximum bytes of an answer; its timeout in seconds, also with native frames; parallel queries.
 _MOST, _LIMIT, _NATIVE_LIMIT, _PARALLEL = 64 << 20, 20.0, 120.0, 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is asked of one target.
+    """A query to one target.
 
     Attributes:
-        label: of the target, as its sessions name it.
-        ids: of the sessions there; empty for all.
+        ids: sessions to query; empty for all.
     """
 
     target: Target
@@ -37,7 +36,7 @@ class Wanted:
 
 
 def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[str, str]]:
-    """The sessions, and by target why it could not be asked."""
+    """Return the sessions, and for each target that failed the reason."""
     found: list[Session] = []
     missing: dict[str, str] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
@@ -45,8 +44,8 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
         for each, future in asked:
             try:
                 found += future.result()
-            except DkdbgError as error:  # noqa: PERF203 - each target by itself
-                missing[each.label] = error.message.splitlines()[0]
+            except DkdbgError as error:  # noqa: PERF203 - each target separately
+                missing[each.target] = error.message.splitlines()[0]
     return found, missing
 
 

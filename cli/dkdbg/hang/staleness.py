@@ -1,4 +1,4 @@
-"""How long processes have been where they are, as far as somebody has watched. Pure."""
+"""Measure how long processes have been at the same place, since somebody began to watch. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from dkdbg.core.stacks import Frame
     from dkdbg.hang.hang_map import Group, Job
 
-#: A process: its session and its pid.
+#: Identity of a process: address of its target, session and PID.
 _Key = tuple[str, str, int]
 
 
 class Still:
-    """What was seen at each look."""
+    """The stacks seen at the last look, and since when."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
         self._now = 0.0
 
     def look(self, jobs: Iterable[Job], now: float) -> None:
-        """Note where all are.
+        """Record where all processes are.
 
         Args:
-            now: seconds of any clock that does not go back.
+            now: seconds of a monotonic clock.
         """
         found: dict[_Key, tuple[tuple[Frame, ...], float]] = {}
         for job in jobs:
@@ -36,7 +36,7 @@ class Still:
         self._seen, self._now = found, now
 
     def seconds(self, group: Group) -> float:
-        """For how long all of a group have been where they are; they may have moved and come back between two looks."""
+        """Return how long the whole group has been at its place, unless it moved and came back between two looks."""
         return self._now - max(
             (self._seen[key][1] for key in _keys(group) if key in self._seen), default=self._now
         )

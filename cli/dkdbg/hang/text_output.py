@@ -1,4 +1,4 @@
-"""The hang map as a person reads it in a terminal. Pure; each word of a process is made printable here."""
+"""Format the hang map for a terminal. Pure; makes all text of the processes printable."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from dkdbg.hang.hang_map import Aside, Group, Job
     from dkdbg.hang.staleness import Still
 
-#: Frames of a thread that are shown, and other threads of a group.
+#: Maximum frames to show of a thread, and maximum other threads of a group.
 _FRAMES, _ASIDES = 12, 8
-#: Below these frames each thread begins.
+#: The outermost frames of every thread, which are left out.
 _BEGIN = ("Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "_bootstrap", "_bootstrap_inner")
-#: What comes before that by which installed code is imported.
+#: Folders after which the importable part of an installed file's path begins.
 _MARKS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 
 def lines(job: Job, still: Still | None = None) -> list[str]:
-    """All of one job.
+    """Return the lines of one job.
 
     Args:
-        still: since when groups are where they are, where that is watched.
+        still: how long each group has been at its place, while watching.
     """
     common = _common(job)
     found = [heading(job), ""]
@@ -46,7 +46,7 @@ def lines(job: Job, still: Still | None = None) -> list[str]:
 
 
 def heading(job: Job) -> str:
-    """What was asked."""
+    """Return the sessions of a job and the number of its ranks."""
     where = ", ".join(dict.fromkeys(f"{each.name} ({each.target})" for each in job.sessions))
     there = sum(len(each.ranks) for each in job.ranks)
     others = sum(len(each.members) for each in job.others)
@@ -61,19 +61,19 @@ def heading(job: Job) -> str:
 
 
 def absent(job: Job) -> str:
-    """Which ranks are nowhere; empty when none is."""
+    """Return the sentence on absent ranks; empty if there are none."""
     if not job.absent:
         return ""
     return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} not there: ended, or never started"
 
 
 def headline(group: Group, job: Job) -> str:
-    """Who they are, and where in a few words: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
+    """Return who a group is and where: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
     return f"{who(group, job)}{' ' if group.frames else ': '}{place(group)}"
 
 
 def said(finding: Late | Mismatch) -> list[str]:
-    """What is wrong with a collective."""
+    """Return the lines on a late rank or a mismatch."""
     if isinstance(finding, Late):
         late, waiting = ranks(finding.late), ranks(finding.waiting)
         verb = "has" if len(finding.late) == 1 else "have"
@@ -90,7 +90,7 @@ def _ago(seconds: float) -> str:
 
 
 def who(group: Group, job: Job) -> str:
-    """Whom a group consists of."""
+    """Return the ranks or processes of a group."""
     if group.ranks:
         name = ranks(group.ranks)
         return name if len(group.ranks) == 1 else f"{len(group.ranks)} ranks ({name.removeprefix('ranks ')})"
@@ -105,14 +105,14 @@ def who(group: Group, job: Job) -> str:
 
 
 def place(group: Group) -> str:
-    """Where a group is, in a few words."""
+    """Return where a group is, in a few words."""
     if not group.frames:
         return printable(group.why)
     return _spot(group.frames)
 
 
 def short(path: str) -> str:
-    """A path without what is the same in all of them."""
+    """Return a path without the folder of the Python installation."""
     for mark in _MARKS[:2]:
         if mark in path:
             return path.rpartition(mark)[2]
@@ -129,7 +129,7 @@ def _spot(frames: Sequence[Frame]) -> str:
 
 
 def _common(job: Job) -> set[tuple[str, tuple[Frame, ...]]]:
-    """Threads beside the main one that all ranks have at the same place: what is said of them is short."""
+    """Return the threads that all ranks have with the same stack; they are shown without frames."""
     ranks = [set(each.ranks) for each in job.ranks]
     everybody = set().union(*ranks)
     found: dict[tuple[str, tuple[Frame, ...]], set[int | None]] = {}
@@ -160,7 +160,7 @@ def _group(
 
 
 def whose(aside: Aside, group: Group) -> str:
-    """Which of a group have these threads; empty where all have."""
+    """Return the members of a group that have these threads; empty if all have them."""
     if len(aside.members) == len(group.members):
         return ""
     return (
@@ -189,7 +189,7 @@ def _stack(frames: Sequence[Frame], more: int, indent: str) -> list[str]:
 
 
 def ranks(numbers: Sequence[int]) -> str:
-    """`rank 2`, `ranks 0-3, 7`."""
+    """Format ranks: `rank 2`, `ranks 0-3, 7`."""
     spans: list[list[int]] = []
     for rank in numbers:
         if spans and rank == spans[-1][-1] + 1:
