@@ -1,4 +1,4 @@
-"""What has arrived from the sessions of a debugger, and waiting for what has not."""
+"""Store the messages of a debugger's sessions, and wait for expected ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """The part of a debugger that remembers and waits; every wait ends as soon as what it awaits is there."""
+    """Base of a debugger that stores and waits; each wait ends as soon as its condition holds."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -24,27 +24,27 @@ class Arrivals:
         self._stops: list[Stop] = []
         self._output: list[Output] = []
         self._failures: list[DkdbgError] = []
-        #: Sessions that take breakpoints already; each has a lock so that an older set never follows a newer one.
+        #: Configured sessions; each has a lock, so that an older set of breakpoints never follows a newer one.
         self._ready: dict[Session, threading.Lock] = {}
         self._openers: list[threading.Thread] = []
 
     @property
     def sessions(self) -> tuple[Session, ...]:
-        """All sessions so far, the root first, ended ones included."""
+        """Return all sessions so far, the root first, including ended ones."""
         with self.changed:
             return tuple(self._sessions)
 
     @property
     def output(self) -> tuple[Output, ...]:
-        """What the processes printed so far."""
+        """Return the output of the processes so far."""
         with self.changed:
             return tuple(self._output)
 
     def wait_stopped(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> Stop:
-        """Return the oldest stop that nobody has taken yet, of any session or of the one named.
+        """Return the oldest stop not yet taken, of any session or of the given one.
 
         Raises:
-            DkdbgError: nothing stopped in time (EXIT_TIMEOUT), or all programs ended first.
+            DkdbgError: no stop in time (EXIT_TIMEOUT), or all programs ended first.
         """
 
         def oldest() -> Stop | None:
@@ -61,7 +61,7 @@ class Arrivals:
     def wait_session(
         self, is_wanted: Callable[[Session], bool], awaited: str, *, timeout: float = TIMEOUT
     ) -> Session:
-        """Return the first configured session, present or future, for which `is_wanted`; `awaited` is for messages.
+        """Return the first configured session, present or future, that `is_wanted`; `awaited` describes it in messages.
 
         Raises:
             DkdbgError: as `wait_stopped`.
@@ -75,7 +75,7 @@ class Arrivals:
             return found()[0]
 
     def wait_output(self, text: str, *, timeout: float = TIMEOUT) -> None:
-        """Return when `text` is in the output of one session, put together.
+        """Wait until `text` is in the joined output of one session.
 
         Raises:
             DkdbgError: as `wait_stopped`.
@@ -90,7 +90,7 @@ class Arrivals:
         self.wait(printed, f"{text!r} in the output", timeout=timeout)
 
     def wait_ended(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> None:
-        """Return when the session named, or every session, has ended.
+        """Wait until the given session, or every session, has ended.
 
         Raises:
             DkdbgError: not in time (EXIT_TIMEOUT).
@@ -99,10 +99,10 @@ class Arrivals:
         self.wait(lambda: session.is_ended if session else self._all_ended(), awaited, timeout=timeout)
 
     def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float = TIMEOUT) -> None:
-        """Return when `is_done()`, which is asked, with `changed` held, after everything that arrives.
+        """Wait until `is_done()`, which is called with `changed` held, after each arrival.
 
         Raises:
-            DkdbgError: not in time (EXIT_TIMEOUT), or it can no longer happen; says what was awaited.
+            DkdbgError: not in time (EXIT_TIMEOUT), or no longer possible; the message names `awaited`.
         """
         with self.changed:
             self.changed.wait_for(lambda: is_done() or self._all_ended(), timeout)

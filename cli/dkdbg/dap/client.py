@@ -1,4 +1,4 @@
-"""One connection to a debug adapter: requests with time limits, events and reverse requests as they come."""
+"""Connect to a debug adapter: requests with timeouts, events and reverse requests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from dkdbg.dap.framing import Body
 
-#: Seconds that an adapter may take for one answer; evaluating an expression runs the user's code.
+#: Seconds to wait for an answer of the adapter; evaluating an expression runs the user's code.
 TIMEOUT = 120.0
-#: Seconds in which the reader notes the end of a connection into which nothing could be sent.
+#: Seconds to wait for the reader to notice a broken connection after a failed send.
 _END_LIMIT = 10.0
 _CHUNK = 1 << 16
 
@@ -26,17 +26,17 @@ _CHUNK = 1 << 16
 class Session:
     """A debug session with one process: one connection and the thread that reads from it.
 
-    `changed` is notified after everything that arrives; sessions of one debugger share it, so that one wait sees
-    them all. `on_event` and `on_request` run in the reading thread, with `changed` held, before the notification:
-    they must not wait for anything. Reverse requests are answered with success.
+    `changed` is notified after each arrival. The sessions of one debugger share it, so that one wait covers them all.
+    `on_event` and `on_request` run in the reading thread, with `changed` held, before the notification: they must not
+    block. Reverse requests are answered with success.
 
     Attributes:
-        name: for messages; what the adapter calls the process, such as `rank 2`.
-        pid: process id on the side of the program, None until the adapter tells.
-        exit_code: of the program, None until it is known.
-        is_ended: the program is gone or the adapter hung up: nothing can be asked any more.
+        name: used in messages; the adapter's name for the process, such as `rank 2`.
+        pid: process id on the program's side; None until the adapter sends it.
+        exit_code: exit code of the program, None until it is known.
+        is_ended: the program has ended or the adapter hung up: no request is answered any more.
         is_closed: the adapter hung up.
-        why_ended: in words, empty while the session lives.
+        why_ended: reason as text, empty while the session lives.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Session:
         self._sock = sock
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
-        #: Number of a request -> its response, None until that has come.
+        #: Number of a request -> its response, None until it arrives.
         self._responses: dict[int, Body | None] = {}
         self._reader = threading.Thread(target=self._read, name=f"dap {name}", daemon=True)
         self._reader.start()
@@ -107,7 +107,7 @@ class Session:
     def request(self, command: str, arguments: Body | None = None, *, timeout: float = TIMEOUT) -> Body:
         """Send a request and return the body of its response.
 
-        A session that ends before it has answered `disconnect` has done what was asked: an empty body.
+        A session that ends without answering `disconnect` has obeyed it: the body is empty.
 
         Raises:
             DkdbgError: as `send` and `response`.
@@ -136,7 +136,7 @@ class Session:
         return event in self._seen
 
     def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float) -> None:
-        """Return when `is_done()`, which is asked after everything that arrives; `awaited` says it in words.
+        """Wait until `is_done()`, which is called after each arrival; `awaited` describes it in messages.
 
         Raises:
             DkdbgError: not in `timeout` seconds (EXIT_TIMEOUT), or the session ended first.
@@ -150,7 +150,7 @@ class Session:
         raise _too_late(self.name, awaited, timeout)
 
     def close(self) -> None:
-        """Close the connection; the program runs on unless it was told otherwise. May be called twice."""
+        """Close the connection; the program runs on unless it was told to end. May be called twice."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._reader:
@@ -158,7 +158,7 @@ class Session:
         self._sock.close()
 
     def _will_end(self) -> bool:
-        """Return whether the session ends; a `send` that failed may be a moment ahead of the reader."""
+        """Return whether the session is about to end: a failed `send` may precede the reader's notice."""
         with self.changed:
             return self.changed.wait_for(lambda: self.is_ended, _END_LIMIT)
 
@@ -187,7 +187,7 @@ class Session:
         match message["type"]:
             case "response":
                 number = message["request_seq"]
-                if number in self._responses:  # else nobody waits any more
+                if number in self._responses:  # else nothing waits for it any more
                     self._responses[number] = message
             case "event":
                 event = str(message["event"])
@@ -212,7 +212,7 @@ class Session:
             self.is_ended, self.why_ended = True, why
 
     def _answer(self, request: Body) -> None:
-        # Without the sending lock's counter the numbers could repeat; adapters look at request_seq alone.
+        # The counter needs the sending lock: numbers could repeat without it. Adapters check request_seq only.
         answer = {"type": "response", "request_seq": request.get("seq"), "command": request["command"]}
         with contextlib.suppress(OSError), self._sending:
             self._sock.sendall(encode({**answer, "seq": next(self._numbers), "success": True}))
@@ -221,11 +221,11 @@ class Session:
 def dial(host: str, port: int, *, timeout: float = TIMEOUT) -> socket.socket:
     """Return a connection to a debug adapter, which must be listening already; `timeout` in seconds.
 
-    One attempt: a connection that is dropped makes debugpy's adapter deaf, so readiness comes from the session
-    records, never from trying.
+    It tries once: debugpy's adapter stops answering after a dropped connection, so readiness comes from the session
+    records, never from connecting.
 
     Raises:
-        DkdbgError: nothing answers there.
+        DkdbgError: connection refused or timed out.
     """
     try:
         sock = socket.create_connection((host, port), timeout)

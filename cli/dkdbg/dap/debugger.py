@@ -1,4 +1,4 @@
-"""A debugger without an editor: attaches as VS Code does, and follows every process that joins."""
+"""Debug without an editor: attach as VS Code does, and follow every process that joins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dkdbg.dap.framing import Body
 
-#: What VS Code says about itself, as far as it changes what debugpy does.
+#: Client capabilities of VS Code that change debugpy's behaviour.
 _CLIENT: Body = {
     "clientID": "dkdbg",
     "clientName": "dkdbg",
@@ -35,11 +35,10 @@ _CLIENT: Body = {
 
 
 class Debugger(Arrivals, Inspection):
-    """A root session and the sessions of the processes that join it, each on its own connection to the same port.
+    """A root session and the sessions of the joining processes, each with its own connection to one port.
 
-    Use it as a context manager: leaving detaches, and the programs run on. Waits end as soon as what they await is
-    there; all time limits are seconds. Waiting is in `Arrivals`, what is asked of a stop in `Inspection`. Everything
-    public may be called from one thread at a time.
+    Use it as a context manager: leaving detaches, and the programs run on. Waits are in `Arrivals`, requests about a
+    stop in `Inspection`; all timeouts are seconds. Public methods may be called from one thread at a time.
     """
 
     def __init__(self, options: AttachOptions) -> None:
@@ -58,10 +57,10 @@ class Debugger(Arrivals, Inspection):
         self.disconnect()
 
     def attach(self, *, timeout: float = TIMEOUT) -> Session:
-        """Connect, attach and set the breakpoints known so far; return the root session when the program may run.
+        """Connect, attach and set the breakpoints known so far; return the root session once the program may run.
 
         Raises:
-            DkdbgError: nothing listens there, the adapter refused, or it was too slow (EXIT_TIMEOUT).
+            DkdbgError: connection refused, rejected by the adapter, or too slow (EXIT_TIMEOUT).
         """
         return self._open("debugger", self.options.arguments(), timeout)
 
@@ -76,7 +75,7 @@ class Debugger(Arrivals, Inspection):
             timeout: for each session.
 
         Returns:
-            What each live session made of each, sessions in their order; empty before `attach`.
+            The breakpoints as set in each live session, sessions in order; empty before `attach`.
 
         Raises:
             DkdbgError: a session refused or did not answer.
@@ -107,16 +106,16 @@ class Debugger(Arrivals, Inspection):
                     session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
 
     def disconnect(self, *, terminate: bool = False, timeout: float = 30.0) -> None:
-        """Detach from everything and close; may be called twice.
+        """Detach from all sessions and close; may be called twice.
 
         Args:
             terminate: end the programs instead of letting them run on.
-            timeout: for each session; one that does not answer is left.
+            timeout: for each session; one that does not answer is abandoned.
         """
         with self.changed:
             self._is_closed = True
             sessions, openers = list(self._sessions), list(self._openers)
-        for session in reversed(sessions):  # children first: a root that ends takes the adapter with it
+        for session in reversed(sessions):  # children first: the adapter ends with the root
             with contextlib.suppress(DkdbgError):
                 if not session.is_ended:
                     session.request("disconnect", {"terminateDebuggee": terminate}, timeout=timeout)
@@ -126,7 +125,7 @@ class Debugger(Arrivals, Inspection):
             opener.join(timeout)
 
     def _open(self, name: str, arguments: Body, timeout: float) -> Session:
-        """Open one session; see debugpy's order: `initialized` follows `attach`, whose answer comes last."""
+        """Open one session. debugpy sends `initialized` after `attach`, and answers `attach` last."""
         sock = dial(self.options.host, self.options.port, timeout=timeout)
         session = Session(
             sock, name=name, changed=self.changed, on_event=self._on_event, on_request=self._on_request
@@ -192,10 +191,10 @@ class Debugger(Arrivals, Inspection):
             case "continued" | "terminated":
                 self._stops = [stop for stop in self._stops if stop.session is not session]
                 if event == "terminated":
-                    session.close()  # as VS Code does; the other side waits for it
+                    session.close()  # as VS Code does; debugpy waits for it
             case "output":
                 category = body.get("category") or "console"
-                if category != "telemetry":  # what editors report to their makers, nothing that was printed
+                if category != "telemetry":  # usage data for the editor's makers, not output
                     self._output.append(Output(session=session, category=category, text=body["output"]))
             case "debugpyAttach":
                 self._follow(body)
@@ -207,7 +206,7 @@ class Debugger(Arrivals, Inspection):
             self._follow(arguments.get("configuration") or {})
 
     def _follow(self, configuration: Body) -> None:
-        """Attach to a process that has joined, on a thread of its own: this one has to go on reading."""
+        """Attach to a process that joined, on a new thread, because this one has to go on reading."""
         if self._is_closed:
             return
         name = str(configuration.get("name") or "a child process")
@@ -217,7 +216,8 @@ class Debugger(Arrivals, Inspection):
                 self._open(name, configuration, TIMEOUT)
             except DkdbgError as error:
                 with self.changed:
-                    # A process may be gone before it is attached: no failure of the debugger, but worth a note.
+                    # The process may end before it is attached: not an error of the debugger, but part of later
+                    # messages.
                     self._failures.append(error)
                     self.changed.notify_all()
 

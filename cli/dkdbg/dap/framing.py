@@ -1,4 +1,4 @@
-"""Messages of the Debug Adapter Protocol: bytes in, whole messages out. No I/O; the agent has the parser of frames."""
+"""Parse messages of the Debug Adapter Protocol from bytes. No I/O; the frame parser is the agent's."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
-    #: A message or a part of one, as JSON has it: the protocol is open, so what is inside is looked at late.
+    #: A message or a part of one as JSON; the protocol is extensible, so the values are checked at use.
     Body: TypeAlias = dict[str, Any]
 
 __all__ = ["FrameError", "MessageReader", "encode"]
 
-#: What makes a message of each type one that can be handled.
+#: The key that a message of each type needs.
 _NEEDED = {"request": "command", "event": "event", "response": "request_seq"}
 
 
 class MessageReader:
-    """Splits a byte stream into messages; a message may arrive in any number of pieces.
+    """Parser that splits a byte stream into messages; a message may arrive in any number of pieces.
 
-    After a FrameError the stream is lost: the protocol has no way to find the next frame.
+    After a FrameError the stream is unusable: the protocol cannot resynchronise.
     """
 
     def __init__(self, *, max_body: int = MAX_BODY) -> None:
-        """`max_body` is the largest body that is taken, in bytes."""
+        """Set the largest accepted body, `max_body`, in bytes."""
         self._frames = FrameParser(max_body=max_body)
 
     def feed(self, data: bytes) -> Iterator[Body]:
-        """Yield the messages that are whole with `data`, in order.
+        """Yield the messages that `data` completes, in order.
 
         Raises:
-            FrameError: the bytes are no frame, too large, or no message of the protocol.
+            FrameError: the bytes are not a frame, are too large, or are not a message of the protocol.
         """
         self._frames.feed(data)
         while (body := self._frames.take()) is not None:

@@ -1,4 +1,4 @@
-"""What can be asked of a stopped thread, and how it goes on."""
+"""Inspect and resume a stopped thread."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dkdbg.dap.values import Frame, Scope, Stop, Variable
 
 
 class Inspection:
-    """The part of a debugger that works on one stop; the values know their session, so it keeps nothing."""
+    """Base of a debugger for one stop; stateless, because the values know their session."""
 
     def stack(self, stop: Stop, *, levels: int = 0, timeout: float = TIMEOUT) -> tuple[Frame, ...]:
         """Return the frames of a stopped thread, innermost first; `levels` 0 means all.
 
         Raises:
-            DkdbgError: the thread runs again, or the session is gone.
+            DkdbgError: the thread is running again, or the session has ended.
         """
         arguments = {"threadId": stop.thread_id, "startFrame": 0, "levels": levels}
         body = stop.session.request("stackTrace", arguments, timeout=timeout)
@@ -32,7 +32,7 @@ class Inspection:
         """Return the groups of variables of a frame, `Locals` first.
 
         Raises:
-            DkdbgError: the thread runs again, or the session is gone.
+            DkdbgError: the thread is running again, or the session has ended.
         """
         body = frame.session.request("scopes", {"frameId": frame.id}, timeout=timeout)
         return tuple(
@@ -44,7 +44,7 @@ class Inspection:
         """Return the variables of a scope, or the children of a variable.
 
         Raises:
-            DkdbgError: the thread runs again, or the session is gone.
+            DkdbgError: the thread is running again, or the session has ended.
         """
         body = parent.session.request("variables", {"variablesReference": parent.reference}, timeout=timeout)
         return tuple(
@@ -62,7 +62,7 @@ class Inspection:
         """Return the local variables of a frame as text, by name.
 
         Raises:
-            DkdbgError: the thread runs again, or the session is gone.
+            DkdbgError: the thread is running again, or the session has ended.
         """
         scope = self.scopes(frame, timeout=timeout)[0]
         return {variable.name: variable.value for variable in self.variables(scope, timeout=timeout)}
@@ -70,43 +70,43 @@ class Inspection:
     def evaluate(
         self, expression: str, frame: Frame, *, context: str = "repl", timeout: float = TIMEOUT
     ) -> str:
-        """Return the repr of an expression (in the context `repl` also a statement) in a frame.
+        """Return the repr of an expression in a frame (in the context `repl` also of a statement).
 
         Raises:
-            DkdbgError: the expression raised, or the thread runs again, or the session is gone.
+            DkdbgError: the expression raised, the thread is running again, or the session has ended.
         """
         arguments = {"expression": expression, "frameId": frame.id, "context": context}
         return str(frame.session.request("evaluate", arguments, timeout=timeout)["result"])
 
     def continue_(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Let all threads of the process run.
+        """Resume all threads of the process.
 
         Raises:
-            DkdbgError: the session is gone.
+            DkdbgError: the session has ended.
         """
         self._resume("continue", stop, timeout)
 
     def next(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Go to the next line of the frame; `wait_stopped` tells when it is there.
+        """Step over the line; `wait_stopped` returns the stop after it.
 
         Raises:
-            DkdbgError: the session is gone.
+            DkdbgError: the session has ended.
         """
         self._resume("next", stop, timeout)
 
     def step_in(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Go into the call of the line; `wait_stopped` tells when it is there.
+        """Step into the call on the line; `wait_stopped` returns the stop after it.
 
         Raises:
-            DkdbgError: the session is gone.
+            DkdbgError: the session has ended.
         """
         self._resume("stepIn", stop, timeout)
 
     def step_out(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Go back to the caller; `wait_stopped` tells when it is there.
+        """Step out to the caller; `wait_stopped` returns the stop after it.
 
         Raises:
-            DkdbgError: the session is gone.
+            DkdbgError: the session has ended.
         """
         self._resume("stepOut", stop, timeout)
 

@@ -1,4 +1,4 @@
-"""What a debugger is told and what it says; every path is as the editor would see it, local side."""
+"""Values that a debugger sends and receives; every path is on the local side, as an editor sees it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AttachOptions:
-    """What a launch.json entry would say.
+    """The options of a launch.json entry.
 
     Attributes:
-        host, port: where the adapter listens, as seen from here.
-        path_mappings: (local root, remote root), absolute, the first that fits wins.
+        host, port: address of the adapter, from here.
+        path_mappings: (local root, remote root), absolute; the first match wins.
         just_my_code: skip library code in stepping and exceptions.
-        sub_process: debug the Python children too.
-        start_debugging: ask for the protocol's `startDebugging` instead of debugpy's own `debugpyAttach`.
-        redirect_output: let the adapter send what the program prints; None leaves that to it.
+        sub_process: debug Python children too.
+        start_debugging: request the protocol's `startDebugging` instead of debugpy's own `debugpyAttach`.
+        redirect_output: whether the adapter sends the program's output; None for its default.
         extra: further attach arguments, such as a token or `subProcessId`.
     """
 
@@ -38,7 +38,7 @@ class AttachOptions:
     extra: Mapping[str, object] = field(default_factory=dict)
 
     def arguments(self) -> Body:
-        """Return the body of the attach request; `connect` is in it so that children come by the same port."""
+        """Return the body of the attach request; `connect` in it sends children to the same port."""
         return {
             "name": "dkdbg",
             "type": "debugpy",
@@ -56,7 +56,7 @@ class AttachOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Breakpoint:
-    """A wanted breakpoint: line from 1; `condition` is a Python expression, empty for none."""
+    """A requested breakpoint: line from 1; `condition` is a Python expression, empty for none."""
 
     line: int
     condition: str = ""
@@ -64,7 +64,7 @@ class Breakpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class BreakpointSet:
-    """What one process made of a breakpoint: the line where it really is, and why not when it is not verified."""
+    """The breakpoint that a process has set: its actual line, or in `message` why it is not verified."""
 
     session: Session
     line: int
@@ -78,9 +78,9 @@ class Stop:
 
     Attributes:
         session: the process.
-        thread_id: the adapter's number of the thread.
+        thread_id: thread number of the adapter.
         reason: `breakpoint`, `step`, `exception`, `pause`, `entry`, ... as in the protocol.
-        text: more about it, such as the type of the exception; may be empty.
+        text: more detail, such as the type of the exception; may be empty.
     """
 
     session: Session
@@ -91,7 +91,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One frame of a stopped thread; `path` is None where the adapter knows no file, `line` counts from 1."""
+    """A frame of a stopped thread; `path` is None if the adapter knows no file, `line` counts from 1."""
 
     session: Session
     id: int
@@ -111,7 +111,7 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """A variable as text; `reference` is not 0 when there are children to ask for."""
+    """A variable as text; `reference` is not 0 if it has children."""
 
     session: Session
     name: str
@@ -122,7 +122,7 @@ class Variable:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """A piece of text that a process or the adapter printed; `category` is `stdout`, `stderr`, `console`, ..."""
+    """A piece of output of a process or the adapter; `category` is `stdout`, `stderr`, `console`, ..."""
 
     session: Session
     category: str
