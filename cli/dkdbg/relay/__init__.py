@@ -1,1 +1,1 @@
-"""Ports and programs of a remote machine over one command; connections survive cuts. `agent/relay` is the other end."""
+"""Ports and programs of a remote machine over one command. Connections survive cuts. `agent/relay` is the other end."""

@@ -1,4 +1,4 @@
-"""What an agent at the other end of a relay says to one question; from any thread."""
+"""Receive a remote agent's answer to a query; from any thread."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """What the agent there says to a question.
+    """A remote agent's answer to one query.
 
     Args:
-        leave: lets go of what is not over yet, there and here.
+        leave: abandons the query on both machines.
 
     Attributes:
-        stdio, stderr: sockets, its output and errors until their ends.
-        ended: set when `code` is known or never will be.
-        code: its exit code; None where its keeper is gone.
+        stdio, stderr: sockets with the query's output and errors, until their ends.
+        ended: set once `code` is known, or will never be known.
+        code: exit code of the query; None if the keeper is gone.
     """
 
     def __init__(self, stdio: socket.socket, stderr: socket.socket, leave: Callable[[], None]) -> None:
@@ -29,7 +29,7 @@ class Answer:
         self._leave = leave
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop listening to the answer."""
         self._leave()
         self.stdio.close()
         self.stderr.close()

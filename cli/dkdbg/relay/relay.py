@@ -1,8 +1,8 @@
-"""Ports of this machine that lead to ports of another one, over one command that runs there; connections outlive its cuts.
+"""Forward local ports to another machine over one command that runs there; connections survive its cuts.
 
-The command (`agent relay`, by the target's `wrap`) carries frames to a keeper on the far side. Where it ends, or nothing
-is heard for DEAD seconds, it is started anew, and what was under way is sent again. The far side is not trusted: what
-it says reaches the local end of its own connections and nothing else, and no more of it is kept than they may hold.
+The command (`agent relay`, wrapped by the target's `wrap`) carries frames to a keeper on the remote side. When it
+ends, or is silent for DEAD seconds, it is restarted and the unacknowledged frames are sent again. The remote side is
+untrusted: its data only reaches the local ends of its own connections, and no more is buffered than those may hold.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ from dkdbg.relay.answer import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds between two signs of life, and without one until a transport counts as dead.
+#: Seconds between two pings, and without a frame until a transport counts as dead.
 PING, DEAD = 1.0, 3.0
-#: Seconds until a new transport has to answer: the first time, and at most, as it grows with each that did not.
+#: Seconds for a new transport to answer: at first, and the maximum to which each failure raises it.
 FIRST_ANSWER, LONGEST_ANSWER = 8.0, 30.0
-#: Seconds until the next try: the shortest and the longest.
+#: Seconds until the next try: minimum and maximum.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-#: Seconds that the goodbye may take.
+#: Timeout of the goodbye in seconds.
 GOODBYE = 2.0
-#: Bytes that may come before our first line, such as a login shell's greeting, and of what ssh says that are kept.
+#: Maximum bytes before the relay's first line, such as a login shell's greeting, and bytes of stderr to keep.
 _NOISE, _MOST_SAID = 1 << 16, 4000
 
 
 class ProgramThere(Protocol):
-    """Who waits for the end of a program that was started by a relay; told on its threads."""
+    """Observer of a program that a relay started; called on the relay's threads."""
 
     def exited(self, code: int) -> None:
-        """It has ended with this code, as a shell shows it."""
+        """Take the program's exit code, as a shell shows it."""
 
     def lost(self) -> None:
-        """What kept it there is gone, and what became of it nobody knows."""
+        """Take note that the program's keeper is gone, and with it the program's result."""
 
 
 class Transport(Protocol):
-    """The streams of an `agent relay WORD` elsewhere that was not started by a command of ours."""
+    """The streams of an `agent relay WORD` that other code started."""
 
     def files(self) -> tuple[int, int, int]:
-        """Descriptors of its input, output and errors, which stay its own."""
+        """Return the descriptors of its input, output and errors; the transport closes them."""
 
     def close(self) -> None:
-        """End it; from the thread that has asked for it."""
+        """End the transport; called on the thread that requested it."""
 
 
 class _Running:
-    """A command of ours, as a Transport. Raises DkdbgError: it cannot be started."""
+    """Transport over a local command. Raises DkdbgError if it cannot be started."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._running = process.converse(command)
@@ -82,24 +82,24 @@ class _Running:
 
 
 class _KeeperGoneError(Exception):
-    """There is no keeper any more."""
+    """The keeper no longer exists."""
 
 
 class Relay:
-    """One relay to one machine; from any thread.
+    """A relay to one machine; from any thread.
 
     Args:
-        command: gives the local command line that runs `agent relay WORD` there, or what leads to one already. Its
-            arguments are that word, whether the last transport went silent, and the seconds that a connection may take.
-            Raises DkdbgError; GoneError where what was connected to is no more, which ends the connections, and who is
-            led there later is another.
-        program: what runs there in the place of ports that are led on; told of its end.
-        ends: end with what was connected to, in place of leading to what comes there later.
+        command: returns the local command line that runs `agent relay WORD` there, or an open transport to one. Its
+            arguments are WORD, whether the last transport went silent, and the timeout of the connection in seconds.
+            It raises DkdbgError, or GoneError when the remote end no longer exists: that ends the connections, and a
+            later end is a different one.
+        program: observer of the program that runs there, for a relay of a program instead of ports.
+        ends: end the relay with its remote end, instead of connecting to a later one.
 
     Attributes:
-        is_gone: what was connected to is no more, and this relay has ended with it.
-        why: what is wrong while there is no transport, in words; empty while there is one.
-        connections: how many transports there have been so far; a cut may be over before anybody looks at `why`.
+        is_gone: the remote end no longer exists, and the relay has ended with it.
+        why: why there is no transport, as text; empty while there is one.
+        connections: number of transports so far; a cut may be too short to be seen in `why`.
     """
 
     def __init__(
@@ -128,13 +128,13 @@ class Relay:
             thread.start()
 
     def listen(self, port: int, *, local: int = 0) -> int:
-        """Lead connections to a local port on to `port` there, from now on; the local port, on 127.0.0.1.
+        """Forward connections to a local port on 127.0.0.1 to the remote `port`, and return the local port.
 
         Args:
-            local: 0 for a free one.
+            local: the local port; 0 for a free one.
 
         Raises:
-            OSError: it cannot be listened on.
+            OSError: the local port cannot be listened on.
         """
         listener = socket.create_server((LOOPBACK, local), backlog=wire.CHANNELS)
         listener.setblocking(False)
@@ -143,11 +143,11 @@ class Relay:
         return number
 
     def aim(self, local: int, port: int) -> None:
-        """Lead connections to a local port to another one there."""
+        """Forward connections to a local port to another remote port."""
         self._loop.call(lambda: self._loop.lead(local, port, None))
 
     def start(self, order: bytes, stdio: socket.socket, stderr: socket.socket) -> None:
-        """Run a program there, once, whose streams are these sockets' from now on.
+        """Run a program on the remote side, once, with these sockets as its streams.
 
         Args:
             order: see `agent.relay.program.Order`.
@@ -155,10 +155,10 @@ class Relay:
         self._loop.call(lambda: self._loop.start(order, stdio, stderr))
 
     def ask(self, words: bytes) -> Answer:
-        """Ask the agent there, which has said that it answers.
+        """Send a query to the remote agent, which has to support queries.
 
         Args:
-            words: a JSON array, see `agent.relay.questions`.
+            words: the query as a JSON array, see `agent.relay.questions`.
         """
         stdio, theirs = socket.socketpair()
         stderr, their_errors = socket.socketpair()
@@ -169,11 +169,11 @@ class Relay:
         return answer
 
     def tell(self, kind: int, payload: bytes) -> None:
-        """Tell that program something: wire.SIGNAL or wire.SIZE."""
+        """Send the program a wire.SIGNAL or wire.SIZE."""
         self._loop.call(lambda: self._loop.tell(kind, payload))
 
     def close(self) -> None:
-        """End the connections and the keeper there; nothing is left here."""
+        """End the connections and the remote keeper, and close everything here."""
         self._closing.set()
         self._loop.call(self._loop.say_goodbye)
         self._loop.finished.wait(GOODBYE)
@@ -223,7 +223,7 @@ class Relay:
                 )
             except DkdbgError as error:
                 self.why = printable(error.message)
-                self._silent = True  # whatever it was: look again at all of the way
+                self._silent = True  # the cause is unknown: check the whole path again
                 if isinstance(error, GoneError) and self._program is None:
                     self._start_over(self.why)
                 answer = min(LONGEST_ANSWER, answer * 2)
@@ -232,7 +232,7 @@ class Relay:
             self._closing.wait(pause)
 
     def _start_over(self, why: str) -> None:
-        """Whoever is connected hears that nothing comes any more."""
+        """Close all connections, and prepare for a new keeper."""
         self.why, self.is_gone = why, self._ends
         self._name, self._secret = _new_names()
         self._loop.call(self._loop.start_over)
@@ -240,10 +240,10 @@ class Relay:
             self._loop.call(self._loop.say_goodbye)
 
     def _serve(self, limit: float) -> None:
-        """One transport, until it is lost.
+        """Run one transport until it is lost.
 
         Raises:
-            DkdbgError: there is none to be had.
+            DkdbgError: no transport can be opened.
         """
         word = f"dkdbg-{secrets.token_hex(8)}"
         given = self._command(word, self._silent, limit)
@@ -268,11 +268,11 @@ class Relay:
 
 
 class _Loop(Exchange):
-    """This machine's end.
+    """The relay's end on this machine.
 
     Args:
-        found: told when a transport leads to the keeper.
-        lost: told when the transport is gone: why, and whether it had gone silent.
+        found: called when a transport has reached the keeper.
+        lost: called when the transport is lost, with the reason and whether it went silent.
         program: see `Relay`.
     """
 
@@ -301,13 +301,13 @@ class _Loop(Exchange):
     # -- from other threads -----------------------------------------------------------------------------------
 
     def call(self, what: Callable[[], None]) -> None:
-        """Do something on the loop's thread."""
+        """Run a function on the loop's thread."""
         self._calls.put(what)
         with contextlib.suppress(OSError):
             os.write(self._ringer, b"\0")
 
     def drop_transport(self) -> None:
-        """Go on without; return when nothing of it is used any more."""
+        """Drop the transport, and return when the loop no longer uses it."""
         done = threading.Event()
 
         def drop() -> None:
@@ -321,7 +321,7 @@ class _Loop(Exchange):
     # -- on the loop's thread ---------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One turn. Raises WireError."""
+        """Run one turn of the loop. Raises WireError."""
         self.turn(PING / 4)
         now = time.monotonic()
         if self.has_transport:
@@ -333,11 +333,11 @@ class _Loop(Exchange):
                 self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
         if self._leaving and (
             not self.has_transport or now > self._leaving
-        ):  # the keeper hangs up when it is gone
+        ):  # the keeper hangs up as it ends
             self.finished.set()
 
     def take_transport(self, writes: int, reads: int, says: int) -> None:
-        """Speak with the keeper over a command's standard streams."""
+        """Talk to the keeper over the standard streams of a command."""
         self.join(reads, writes)
         self._said = says
         self.watch(says, self._listen_to_stderr)
@@ -381,11 +381,11 @@ class _Loop(Exchange):
 
     def tell(self, kind: int, payload: bytes) -> None:
         """See `Relay.tell`."""
-        if self.last_channel:  # it was started
+        if self.last_channel:  # the program was started
             self.counting.send(kind, 1, payload)
 
     def say_goodbye(self) -> None:
-        """End the connections and the keeper, and then `finished`."""
+        """End the connections and the keeper, then set `finished`."""
         for listener in self._listeners:
             self.forget(listener.fileno())
             listener.close()
@@ -394,7 +394,7 @@ class _Loop(Exchange):
         self._leaving = time.monotonic() + GOODBYE
 
     def start_over(self) -> None:
-        """Nothing of what was can go on."""
+        """Discard all connections: the old keeper is gone."""
         self._forget_transport()
         for channel in list(self.channels.values()):
             self.remove(channel)
@@ -402,16 +402,16 @@ class _Loop(Exchange):
         self.keeper, self.counting, self.last_channel = wire.NOBODY, Counting(), 0
 
     def end(self) -> None:
-        """Close everything; the loop runs no more."""
+        """Close everything; the loop must not run again."""
         self._forget_asked()
         self.close()
         for file in (self._bell, self._ringer):
             os.close(file)
 
-    # -- what an exchange asks --------------------------------------------------------------------------------
+    # -- callbacks of the exchange ----------------------------------------------------------------------------
 
     def greeted(self, keeper: bytes, read: int) -> None:
-        """By the keeper that we know, or by a new one, which knows of nothing."""
+        """Connect to the known keeper; a new keeper knows no connections, so drop them first."""
         if self.keeper not in {keeper, wire.NOBODY}:
             for channel in list(self.channels.values()):
                 self.remove(channel)
@@ -424,11 +424,11 @@ class _Loop(Exchange):
         self._tell_found()
 
     def opened(self, channel: int, payload: bytes) -> None:  # noqa: ARG002
-        """Never: nothing over there gets a connection here."""
+        """Reject a connection from the remote side."""
         raise WireError("it opens a connection to this machine")
 
     def told(self, kind: int, channel: int, payload: bytes) -> None:
-        """The end of the program, or of an answer."""
+        """Handle the exit of the program or of a query."""
         if kind == wire.EXITED and channel in self._asked:
             answer = self._asked.pop(channel)
             answer.code = int.from_bytes(payload, "big")
@@ -439,18 +439,18 @@ class _Loop(Exchange):
             self._program.exited(int.from_bytes(payload, "big"))
 
     def said_goodbye(self) -> None:
-        """Never."""
+        """Reject a goodbye from the remote side."""
         raise WireError("it says goodbye")
 
     def transport_ended(self, why: str) -> None:
-        """The transport's thread starts another one."""
+        """Drop the transport; the transport's thread opens another one."""
         self._forget_transport()
         self._tell_lost(f"the connection was cut: {why}", False)
 
     # -- the rest ---------------------------------------------------------------------------------------------
 
     def _forget_asked(self) -> None:
-        """Nobody answers any more."""
+        """End all answers: none will come any more."""
         while self._asked:
             self._asked.popitem()[1].ended.set()
 
@@ -468,7 +468,7 @@ class _Loop(Exchange):
                 self._calls.get_nowait()()
 
     def _listen_to_stderr(self) -> None:
-        """What it says there is nobody's; it must not be kept waiting."""
+        """Read and discard the command's stderr, so that it does not block."""
         if self._said is None:
             return
         try:
@@ -501,15 +501,15 @@ class _Loop(Exchange):
 
 
 def _new_names() -> tuple[str, str]:
-    """What the keeper is called, and what it asks for."""
+    """Return a new name of the keeper, and its secret."""
     return secrets.token_hex(8), secrets.token_hex(32)
 
 
 def _await(word: str, out: int, err: int, limit: float) -> None:
-    """Return when the command has said its first line.
+    """Wait until the command has printed its first line.
 
     Raises:
-        DkdbgError: it says something else, or nothing. _KeeperGoneError: that there is none.
+        DkdbgError: it prints something else, or nothing. _KeeperGoneError: it reports that the keeper is gone.
     """
     deadline = time.monotonic() + limit
     seen, said = b"", b""
@@ -523,7 +523,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
             if out not in ready:
                 continue
         if out in ready:
-            data = _read(out, 1)  # what follows the line is the keeper's
+            data = _read(out, 1)  # the keeper's data follows the line
             seen += data
             if seen.endswith(word.encode() + wire.GONE + b"\n"):
                 raise _KeeperGoneError

@@ -1,7 +1,8 @@
-"""A program on a remote machine with our standard streams, which goes on when the connection to it is cut, and so do they.
+"""Run a program on a remote machine with our standard streams; both survive a cut of the connection.
 
-Here its streams are two sockets of a relay and three threads that copy; a terminal is made raw, as ssh does it, so that
-each key is the program's. While nothing is connected, two Ctrl-C within LEAVES seconds leave, and the program runs on.
+The program's streams are two sockets of a relay, and three threads copy. A terminal is made raw, as ssh does it, so
+that the program receives each key. While disconnected, two Ctrl-C within LEAVES seconds detach, and the program runs
+on.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Target
 
-#: Seconds that the first connection may take, and of a cut until it is told.
+#: Timeout of the first connection in seconds, and seconds of a cut until it is reported.
 FIRST, TOLD_AFTER = 90.0, 2.0
-#: Seconds between two Ctrl-C that leave.
+#: Seconds within which a second Ctrl-C detaches.
 LEAVES = 1.0
-#: Seconds between two looks at the connection.
+#: Seconds between two checks of the connection.
 _LOOK = 0.2
 _CHUNK = 1 << 16
 _CTRL_C = 3
-#: The exit code of what has lost its program.
+#: Exit code when the program is lost.
 _LOST = 255
-#: The program's terminal is of this kind.
+#: Variables that describe our terminal, passed to the program.
 _TAKEN_ALONG = ("TERM",)
 
 
@@ -47,18 +48,18 @@ def run(
     target: Target, agent: Sequence[str], argv: Sequence[str], *, label: str, tty: bool, hint: str,
     over: Sequence[str] = (),
 ) -> int:  # fmt: skip
-    """Run `argv` there to its end with our standard streams; its exit code, as a shell shows it.
+    """Run a remote `argv` to its end with our standard streams; return its exit code, as a shell shows it.
 
     Args:
-        agent: runs the agent there, without its verb; its last word is the agent's file.
-        argv: word by word.
-        label: of the target, for people.
-        tty: our terminal is the program's, too.
+        agent: command line of the remote agent, without its verb; its last argument is the agent's file.
+        argv: the program and its arguments.
+        label: name of the target, for messages.
+        tty: give the program our terminal.
         hint: what to type about a program that still runs.
-        over: words that end with 0 there when the program is to end; empty where nothing but itself ends it.
+        over: remote command that exits with 0 once the program is to end; empty if only the program decides.
 
     Raises:
-        DkdbgError: it cannot be started; what kept it is gone; or the user has left while it could not be reached.
+        DkdbgError: it cannot be started, its keeper is gone, or the user detached while it was disconnected.
     """
     size = os.get_terminal_size(0) if tty else None
     order = json.dumps({
@@ -73,8 +74,8 @@ def run(
     return _RemoteProgram(target, agent, order, label=label, tty=tty, hint=hint).run()
 
 
-class _RemoteProgram:
-    """See `run`. The main thread's."""
+class _FarProgram:
+    """A running remote program, see `run`; used by the main thread."""
 
     def __init__(
         self, target: Target, agent: Sequence[str], order: bytes, *, label: str, tty: bool, hint: str
@@ -90,12 +91,12 @@ class _RemoteProgram:
         self._last_ctrl_c = 0.0
         self._relay = Relay(self._relayed, self)
 
-    # -- told by the relay, on its threads ----------------------------------------------------------------------
+    # -- called by the relay, on its threads --------------------------------------------------------------------
 
     def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
-        """The relay's command line. Once there is a keeper, which holds the agent's file, it is found or gone."""
+        """Return the relay's command line. Once connected, the keeper holds the agent's file: it is found, or gone."""
         relay = (*self._agent, "relay", word)
-        # Until then nobody holds the agent's file there but the connection by which it was brought.
+        # Before the first connection only the upload's own connection keeps the agent's file there.
         try:
             reach = self._target.again(silent=silent and self._was_connected, limit=limit)
         except GoneError as error:
@@ -107,19 +108,19 @@ class _RemoteProgram:
         return reach.wrap(relay_words(self._agent, word, "again"))
 
     def exited(self, code: int) -> None:
-        """It has ended."""
+        """Record the exit code."""
         self._code = code
         self._news.set()
 
     def lost(self) -> None:
-        """Its keeper is gone."""
+        """Record that the keeper is gone."""
         self._is_lost = True
         self._news.set()
 
-    # -- the main thread's --------------------------------------------------------------------------------------
+    # -- on the main thread -------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """See the module's."""
+        """Run the program; see the module's `run`."""
         outputs = []
         with contextlib.closing(self._relay), self._signals(), self._raw():
             stdio, theirs = socket.socketpair()
@@ -150,7 +151,7 @@ class _RemoteProgram:
         )  # fmt: skip
 
     def _watch(self) -> None:
-        """Return when there is nothing to wait for any more, and say meanwhile when it is cut."""
+        """Wait for the end of the program, and report cuts meanwhile."""
         began, cut, is_told = time.monotonic(), 0.0, False
         while self._code is None and not self._is_lost and not self._is_left.is_set():
             why, now = self._relay.why, time.monotonic()
@@ -171,11 +172,11 @@ class _RemoteProgram:
             self._news.wait(_LOOK)
 
     def _ctrl_c(self) -> None:
-        """It is the program's; while that is not reached, the second one leaves."""
+        """Count Ctrl-C while disconnected; the second one detaches. Otherwise the program receives it."""
         if not self._relay.why:
             return
         before, now = self._last_ctrl_c, time.monotonic()
-        self._last_ctrl_c = now  # before it is said: the next one may come in the middle of that
+        self._last_ctrl_c = now  # before the message: the next Ctrl-C may interrupt it
         if now - before < LEAVES:
             self._is_left.set()
             self._news.set()
@@ -199,18 +200,17 @@ class _RemoteProgram:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """What we are asked to end with is the program's; so is a change of the terminal's size."""
+        """Pass terminating signals and terminal sizes on to the program."""
 
         def passed_on(number: int, _frame: FrameType | None) -> None:
             if number == signal.SIGINT:
                 self._ctrl_c()
-            elif (
-                self._relay.why
-            ):  # our terminal is closed, or we are told to end: nobody waits for the network then
+            elif self._relay.why:  # our terminal is closed, or we must end: the network is not waited for
                 self._is_left.set()
                 self._news.set()
             if number == signal.SIGHUP and self._tty and not os.isatty(0):
-                # The window was closed. There the terminal is still open, and a supervisor takes SIGHUP alone for a restart.
+                # The window was closed. The remote terminal stays open, and a supervisor takes SIGHUP alone for a
+                # restart.
                 self._relay.tell(wire.SIGNAL, bytes([signal.SIGTERM]))
             self._relay.tell(wire.SIGNAL, bytes([number]))
 
@@ -232,7 +232,7 @@ class _RemoteProgram:
 
     @contextlib.contextmanager
     def _raw(self) -> Iterator[None]:
-        """Our terminal hands on each key, and the program's own does what it means."""
+        """Make our terminal raw; the program's terminal interprets the keys."""
         if not self._tty:
             yield
             return
@@ -241,7 +241,7 @@ class _RemoteProgram:
         try:
             yield
         finally:
-            with contextlib.suppress(termios.error):  # it may be closed
+            with contextlib.suppress(termios.error):  # the terminal may be closed
                 termios.tcsetattr(0, termios.TCSADRAIN, former)
 
 
@@ -251,6 +251,6 @@ def _copy_out(source: socket.socket, target: int) -> None:
             left = memoryview(data)
             while left:
                 left = left[os.write(target, left) :]
-    except OSError:  # nobody reads our output: the program learns it as it would of a pipe
+    except OSError:  # our output is closed: the program gets the end of a pipe
         with contextlib.suppress(OSError):
             source.shutdown(socket.SHUT_RDWR)

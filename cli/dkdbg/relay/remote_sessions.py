@@ -1,4 +1,4 @@
-"""Sessions on a remote machine: what its agent reports, and the endpoint of the newest one."""
+"""Read the sessions of a remote agent, and forward a port to the newest one."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach
 
-#: Bytes of an agent's answer.
+#: Maximum bytes of an agent's answer.
 _MAX_ANSWER = 8 << 20
 
 
 def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRecord | str]:
-    """The records of sessions there, or why one cannot be read, oldest first.
+    """Return the records of the remote sessions, oldest first; for an unreadable record the reason.
 
     Args:
-        agent: runs the agent there, without its verb.
-        limit: seconds.
+        agent: command line of the remote agent, without its verb.
+        limit: timeout in seconds.
 
     Raises:
-        DkdbgError: nothing is said in time, or too much.
-        BadRecord: what is said is no JSON.
+        DkdbgError: no answer in time, or an answer that is too long.
+        BadRecord: the answer is not JSON.
     """
     done = process.read(reach.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER, timeout=limit)
-    return [] if done.code else parse_all(done.stdout)  # it was taken away in this moment
+    return [] if done.code else parse_all(done.stdout)  # removed a moment ago
 
 
-class RelayedEndpoint:
-    """Endpoint of the newest session on this machine: by a relay, whose connections outlive the transport's.
+class RelayedDoor:
+    """Local endpoint of the newest remote session, by a relay whose connections survive cuts.
 
-    One thread at a time.
+    Use it from one thread at a time.
 
     Args:
-        command: of the relay, see there.
+        command: see `Relay`.
     """
 
     def __init__(self, command: Callable[[str, bool, float], Sequence[str]]) -> None:
@@ -50,9 +50,9 @@ class RelayedEndpoint:
 
     @property
     def why(self) -> str:
-        """Why the relay is not connected now, while it tries again; empty when it is, or was not needed yet.
+        """Return why the relay is disconnected; empty while it is connected, or not needed yet.
 
-        The reason of a relay that has ended is returned once: sessions are looked for anew then.
+        The reason of an ended relay is returned once: the caller then looks for sessions anew.
         """
         if self._relay is None:
             return ""
@@ -62,11 +62,11 @@ class RelayedEndpoint:
             self._relay = None
         return why
 
-    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Endpoint:
+    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Door:
         """Return the endpoint of the newest of these sessions.
 
         Args:
-            nobody: what is waited for where none of them runs.
+            nobody: the reason to give if none of them runs.
         """
         live = [each for each in found if isinstance(each, SeenRecord) and each.live]
         if not live:
