@@ -1,1 +1,1 @@
-"""Reads and writes files of the user's repository."""
+"""Read and write files of the user's repository."""

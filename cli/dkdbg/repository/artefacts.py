@@ -20,10 +20,10 @@ FOLDERS = ("templates", "compose", "devcontainer")
 
 
 def artefact(folder: str, name: str) -> Traversable:
-    """One shipped file: of the wheel, or of the checkout in an editable install.
+    """Return a shipped file or folder: of the wheel, or of the checkout in an editable install.
 
-    The package is looked at first: an editable install leaves a stale copy beside it that nobody may read
-    (pypa/hatch PR 296).
+    The package comes first: an editable install leaves a stale copy beside it, which must not be read (pypa/hatch PR
+    296).
 
     Raises:
         DkdbgError: the installation is incomplete.
@@ -56,16 +56,16 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
 
 def quoted(value: object) -> str:
-    """JSON that is YAML too, without Jinja's HTML escapes (`&` must stay `&` in a command line).
+    """Return JSON that is also YAML, without Jinja's HTML escapes: `&` must stay `&` in a command line.
 
-    YAML takes no control characters and folds U+0085 and U+2028, which JSON leaves as they are.
+    YAML rejects control characters, and folds U+0085 and U+2028, none of which JSON escapes.
     """
     text = json.dumps(value, ensure_ascii=False)
     return "".join(each if is_text(each) or ord(each) > 0xFFFF else f"\\u{ord(each):04x}" for each in text)
 
 
 def for_compose(value: object) -> object:
-    """A text, or a list of texts, with `$` doubled: compose replaces `$NAME` in every text of its files."""
+    """Double every `$` in a string or a list of strings: compose replaces `$NAME` in its files."""
     if isinstance(value, str):
         return value.replace("$", "$$")
     if isinstance(value, dict):
@@ -79,5 +79,5 @@ _ENVIRONMENT.filters["shell"] = shlex.quote
 
 
 def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
-    """The text of the template `name` (`folder/file.j2`); a name it uses that was not given is an error."""
+    """Render the template `name` (`folder/file.j2`); raise an error for a value that it needs and is not given."""
     return _ENVIRONMENT.get_template(name).render(**values)

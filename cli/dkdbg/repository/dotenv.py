@@ -1,4 +1,4 @@
-"""One value of a .env file, everything else kept to the byte."""
+"""Read and set a value of a .env file, and keep the rest to the byte."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 
 
 def decode(data: bytes | None) -> str:
-    """The text of a .env file, empty for none; bytes that are no UTF-8 come back unchanged by `encode`."""
+    """Return the text of a .env file, empty for no file; `encode` restores bytes that are not UTF-8."""
     return "" if data is None else data.decode("utf-8", errors="surrogateescape")
 
 
 def encode(text: str) -> bytes:
-    """The bytes of a text that `decode` gave."""
+    """Return the bytes of a text from `decode`."""
     return text.encode("utf-8", errors="surrogateescape")
 
 
 def value_of(text: str, key: str) -> str | None:
-    """The value that compose takes for `key`: the last assignment, without quotes and trailing comment."""
+    """Return compose's value for `key`: the last assignment, without quotes and trailing comment."""
     found = None
     for line in text.split("\n"):
         match = re.match(rf"\s*(?:export\s+)?{re.escape(key)}\s*=\s*(.*?)\s*$", line.lstrip("\ufeff"))
@@ -28,7 +28,7 @@ def value_of(text: str, key: str) -> str | None:
 
 
 def with_value(text: str, key: str, value: str) -> str:
-    """`text` with `key` set: a line of ours is replaced, else one is added at the end, which wins in compose."""
+    """Return `text` with `key` set: replace dkdbg's own line, or append one, which takes precedence in compose."""
     if value_of(text, key) == value:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -37,7 +37,7 @@ def with_value(text: str, key: str, value: str) -> str:
     replaced = ours.sub(lambda _: mark, text)
     if value_of(replaced, key) == value:
         return replaced
-    # The user's own line below ours would win.
+    # A later line of the user's would take precedence.
     text = re.sub(rf"^{re.escape(key)}=.*  # dkdbg\r?\n", "", text, flags=re.MULTILINE)
     gap = "" if not text or text.endswith("\n") else newline
     return f"{text}{gap}{mark}{newline}"

@@ -1,7 +1,7 @@
-"""The folders of a repository, entered from its root step by step: no symbolic link is followed, git's own is not entered.
+"""Open folders of a repository step by step from its root, without following symlinks or entering git's own folder.
 
-What is written, renamed or removed goes by the descriptor of a folder that is open, so that whoever puts a link in its
-place meanwhile changes nothing: a link of the repository may lead to a folder of hooks that git runs.
+Writes, renames and removals go through the descriptor of an open folder, so that replacing the folder with a symlink
+has no effect: a link in a repository may lead to a folder of hooks that git runs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _HINTS = {
 }
 _HERE = PurePosixPath(".")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Bytes of a file that we read whole; the largest of ours is the agent's with 6 MB.
+#: Maximum bytes of a file to read whole; the largest file of dkdbg's own is the agent with 6 MB.
 READ_LIMIT = 64 << 20
 
 
 def checked(text: str | PurePosixPath) -> PurePosixPath:
-    """Return the path that `text` is, which may come with the repository: one inside of it, and not git's own.
+    """Return `text`, which may come from the repository, as a path inside it and outside git's own folder.
 
     Raises:
-        DkdbgError: it is another one.
+        DkdbgError: it is not such a path.
     """
     path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in str(path):
@@ -53,24 +53,24 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
 
 
 def refused(verb: str, path: PurePosixPath | str, error: OSError) -> DkdbgError:
-    """Return what a failed system call means for the user; `verb` is what was tried with `path`."""
+    """Return the error for a failed system call; `verb` is the attempted operation on `path`."""
     hint = _HINTS.get(error.errno or 0, "")
     return DkdbgError(f"cannot {verb} {path}: {error.strerror or error}", hint=hint)
 
 
 class Folder:
-    """An open folder; names in it are single names. Methods raise OSError."""
+    """An open folder. Its methods take single names, and raise OSError."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @classmethod
     def at(cls, root: Path, path: PurePosixPath = _HERE) -> Folder:
-        """Open the folder `path` below `root`, which is absolute and no link itself.
+        """Open the folder `path` below `root`, which is absolute and not a link itself.
 
         Raises:
-            DkdbgError: a link or a file is on the way.
-            OSError: a folder is missing, or may not be opened.
+            DkdbgError: a link or a file is in the path.
+            OSError: a folder is missing, or cannot be opened.
         """
         folder = cls(os.open(root, _DIRECTORY))
         for depth, part in enumerate(path.parts):
@@ -87,7 +87,7 @@ class Folder:
         return folder
 
     def close(self) -> None:
-        """Close it; once more is no harm."""
+        """Close the folder; may be called twice."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -99,14 +99,14 @@ class Folder:
         self.close()
 
     def status(self, name: str) -> os.stat_result | None:
-        """What lies there, itself and not what a link names; None when nothing does."""
+        """Return the status of an entry, without following a link; None if it does not exist."""
         try:
             return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def kind(self, name: str) -> str | None:
-        """What lies there in words, None when nothing does."""
+        """Return the kind of an entry as text; None if it does not exist."""
         status = self.status(name)
         if status is None:
             return None
@@ -121,14 +121,14 @@ class Folder:
         owner: tuple[int, int] | None = None,
         times: tuple[int, int] | None = None,
     ) -> None:
-        """Create a file, on the disk when this returns.
+        """Create a file and sync it to the disk.
 
         Args:
-            name: in this folder, where nothing lies yet.
-            data: all of its bytes.
+            name: in this folder, and not in use yet.
+            data: its whole content.
             mode: permission bits; None leaves them to the umask.
             owner: user and group id.
-            times: of the last access and change, in ns.
+            times: of the last access and modification, in ns.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o666, dir_fd=self.descriptor)
@@ -144,7 +144,7 @@ class Folder:
             os.fsync(descriptor)
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a regular file; None when there is none, and for a link."""
+        """Return the bytes of a regular file; None if it does not exist or is a link."""
         try:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=self.descriptor)
@@ -155,7 +155,7 @@ class Folder:
         return _whole(descriptor)
 
     def restore(self, name: str, *, mode: int, mtime_ns: int) -> None:
-        """Give a regular file its permission bits and its time of change."""
+        """Set a regular file's permission bits and modification time."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=self.descriptor)
         try:
@@ -166,20 +166,20 @@ class Folder:
             os.close(descriptor)
 
     def replace(self, old: str, new: str) -> None:
-        """Rename, over what lies at `new`; a link there is replaced, not followed."""
+        """Rename `old` to `new`, and replace any file or link there."""
         os.replace(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def link(self, old: str, new: str) -> None:
-        """One more name for a file."""
+        """Add a hard link to a file."""
         os.link(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor, follow_symlinks=False)
 
     def remove(self, name: str) -> None:
-        """Remove a file or link; nothing happens when there is none."""
+        """Remove a file or link if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.descriptor)
 
     def make(self, name: str) -> None:
-        """Make a folder."""
+        """Create a folder."""
         os.mkdir(name, dir_fd=self.descriptor)
 
     def remove_folder(self, name: str) -> None:
@@ -187,13 +187,13 @@ class Folder:
         os.rmdir(name, dir_fd=self.descriptor)
 
     def sync(self) -> None:
-        """Bring renames to the disk; file systems that cannot do that for a folder are let off."""
+        """Sync renames to the disk, on file systems that can do so for a folder."""
         with contextlib.suppress(OSError):
             os.fsync(self.descriptor)
 
 
 def obstacle(path: PurePosixPath, kind: str | None) -> DkdbgError:
-    """Return the error for what lies in the way at `path`; `kind` as `Folder.kind` has it."""
+    """Return the error for an entry in the way at `path`; `kind` is from `Folder.kind`."""
     if kind == "a symbolic link":
         hint = "dkdbg does not write through links, which may lead anywhere: put a real file or folder there"
     else:
@@ -202,10 +202,10 @@ def obstacle(path: PurePosixPath, kind: str | None) -> DkdbgError:
 
 
 def read_whole(path: Path) -> bytes:
-    """Return the bytes of a regular file; `path` is no link any more.
+    """Return the bytes of a regular file; `path` must not be a link.
 
     Raises:
-        OSError: it cannot be read, is something else, or is larger than READ_LIMIT.
+        OSError: it cannot be read, is not a regular file, or is larger than READ_LIMIT.
     """
     return _whole(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
 

@@ -1,15 +1,15 @@
-"""The only module that runs git, and never so that a repository's own configuration runs a program.
+"""Run git without letting a repository's configuration run a program; the only module that runs git.
 
-Whoever made a repository wrote its configuration too: in an unpacked archive that of `.git`, in a clone that of a bare
-repository in a subfolder, which git takes for the one to ask when it is started there. So
+The author of a repository also controls its configuration: `.git` in an unpacked archive, or a bare repository in a
+subfolder of a clone, which git uses when it is started there. Therefore
 
-- nothing is asked that looks at contents (`status`, `diff`, `add`): the filters of `.gitattributes` would run, and no
-  option turns those off;
-- hooks, the file system monitor, pagers, signatures, submodules and fetching are off by options, which go before every
-  file of configuration; what an older git does not know it ignores;
-- a folder that is a bare repository, or lies in one, is not asked at all: `safe.bareRepository` came with git 2.38.
+- no command reads contents (`status`, `diff`, `add`): the filters of `.gitattributes` would run, and no option turns
+  those off;
+- options turn off hooks, the file system monitor, pagers, signatures, submodules and fetching. They take precedence
+  over every configuration file, and an older git ignores unknown ones;
+- git is never started in a bare repository or below one: `safe.bareRepository` came with git 2.38.
 
-What the user's own configuration says (safe.directory, core.excludesFile) counts.
+The user's own configuration (safe.directory, core.excludesFile) applies.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: Seconds: a repository can have git wait for ever, by a FIFO for a list of patterns.
+#: Timeout in seconds: git may block for ever on a repository, such as one with a FIFO as a list of patterns.
 _LIMIT = 30.0
-#: An empty core.fsmonitor is off for every git; before 2.36 `false` would be the name of a program.
+#: An empty core.fsmonitor is off for every git; before 2.36 `false` would name a program.
 _OPTIONS = (
     "core.fsmonitor=", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit", "core.pager=cat",
     "diff.external=", "submodule.recurse=false", "log.showSignature=false", "protocol.allow=never",
     "core.sshCommand=false", "core.gitProxy=", "core.askPass=", "credential.helper=", "core.editor=false",
 )  # fmt: skip
-#: Of the environment, what says how git is installed or configured by its user; the rest is about one repository.
+#: Variables about git's installation and the user's configuration, which are kept; the others describe one repository.
 _KEPT = (
     "GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
 )  # fmt: skip
@@ -41,26 +41,26 @@ _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
-    "GIT_ALLOW_PROTOCOL": "none",  # before protocol.ext.allow and the like of a repository, which would fetch
+    "GIT_ALLOW_PROTOCOL": "none",  # overrides protocol.ext.allow of a repository, which would fetch
     "GIT_NO_LAZY_FETCH": "1",
 }
-#: Git's own folder, as `folded` has it; the second is its short name on Windows.
+#: Git's own folder, as `folded` returns it; the second is its short name on Windows.
 FOLDERS = frozenset({".git", "git~1"})
 
 
 def folded(name: str) -> str:
-    """Return a name as some file system reads it: without case, invisible characters, a stream's name, dots at its end."""
+    """Return a name as some file system reads it: lower case, no invisible characters, no stream, no final dots."""
     shown = name if name.isascii() else "".join(each for each in name if unicodedata.category(each) != "Cf")
     return shown.casefold().partition(":")[0].rstrip(" .")
 
 
 def ask(folder: Path, verb: Literal["ls-files", "check-attr"], *words: str) -> str | None:
-    """Return what git says in `folder`, names as `os.fsdecode` has them; None when it refuses.
+    """Return git's output in `folder`, with names as in `os.fsdecode`; None if it fails.
 
     Args:
         folder: absolute, local side.
-        verb: one that reads the index, or files of attributes, alone.
-        words: the verb's own.
+        verb: a command that only reads the index or attribute files.
+        words: its arguments.
     """
     if in_bare_repository(folder):
         return None
@@ -76,7 +76,7 @@ def ask(folder: Path, verb: Literal["ls-files", "check-attr"], *words: str) -> s
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that git gets: none of what a hook or an outer git says about its own repository."""
+    """Return the environment for git, without the variables of a hook or an outer git about its repository."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -86,7 +86,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_bare_repository(folder: Path) -> bool:
-    """Whether git, started in `folder`, would meet a repository without a `.git` first."""
+    """Return whether git, started in `folder`, would find a bare repository first."""
     for each in (folder, *folder.parents):
         if os.path.lexists(each / "HEAD") and any(
             os.path.lexists(each / name) for name in ("objects", "commondir")
@@ -98,13 +98,13 @@ def in_bare_repository(folder: Path) -> bool:
 
 
 def tracks(folder: Path, path: str) -> bool | None:
-    """Return whether git tracks `path`, relative to `folder`, in whatever case; None when it does not say."""
+    """Return whether git tracks `path`, relative to `folder`, in any case of letters; None if git does not answer."""
     said = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
     return None if said is None else bool(said)
 
 
 def ignored(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Return which of these files, that are there and that git does not follow, its patterns leave out."""
+    """Return the existing untracked files among `names` that git ignores."""
     if not names:
         return ()
     said = ask(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", *names)
@@ -112,7 +112,7 @@ def ignored(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def attributes(folder: Path, path: str, *names: str) -> dict[str, str]:
-    """Return what git's attributes say of `path`: `set`, `unset`, `unspecified` or a value; empty when git does not say."""
+    """Return git's attributes of `path`: `set`, `unset`, `unspecified` or a value; empty if git does not answer."""
     said = ask(folder, "check-attr", "-z", *names, "--", path)
     parts = (said or "").split("\0")
     return dict(zip(parts[1::3], parts[2::3], strict=False))

@@ -1,4 +1,4 @@
-"""Writes a set of files into the user's repository: all of them or none."""
+"""Write a set of files into the user's repository, all of them or none."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One file that differs from what is wanted.
+    """A file to change.
 
     Attributes:
         path: relative to the repository root.
-        before: bytes on the disk when the change was planned, None when there was no file.
+        before: bytes on disk when the change was planned, None if there was no file.
         after: bytes to write, None to remove the file.
-        mode: permission bits to give exactly; None keeps those of an existing file, a new one gets the umask's.
-        reason: why, in words, for the person who reads the plan.
+        mode: exact permission bits; None keeps those of an existing file, and gives a new one the umask's.
+        reason: reason as text, for the user who reads the plan.
     """
 
     path: PurePosixPath
@@ -39,10 +39,10 @@ class Change:
 
 
 def place(root: Path, path: PurePosixPath) -> Path:
-    """Return the real absolute path of a file of the repository, to read it: symbolic links are followed.
+    """Return the real absolute path of a file of the repository for reading; symlinks are followed.
 
     Raises:
-        DkdbgError: `path` leaves `root` (by itself or through a link) or leads to git's own files, or is or passes
+        DkdbgError: `path` leaves `root` (directly or through a link), leads to git's own files, or is or passes
             through something that is not a regular file or directory.
     """
     folders.checked(path)
@@ -79,7 +79,7 @@ def place(root: Path, path: PurePosixPath) -> Path:
 
 
 def read(root: Path, path: PurePosixPath) -> bytes | None:
-    """Return the bytes of a file of the repository, None when there is none.
+    """Return the bytes of a file of the repository, None if it does not exist.
 
     Raises:
         DkdbgError: as `place`; or the file cannot be read.
@@ -93,28 +93,28 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
 
 
 def sync_directory(folder: Folder) -> None:
-    """Bring renames in a folder to the disk."""
+    """Sync renames in a folder to the disk."""
     folder.sync()
 
 
 def staging_names(name: str) -> tuple[str, str]:
-    """Return what the new and the old version of a file are called while a transaction runs (and after a crash)."""
+    """Return the names of a file's new and old versions during a transaction, and after a crash."""
     return f".{name}.dkdbg-new", f".{name}.dkdbg-old"
 
 
 @dataclass(kw_only=True)
 class Transaction:
-    """Changes that were checked and can be written.
+    """Checked changes, ready to be written.
 
-    Order of the disk: every new version is written and synced beside its target first, so that a full disk or a
-    missing permission shows before any file is touched; then they are renamed into place one by one, with the old
-    version linked beside them, so that going back needs no space either.
+    Every new version is first written and synced beside its target, so that a full disk or a missing permission shows
+    before any file is touched. Then the new versions are renamed into place one by one, with the old version
+    hard-linked beside them, so that a rollback needs no space either.
 
     Attributes:
         root: repository, local side.
         changes: in the order of the renames.
-        new_directories: relative to `root`, outermost first: what does not exist yet on the way of the targets.
-        is_whole: False while (and for good when) going back after a failure fails: the tree is neither old nor new.
+        new_directories: folders to create for the targets, relative to `root`, outermost first.
+        is_whole: False during a rollback, and for good if it fails: the tree is then neither old nor new.
     """
 
     root: Path
@@ -124,18 +124,18 @@ class Transaction:
     _inside: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check all targets, touch nothing.
+        """Check all targets without touching them.
 
         Raises:
-            DkdbgError: a target is not writable, leads out of the repository or through a link, or is not as it was
-                when the change was planned (exit code EXIT_CONFLICT).
+            DkdbgError: a target is not writable, leads out of the repository or through a link, or has changed since
+                the change was planned (exit code EXIT_CONFLICT).
         """
         self._inside = Path(os.path.realpath(self.root))
         missing = {folder for change in self.changes for folder in self._check(change)}
         self.new_directories = tuple(sorted(missing))
 
     def _check(self, change: Change) -> tuple[PurePosixPath, ...]:
-        """The folders that are missing on the way to the change's target."""
+        """Return the missing folders in the path of the change's target."""
         if read(self.root, change.path) != change.before:
             raise DkdbgError(
                 f"{change.path} changed while dkdbg was looking at it",
@@ -163,7 +163,7 @@ class Transaction:
             if path.exists() and not os.access(path, need):
                 if os.statvfs(path).f_flag & os.ST_RDONLY:
                     raise refused("write", change.path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
-                # A container that ran as root is the usual author of files that are not one's own.
+                # Files of another owner usually come from a container that ran as root.
                 is_own = path.stat().st_uid == os.geteuid()
                 shown = shlex.quote(str(path))
                 remedy = f"chmod u+w {shown}" if is_own else f"sudo chown -R $(id -u):$(id -g) {shown}"
@@ -174,10 +174,10 @@ class Transaction:
         return tuple(missing) if change.after is not None else ()
 
     def commit(self) -> None:
-        """Write everything.
+        """Write all changes.
 
         Raises:
-            DkdbgError: something failed; the tree is as before (unless `is_whole` is False: the message says so).
+            DkdbgError: it failed; the tree is as before, unless `is_whole` is False, which the message reports.
         """
         made: list[tuple[Folder, str]] = []
         renamed: list[tuple[Folder, Change]] = []
@@ -194,7 +194,7 @@ class Transaction:
                 for relative in self.new_directories:
                     current = relative
                     above = folder(relative.parent)
-                    if above.kind(relative.name) is None:  # the journal may have made its own by now
+                    if above.kind(relative.name) is None:  # the journal may have created its own by now
                         above.make(relative.name)
                         made.append((above, relative.name))
                 targets = [
@@ -219,9 +219,7 @@ class Transaction:
                 if isinstance(error, OSError):
                     raise refused("write", current, error) from error
                 raise
-            with contextlib.suppress(
-                OSError
-            ):  # all is written; what stays here the next command or undo removes
+            with contextlib.suppress(OSError):  # all is written; the next command or undo removes leftovers
                 for place_, change in targets:
                     _unlink(place_, staging_names(change.path.name))
 
@@ -253,14 +251,14 @@ class Transaction:
 
 
 def _stage(folder: Folder, change: Change) -> None:
-    """Put the new and the old version of a target beside it."""
+    """Write the new version of a target, and link the old one, beside it."""
     name = change.path.name
     new, old = staging_names(name)
-    _unlink(folder, (new, old))  # from a crash
+    _unlink(folder, (new, old))  # left by a crash
     existing = None if change.before is None else folder.status(name)
     if change.after is not None:
         mode = stat.S_IMODE(existing.st_mode) if existing and change.mode is None else change.mode
-        # Under sudo the user's files stay theirs.
+        # Under sudo the user's files keep their owner.
         owner = (existing.st_uid, existing.st_gid) if existing and os.geteuid() == 0 else None
         folder.write_new(new, change.after, mode, owner)
     if change.before is None or existing is None:
