@@ -1,1 +1,1 @@
-"""Builds the single file of agent and debugpy, and brings it to a target."""
+"""Build the single file of agent and debugpy, and upload it to a target."""

@@ -1,7 +1,7 @@
-"""Brings the single file to a target, over the target's own stream: sent once, checked there, removed with the last session.
+"""Upload the single file to a target over its own stream: sent once, checked there, removed with the last session.
 
-Only a `sh` and a Python 3.8 are needed on the other side. What answers there is not trusted: it may be slow, cut off, a
-login shell that talks, or hostile; whatever it says ends in one error, never in a hang.
+The target only needs `sh` and Python 3.8. Its answers are untrusted: it may be slow, cut off, a login shell that
+prints, or hostile. Every answer ends in one error at worst, never in a hang.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach
 
-#: Seconds until a target has started its Python, and between two signs of life of a transfer.
+#: Timeouts in seconds: for the target to start its Python, and for progress of a transfer.
 HELLO_LIMIT, STALL_LIMIT = 60.0, 60.0
-#: Seconds that the other side gets to let go of the file.
+#: Timeout in seconds for the target to release the file.
 GOODBYE_LIMIT = 5.0
-#: Bytes that may come before the first line of ours, such as a login shell's greeting.
+#: Maximum bytes before the receiver's first line, such as a login shell's greeting.
 _NOISE_LIMIT = 1 << 16
-#: Takes the receiver from its standard input: what kubectl runs is part of a URL, which proxies in front of an API server
-#: cut off, or refuse, beyond 8 kB.
+#: Reads the receiver from standard input: kubectl puts the command line into a URL, which proxies in front of an API
+#: server cut off, or reject, beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
-#: What is sent as text, in the order of their imports.
+#: Modules of the receiver, sent as text, in the order of their imports.
 _MODULES = ("state.runtime_dir", "state.kept", "supervisor.owner")
 _ENTRY = """
 import os, sys
@@ -55,13 +55,13 @@ sys.exit(kept.receive(sys.argv[1], folder))
 
 
 class Brought:
-    """The single file at a target; it stays there at least until `close`.
+    """The single file on a target; it stays there at least until `close`.
 
     Attributes:
-        argv: the command line that runs the agent there, without its verb: for the target's `wrap`.
-        run: what the agent's environment carries so that `signal` finds it; part of `argv`.
-        python: of the target.
-        sent: whether it had to be sent.
+        argv: command line of the agent there, without its verb, for the target's `wrap`.
+        run: value in the agent's environment by which `signal` finds it; part of `argv`.
+        python: version of the target's Python.
+        sent: whether the file was sent, because it was not there yet.
     """
 
     def __init__(self, stream: _Stream, path: str, python: tuple[int, ...], *, sent: bool) -> None:
@@ -72,24 +72,24 @@ class Brought:
         self.sent = sent
 
     def signal(self, number: int) -> None:
-        """Send a signal to the agent there, which passes it on to its program; nothing happens when it has ended."""
+        """Send a signal to the agent there, which passes it on to its program; do nothing if it has ended."""
         with contextlib.suppress(OSError):
             self._stream.write(f"signal {number} {self.run}\n".encode())
 
     def close(self) -> None:
-        """Let go of the file: it is removed there unless another session needs it."""
+        """Release the file: it is removed there unless another session needs it."""
         self._stream.close()
 
 
 def bring(reach: Reach, *, python: str | None = None) -> Brought:
-    """Have the single file at the target that `reach` is, and return how to run the agent there.
+    """Upload the single file to `reach`, and return the command line of the agent there.
 
     Args:
-        reach: where to.
-        python: the interpreter there; None to look for one.
+        reach: the container or node.
+        python: the interpreter there; None to search for one.
 
     Raises:
-        DkdbgError: the target has no Python, refuses the file, or answers with something else.
+        DkdbgError: the target has no Python, refuses the file, or sends an unexpected answer.
     """
     nonce = secrets.token_hex(8)
     looking = ("sh", "-c", single_file.short_launcher(), "-c", _BOOT, nonce)
@@ -108,7 +108,7 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
         stream.write(f"{digest} {len(content)}\n".encode())
         word, path = stream.answer(STALL_LIMIT, "want", "kept")
         sent = word == "want"
-        while word == "want":  # again when another host's session has removed it in between
+        while word == "want":  # repeats if another host's session removed the file in between
             stream.write(content)
             word, path = stream.answer(STALL_LIMIT, "want", "kept")
         if (
@@ -124,7 +124,7 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
 
 
 def receiver() -> str:
-    """The program that takes the file at the target, as one text: it needs nothing there but the standard library."""
+    """Return the source of the receiver, which needs only the standard library."""
     package = resources.files("dkdbg").joinpath("agent")
     sources = {}
     for name in _MODULES:
@@ -147,7 +147,7 @@ def receiver() -> str:
 
 
 class _Stream:
-    """Both directions of one process at the target. No call waits longer than it was told to."""
+    """Both directions of one process at the target. Every call has a timeout."""
 
     def __init__(self, reach: Reach, argv: Sequence[str], nonce: str) -> None:
         self._reach, self._nonce, self._label = reach, nonce.encode(), reach.label
@@ -164,13 +164,13 @@ class _Stream:
         self._noise = 0
 
     def answer(self, limit: float, *words: str) -> tuple[str, Any]:
-        """Return the next line of ours, word and value; it is one of `words`.
+        """Return word and value of the next line of the protocol; the word is one of `words`.
 
         Args:
-            limit: seconds.
+            limit: timeout in seconds.
 
         Raises:
-            DkdbgError: none comes, or another one.
+            DkdbgError: no line in time, or another word.
         """
         deadline = time.monotonic() + limit
         while True:
@@ -186,10 +186,10 @@ class _Stream:
                 self._wait(deadline)
 
     def write(self, data: bytes) -> None:
-        """Send `data`; what has become of it, the next answer says.
+        """Send `data`; the next answer reports the result.
 
         Raises:
-            DkdbgError: the other side takes nothing for STALL_LIMIT seconds, or closes its output meanwhile.
+            DkdbgError: the other side reads nothing for STALL_LIMIT seconds, or closes its output meanwhile.
         """
         left = memoryview(data)
         while left:
@@ -199,10 +199,10 @@ class _Stream:
             except BlockingIOError:
                 self._wait(deadline, writing=True)
             except BrokenPipeError:
-                return  # why, its last line says, or its end
+                return  # its last line, or its end, gives the reason
 
     def garbage(self, seen: object) -> DkdbgError:
-        """The error for an answer that is none."""
+        """Return the error for an unexpected answer."""
         shown = ascii(seen)[:80]
         return DkdbgError(
             f"{self._label} gave an unexpected answer: {shown}",
@@ -210,7 +210,7 @@ class _Stream:
         )
 
     def close(self) -> None:
-        """Say goodbye by the end of our output, and wait for the other side's."""
+        """Close our output as a goodbye, and wait until the other side ends."""
         assert self._process.stdin is not None  # noqa: S101
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -219,7 +219,7 @@ class _Stream:
         self.kill()
 
     def kill(self) -> None:
-        """End the local end of the stream."""
+        """Kill the local process of the stream."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -243,7 +243,7 @@ class _Stream:
         return word, read
 
     def _wait(self, deadline: float, *, writing: bool = False) -> None:
-        """Wait until there is something to read or, if asked, room to write; read it."""
+        """Wait until the output is readable or, with `writing`, the input writable; read the output."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
             if self._listening:
@@ -251,7 +251,7 @@ class _Stream:
             if writing:
                 selector.register(self._in, selectors.EVENT_WRITE)
             ready = {key.fd for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
-        if not ready or time.monotonic() > deadline:  # who only talks on its standard error answers nothing
+        if not ready or time.monotonic() > deadline:  # output on stderr alone is not an answer
             raise DkdbgError(
                 f"{self._label} does not answer",
                 hint="is it overloaded, paused or out of memory? try again when it is not",
@@ -273,7 +273,7 @@ class _Stream:
             return b""
 
     def _ended(self) -> DkdbgError:
-        """The error for a process that has ended before it said what was asked."""
+        """Return the error for a process that ended before its answer."""
         with contextlib.suppress(process.TimeoutExpired):
             self._process.wait(GOODBYE_LIMIT)
         code = self._process.poll()
@@ -301,7 +301,7 @@ class _Stream:
 
 
 def _plain(text: str) -> str:
-    """What somebody else says, in one line that cannot do anything to a terminal."""
+    """Return the last line of untrusted text, safe for a terminal."""
     lines = [
         line for line in re.sub(r"[^\n\x20-\x7e\xa0-\U0010ffff]", "?", text).splitlines() if line.strip()
     ]

@@ -1,8 +1,8 @@
-"""Takes the comments and docstrings out of the agent's sources: the single file has to fit into a ConfigMap (ADR 20).
+"""Strip comments and docstrings from the agent's sources: the single file has to fit into a ConfigMap (ADR 20).
 
-A third of the sources is words. Lines keep their numbers, so that a traceback fits the sources of this version. A
-pattern does it and no parser, which would take ten times as long as all the rest of the build; that nothing else
-is taken is tested for every file of the agent.
+They are a third of the sources. Lines keep their numbers, so that a traceback fits the sources of this version. A
+pattern is used because a parser would take ten times as long as the rest of the build. A test checks for every file of
+the agent that nothing else is stripped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 _TRIPLE = r'"{3}(?:[^"\\]|\\.|"(?!""))*"{3}'
-#: A docstring and a comment with a line of their own, and what may hold what looks like one.
+#: A docstring and a comment on lines of their own, and the strings and comments that may contain similar text.
 _PIECES = re.compile(
     rf"^(?P<indent>[ \t]*)(?P<docstring>{_TRIPLE})$"
     r"|^[ \t]*(?P<comment>\#(?!!)[^\n]*)"
@@ -24,7 +24,7 @@ _PIECES = re.compile(
 
 
 def without(source: bytes) -> bytes:
-    """Return a Python source without what only people read; each line keeps its number."""
+    """Return a Python source without comments and docstrings; each line keeps its number."""
     return _PIECES.sub(_kept, source.decode()).encode()
 
 

@@ -1,4 +1,4 @@
-"""The debugpy that fits a Python: the one that dkdbg runs with, or an older one from the package index."""
+"""Find the debugpy for a Python version: the installed one, or an older one from the package index."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from dkdbg import process
 from dkdbg.agent.inprocess import bundle
 from dkdbg.errors import DkdbgError
 
-#: The oldest Python that the agent runs on.
+#: Last debugpy with wheels for Python 3.8 and 3.9 (package metadata, 2026-11).
+OLD_PYTHON_DEBUGPY = "1.8.21"
 OLDEST_PYTHON = (3, 8)
 
 
 def for_python(python: tuple[int, ...]) -> tuple[str, Path]:
-    """Return version and package folder of the debugpy for Python `python`, such as (3, 11).
+    """Return version and package folder of the debugpy for a Python version such as (3, 11).
 
-    It is the one that dkdbg itself is installed with, so nothing is downloaded; only Python 3.8 and 3.9, which
-    newer releases have left behind, need an older one from the package index, once.
+    It is the debugpy that dkdbg is installed with, so nothing is downloaded. Only Python 3.8 and 3.9, which newer
+    releases no longer support, need an older one from the package index, once.
 
     Raises:
-        DkdbgError: Python is too old, debugpy is not installed, or the older debugpy cannot be had.
+        DkdbgError: Python is too old, debugpy is not installed, or the older debugpy cannot be downloaded.
     """
     if python[:2] < OLDEST_PYTHON:
         raise DkdbgError(
@@ -40,10 +41,10 @@ def for_python(python: tuple[int, ...]) -> tuple[str, Path]:
 
 
 def _installed() -> tuple[str, Path]:
-    """Version and package folder of the debugpy that dkdbg runs with.
+    """Return version and package folder of the debugpy that dkdbg is installed with.
 
     Raises:
-        DkdbgError: it is not installed.
+        DkdbgError: debugpy is not installed.
     """
     spec = importlib.util.find_spec("debugpy")
     try:
@@ -59,7 +60,7 @@ def _installed() -> tuple[str, Path]:
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept, local side (XDG base directory specification: a relative one does not count)."""
+    """Return the local folder for downloads (XDG base directory specification, which ignores relative paths)."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "dkdbg"
 
@@ -73,7 +74,7 @@ def _downloaded(version: str) -> Path:
         sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--ignore-requires-python",
         "--only-binary=:all:", "--platform=any", "--target", str(target), f"debugpy=={version}",
     ]  # fmt: skip
-    # `-m` has Python look in the working folder first, and that may be a stranger's repository with a pip.py.
+    # `-m` makes Python search the working folder first, which may be an untrusted repository with a pip.py.
     cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     result = process.run(argv, cwd=cache_dir(), timeout=180.0)
     if result.code or not (package / "__init__.py").is_file():

@@ -1,4 +1,4 @@
-"""Asks a target without our agent which Pythons run there."""
+"""List the Pythons that run on a target without an agent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.target import Reach
 
-#: Seconds for an answer.
+#: Timeout of the answer in seconds.
 _LIMIT = 60.0
 
 
 def running_at(reach: Reach) -> Sequence[PythonThere]:
-    """The Pythons there, oldest first; none where it has no shell. The target may have made them up.
+    """Return the Pythons there, oldest first; empty if the target has no shell. The list is untrusted.
 
     Raises:
-        DkdbgError: it cannot be asked, or does not answer in time.
+        DkdbgError: the target cannot be queried, or does not answer in time.
     """
     asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_LIMIT)
     return pythons.pythons_in(asked.stdout)

@@ -1,6 +1,6 @@
-"""Builds the single file `agent.pyz`: agent.sh, then a zip with the agent and a debugpy without binaries.
+"""Build the single file `agent.pyz`: agent.sh, then a zip with the agent and a debugpy without binaries.
 
-`sh agent.pyz launch -- CMD` finds a Python; `unzip -l agent.pyz` shows what is in it. The same dkdbg and debugpy give
+`sh agent.pyz launch -- CMD` finds a Python; `unzip -l agent.pyz` lists its content. The same dkdbg and debugpy give
 the same bytes, so that a second `init` changes nothing.
 """
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 NAME = "agent.pyz"
 _START = "sitecustomize.py"
-#: What lies at the top of the package and is shipped: the agent, and what a program may import.
+#: Entries of the package that are shipped: the agent, and the modules that a program may import.
 _SHIPPED = ("__init__.py", "pai.py", "agent", "launchers")
-#: What only looks runs from the zip: the health check may run every other second.
+#: Read-only verbs run from the zip: the health check may run every other second.
 _MAIN = """\
 # dkdbg's agent without its comments and docstrings; the lines have the numbers of dkdbg's sources.
 import sys
@@ -39,10 +39,10 @@ sys.exit(agent.main())
 
 
 def build(python: tuple[int, ...]) -> bytes:
-    """Return the single file for a target with Python `python`, such as (3, 11).
+    """Return the single file for a target with a Python such as (3, 11).
 
     Raises:
-        DkdbgError: no debugpy can be had for it.
+        DkdbgError: there is no debugpy for it.
     """
     version, package = debugpy.for_python(python)
     own = {name: comments.without(source) for name, source in agent_files().items()}
@@ -58,7 +58,7 @@ def build(python: tuple[int, ...]) -> bytes:
     return out.getvalue()
 
 
-#: What pdb on an OpenPAI job's port is made of, of dkdbg/agent/program: small enough for a line of the job's YAML.
+#: Modules of dkdbg/agent/inprocess for pdb on an OpenPAI job's port: few enough for a line of the job's YAML.
 _PDB = (
     "__init__", "pai", "on_demand", "member", "session", "own_socket",
     "pdb/__init__", "pdb/loopback", "pdb/pdb_login", "pdb/pdb_token", "pdb/socket_pdb",
@@ -66,7 +66,7 @@ _PDB = (
 
 
 def build_pdb() -> bytes:
-    """Return a zip for PYTHONPATH with `paipdb`, `dkdbg.pai` and no debugpy; stored, to be compressed as a whole."""
+    """Return a zip for PYTHONPATH with `paipdb` and `dkdbg.pai`, without debugpy; stored, to be compressed as a whole."""
     every = agent_files()
     names = ["dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__init__.py"]
     names += [f"dkdbg/agent/inprocess/{name}.py" for name in _PDB]
@@ -79,22 +79,22 @@ def build_pdb() -> bytes:
 
 
 def _paipdb() -> bytes:
-    """Return the module that lies beside the package, as its name has to."""
+    """Return the module `paipdb`, which has to lie beside the package."""
     return Path(str(resources.files("dkdbg"))).with_name("paipdb.py").read_bytes()
 
 
 def _start() -> bytes:
-    """Return what each Python reads whose PYTHONPATH names the file."""
+    """Return the sitecustomize that runs in each Python with the file in its PYTHONPATH."""
     return resources.files("dkdbg").joinpath("agent").joinpath("autostart").joinpath(_START).read_bytes()
 
 
 def launcher() -> bytes:
-    """Return the shell script that the single file begins with."""
+    """Return the shell script at the beginning of the single file."""
     return resources.files("dkdbg").joinpath("agent").joinpath("agent.sh").read_bytes()
 
 
 def short_launcher() -> str:
-    """Return the same script without its comments, for a command line."""
+    """Return the launcher without its comments, for a command line."""
     lines = launcher().decode().splitlines()
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
