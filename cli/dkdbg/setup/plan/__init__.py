@@ -1,1 +1,1 @@
-"""Decides, touches nothing."""
+"""Plan the files for a repository from facts and configuration; no I/O."""

@@ -1,4 +1,4 @@
-"""What the editor gets: the attach entry of launch.json and the task that makes the attach work."""
+"""Build the entries of launch.json and tasks.json."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ UP_LABEL = "dkdbg: up"
 RESTART_LABEL = "dkdbg: restart"
 STOP_LABEL = "dkdbg: stop"
 DOWN_LABEL = "dkdbg: down"
-#: What the program prints, also before an editor is attached and past Python's own streams.
+#: Task that follows the program's whole output, also before an editor is attached.
 LOGS_LABEL = "dkdbg: logs"
-#: What the entry and the task of a target begin with.
-TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
-#: The compound of the entries a rank and the task that opens their ports; the entries begin with RANK_NAME.
+#: Prefixes of the names of a target's launch entry and task.
+PLACE_NAME, PLACE_LABEL = "dkdbg: on ", "dkdbg: run on "
+#: Name of the compound for all ranks and of its task, and prefix of the names of its entries.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
-#: Of rank 0, where it is free.
+HOST = "127.0.0.1"
+#: Port of rank 0, where it is free.
 FIRST_RANK_PORT = 5678
-#: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
+#: VS Code lists entries with a `group` first, ordered by group; F5 starts the first one until the user chooses
+#: another.
 FIRST = {"group": "0_dkdbg", "order": 1}
-#: The property of the attach request that carries the token (agent/proxy/listener/tokens.py), and the input that asks for it.
+#: Property of the attach request for the token (agent/proxy/listener/tokens.py), and id of the input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
-#: What the editor puts into that property; both are references, never the token.
+#: Values of that property: references that the editor resolves, never the token.
 TOKEN_REFERENCES = {FROM_ENVIRONMENT: "${env:DKDBG_TOKEN}", FROM_PERSON: f"${{input:{TOKEN_PROPERTY}}}"}
 
 
 def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, object]:
-    """The attach configuration of launch.json.
+    """Return the attach configuration of launch.json.
 
-    `connect` is in it because debugpy copies the attach arguments into the announcement of each child process,
-    so children come back through the same port; `redirectOutput` is stated because entries of earlier versions have it
-    off, and a new `init` turns it on there. `internalConsoleOptions` brings the Debug Console back in front each time,
-    where the task's terminal was; VS Code's default does so only the first time.
+    debugpy copies the attach arguments into the announcement of each child process, so `connect` brings the children
+    back through the same port. `redirectOutput` is explicit because earlier versions wrote it as off, which a new
+    `init` reverts. `internalConsoleOptions` shows the Debug Console at every start, where the task's terminal was; VS
+    Code's default does so only the first time.
 
     Args:
-        plan: whose mappings are written out.
+        plan: source of the path mappings and the token.
         port: on the local side.
-        project: the id of setup/render/identity.py; empty for an entry that attaches to whatever runs there.
+        project: id of setup/render/identity.py; empty to attach to any project.
     """
     connect: dict[str, object] = {"host": LOOPBACK, "port": port}
     if project:
-        connect[PROJECT] = project  # within `connect`, where editors underline nothing
+        connect[PROJECT] = project  # within `connect`, where editors do not underline it
     entry: dict[str, object] = {
         "name": ATTACH_NAME,
         "type": "debugpy",
@@ -65,26 +67,26 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
         "preLaunchTask": UP_LABEL,
         "presentation": dict(FIRST),
     }
-    # VS Code underlines a property that debugpy does not know, so only where it is wanted.
+    # VS Code underlines properties that debugpy does not know, so add it only where needed.
     if plan.token != FROM_NOWHERE:
         entry[TOKEN_PROPERTY] = TOKEN_REFERENCES[plan.token]
     return entry
 
 
 def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
-    """What the editor asks a person at each start."""
+    """Return the inputs that the editor asks the user for at each start."""
     if plan.token != FROM_PERSON:
         return ()
     question = "Token of the debug port (~/.config/dkdbg/token where it runs; empty when it asks for none)"
     return ({"id": TOKEN_PROPERTY, "type": "promptString", "description": question, "password": True},)
 
 
-def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
-    """The launch entry for a target: F5 runs the program there and attaches to it.
+def place_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    """Return the launch entry for a target: F5 runs the program there and attaches to it.
 
     Args:
-        name: the target, as a person types it.
-        port: of this machine, where `dkdbg run --attach` leads there.
+        name: the target, as the user types it.
+        port: local port that `dkdbg run --attach` forwards to the target.
         mappings: debugpy's pathMappings.
     """
     return {
@@ -101,10 +103,10 @@ def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) ->
     }
 
 
-def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
-    """The task that F5 on a target runs first; its terminal is the program's, with its Ctrl-C.
+def place_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
+    """Return the task that F5 on a target runs first; the program uses its terminal, with Ctrl-C.
 
-    It goes on in the background, and counts as ended when an attach will work: the agent there says it listens.
+    It keeps running in the background, and VS Code goes on once the agent there reports that it listens.
 
     Args:
         argv: the program's command line there.
@@ -113,25 +115,25 @@ def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
 
 
 def first_rank_port(service: int, count: int) -> int:
-    """The port of rank 0: debugpy's usual one, unless the debug service is on one of them."""
+    """Return the port of rank 0: debugpy's default, unless the debug service uses a port of the range."""
     return service + 1 if FIRST_RANK_PORT <= service < FIRST_RANK_PORT + count else FIRST_RANK_PORT
 
 
 def rank_entries(plan: ProjectPlan, base: int, count: int) -> tuple[dict[str, object], ...]:
-    """A launch entry a rank, for editors that open no child sessions: rank r is on the port `base` + r."""
+    """Return a launch entry for each rank, for editors without child sessions: rank r is on the port `base` + r."""
     return tuple(_rank_entry(plan, base, rank) for rank in range(count))
 
 
 def _rank_entry(plan: ProjectPlan, base: int, rank: int) -> dict[str, object]:
     entry = launch_entry(plan, base + rank)
-    del entry["preLaunchTask"]  # the compound's task is for all of them
+    del entry["preLaunchTask"]  # the compound's task serves all of them
     entry["subProcess"] = False
     entry["presentation"] = {"hidden": True}
     return {**entry, "name": f"{RANK_NAME}{rank}"}
 
 
 def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """One F5 for all ranks, and one Stop."""
+    """Return the compound that starts and stops all ranks together."""
     return {
         "name": RANKS_NAME,
         "configurations": [each["name"] for each in entries],
@@ -142,7 +144,7 @@ def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]
 
 
 def ranks_task(base: int) -> dict[str, object]:
-    """The task that the compound runs first: the service is up, and each rank gets its port, also before it runs."""
+    """Return the compound's task: it starts the service and opens each rank's port, even before the rank runs."""
     return {
         **_background("", ["attach", "--ports", str(base)]),
         "label": RANKS_NAME,
@@ -160,16 +162,16 @@ def ranks_task(base: int) -> dict[str, object]:
 
 
 def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
-    """The task that F5 on a workload's debug copy runs first: it starts the copy, leads there, and takes it away at its end.
+    """Return the task that F5 on a debug copy runs first: start the copy, forward the port, remove the copy at the end.
 
     Args:
-        overlay: the folder of its manifests.
+        overlay: the folder of the copy's manifests.
     """
     return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
 
 
 def _background(name: str, words: Sequence[str]) -> dict[str, object]:
-    """A task that stays as long as somebody debugs there."""
+    """Return a background task that runs as long as the user debugs there."""
     return {
         "label": TARGET_LABEL + name,
         "type": "process",
@@ -180,7 +182,7 @@ def _background(name: str, words: Sequence[str]) -> dict[str, object]:
         "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},
         "problemMatcher": {
             "owner": "dkdbg",
-            # VS Code asks for one; nothing that the program prints is a problem of a file.
+            # VS Code requires a pattern; the program's output contains no file problems.
             "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
             "background": {
                 "activeOnStart": True,
@@ -192,7 +194,7 @@ def _background(name: str, words: Sequence[str]) -> dict[str, object]:
 
 
 def path_mappings(mappings: tuple[Mapped, ...], root: str = "${workspaceFolder}") -> list[dict[str, str]]:
-    """debugpy's pathMappings; `root` is the local root as the editor writes it."""
+    """Return debugpy's pathMappings; `root` is the local root as the editor writes it."""
     return [
         {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)}
         for m in mappings
@@ -200,11 +202,11 @@ def path_mappings(mappings: tuple[Mapped, ...], root: str = "${workspaceFolder}"
 
 
 def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
-    """The tasks: `up` ends exactly when an attach will work, and fails with the reason when it never will.
+    """Return the tasks. `up` ends as soon as an attach will work, or fails with the reason why it will not.
 
-    A process task without a background matcher: VS Code starts the debugger when it has ended with 0, and asks when
-    it has not. Its terminal is shown from the start: a first build takes minutes, and with a hidden terminal VS Code
-    shows nothing for 10 s and then offers Debug Anyway.
+    It is a process task without a background matcher: VS Code starts the debugger when the task ends with 0, and asks
+    the user otherwise. Its terminal is shown from the start: a first build takes minutes, and with a hidden terminal
+    VS Code shows nothing for 10 s and then offers Debug Anyway.
     """
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
     shown = {**quiet, "reveal": "always"}

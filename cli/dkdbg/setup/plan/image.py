@@ -1,4 +1,4 @@
-"""Which image the debug service runs, and what our Dockerfile installs when there is none."""
+"""Choose the debug service's image, or plan a Dockerfile for it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dkdbg.setup.plan import literal
 if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts
 
-#: Where our Dockerfile puts the environment: outside the workspace, so that the bind mount cannot hide it.
+#: Folder of the environment in our Dockerfile: outside the workspace, so that the bind mount cannot hide it.
 VENV = "/opt/venv"
-#: Packages that compile CUDA code while they are installed; they need nvcc in the image.
+#: Packages that compile CUDA code at installation, which needs nvcc in the image.
 CUDA_BUILDS = frozenset(
     {"apex", "causal-conv1d", "deepspeed", "detectron2", "flash-attn", "mamba-ssm", "nvdiffrast", "pytorch3d", "tinycudann", "xformers"}
 )  # fmt: skip
-#: flash-attn and its like import torch while they build.
+#: Packages that import torch while they build, such as flash-attn.
 NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "mamba-ssm"})
 DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
 
@@ -28,11 +28,11 @@ DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
 def plan_image(
     facts: RepoFacts, taken: frozenset[str] = frozenset()
 ) -> tuple[ImagePlan, tuple[Decision, ...]]:
-    """The image for a repository without a compose service of its own.
+    """Plan the image for a repository without a compose service to extend.
 
     Args:
-        facts: without the Dockerfiles that cannot be used.
-        taken: paths of all Dockerfiles of the repository; one that cannot be used is not replaced by ours.
+        facts: facts without the unusable Dockerfiles.
+        taken: paths of all Dockerfiles of the repository, including unusable ones, which are not overwritten.
     """
     existing = usable_dockerfile(facts)
     if existing:
@@ -62,7 +62,7 @@ def plan_image(
 
 
 def usable_dockerfile(facts: RepoFacts) -> str | None:
-    """The Dockerfile in the root (or in docker/) that builds this repository, the plain name first."""
+    """Return the Dockerfile in the root or in docker/ that builds this repository; the name `Dockerfile` comes first."""
     places = [d.path for d in facts.dockerfiles if PurePosixPath(d.path).parent.as_posix() in {".", "docker"}]
     named = [path for path in places if PurePosixPath(path).name.lower() == "dockerfile"]
     return next(iter(named or places), None)
@@ -73,7 +73,7 @@ def _base_of(facts: RepoFacts, path: str) -> str:
 
 
 def choose_base(facts: RepoFacts) -> tuple[str, str]:
-    """Base image and the reason for it."""
+    """Return the base image and the reason for it."""
     version = facts.python.version
     if environment := conda_environment(facts):
         return "mambaorg/micromamba:2", f"{environment} is installed by micromamba"
@@ -109,7 +109,7 @@ def _apt(facts: RepoFacts, base: str) -> tuple[str, ...]:
 
 
 def conda_environment(facts: RepoFacts) -> str | None:
-    """The environment file that conda installs; None where another manager does, or only lines of a README name conda."""
+    """Return the environment file for conda; None with another package manager, or if only the README mentions conda."""
     if facts.package_manager != "conda":
         return None
     return next((name for name in facts.dependency_files if name.endswith((".yml", ".yaml"))), None)
@@ -124,7 +124,7 @@ def _installer(facts: RepoFacts) -> str:
 
 
 def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
-    """RUN lines that bring the dependencies, the slowest and most stable first."""
+    """Return the RUN lines for the dependencies, the slowest and most stable first."""
     files = facts.dependency_files
     if facts.package_manager == "uv" and any(name.endswith("uv.lock") for name in files):
         return (_uv(facts),)
@@ -136,9 +136,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     if environment := conda_environment(facts):
         quoted = shlex.quote(environment)
         run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
-        if (
-            facts.installs_itself
-        ):  # `- -e .` needs the sources, which are not there yet; it is installed after them
+        if facts.installs_itself:  # `- -e .` needs the sources, which are copied and installed later
             run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
@@ -157,9 +155,9 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
 
 
 def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
-    """What the sources import beside what is declared, in the same command, so that pip weighs all of it.
+    """Return undeclared imports, to be installed in the same pip command as the declared dependencies.
 
-    Wheels of torch before 2.3 are made for numpy 1 (pytorch #107302).
+    Wheels of torch before 2.3 are built for numpy 1 (pytorch #107302).
     """
     version = facts.torch.version if facts.torch else None
     is_old = version is not None and _version_key(version) < (2, 3)
@@ -167,12 +165,12 @@ def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
 
 
 def _index(facts: RepoFacts) -> str:
-    """The wheel index that the repository names for torch; pip's default one brings its own CUDA build."""
+    """Return pip's option for the repository's torch index; the default index has a fixed CUDA build."""
     return f" --extra-index-url {shlex.quote(facts.torch_index)}" if facts.torch_index else ""
 
 
 def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
-    """Torch by itself when the program uses it and no dependency file names it: a README often does."""
+    """Return a separate installation of torch, if the program uses it and no dependency file declares it."""
     named = {_bare(name) for name in (*facts.declared, *facts.requirements)}
     if facts.torch is None or "torch" in named:
         return ()
@@ -182,7 +180,7 @@ def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
 
 
 def gpu_extra(facts: RepoFacts) -> str | None:
-    """The optional group that brings torch's GPU build where a project keeps it apart from a `cpu` one."""
+    """Return the extra with torch's GPU build, where a project separates it from a `cpu` extra."""
     if "cpu" not in facts.extras:
         return None
     groups = [name for name in facts.extras if re.fullmatch(r"(gpu|cuda|cu\d+)[\w.-]*", name, re.ASCII)]
@@ -203,7 +201,7 @@ def _poetry(facts: RepoFacts) -> Install:
 
 
 def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
-    """A package manager in an environment of its own: its dependencies must not meet the project's."""
+    """Return an installation by a package manager in its own environment, apart from the project's dependencies."""
     return Install(
         run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}",
         copy=files,

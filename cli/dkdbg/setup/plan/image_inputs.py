@@ -1,4 +1,4 @@
-"""Which files the debug service's image is made of: while they stay as they are, a start builds nothing."""
+"""List the files that go into the debug service's image: a start builds only if one of them has changed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.core.plan import ImagePlan
 
-#: Either is a person's word on where Python keeps what it compiles.
+#: Variables by which the user decides where Python writes bytecode.
 _OF_BYTECODE = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"})
-#: What an installation as a link to the sources reads of them.
+#: Packaging files that an editable installation reads.
 _PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def of_our_image(image: ImagePlan) -> tuple[str, ...]:
-    """Return the inputs of an image that our Dockerfile makes, relative to the repository's root."""
+    """Return the inputs of an image built from our Dockerfile, relative to the repository's root."""
     copied = tuple(name for install in image.installs for name in install.copy)
     packaging = _PACKAGING if image.installs_project else ()
     named = (str(image.dockerfile), f"{image.dockerfile}.dockerignore", *copied, *packaging)
@@ -30,9 +30,9 @@ def of_your_image(
     """Return the inputs of an image of the user's, relative to the repository's root; None for "any file".
 
     Args:
-        dockerfile: that makes it.
-        base: the service that is debugged.
-        mounted: (local, remote) of everything that is mounted over the image.
+        dockerfile: the Dockerfile of the image.
+        base: the service to debug.
+        mounted: (local, remote) of all mounts over the image.
     """
     context = (base.context if base else None) or "."
     if dockerfile.inputs is None:
@@ -43,7 +43,7 @@ def of_your_image(
     if any((posixpath.normpath(f"{context}/{local}"), remote) not in mounted for local, remote in folders):
         return None
     if len({local for local, _ in folders}) < sum(name.endswith("/") for name in dockerfile.inputs):
-        return None  # one of them goes where nothing is mounted
+        return None  # an input is copied to a folder that is not mounted
     found = [
         posixpath.normpath(f"{context}/{name}") + ("/" if name.endswith("/") else "")
         for name in dockerfile.inputs
@@ -60,14 +60,14 @@ def of_your_image(
 def takes_bytecode(
     facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, said: frozenset[str]
 ) -> bool:
-    """Whether a `__pycache__` that a program leaves in the mounted repository would have the next start install again.
+    """Return whether a `__pycache__` written to the mounted repository would make the next start install again.
 
     Args:
-        facts: which .dockerignore files there are.
-        dockerfile: makes the image; one that installs nothing after it has copied the code never does that again.
-            BuildKit reads the .dockerignore of its own in the place of the context's.
-        base: the service that is debugged.
-        said: variables that people give the container, of which two say where such files go.
+        facts: provides the .dockerignore files.
+        dockerfile: the Dockerfile of the image; without an installation after the copied code it is never affected.
+            BuildKit prefers the Dockerfile's own .dockerignore to the context's.
+        base: the service to debug.
+        said: variables that the user sets for the container; two of them control bytecode.
     """
     said |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
     if said & _OF_BYTECODE or dockerfile.inputs is not None:
@@ -79,5 +79,5 @@ def takes_bytecode(
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a path stays below the root and can be written on a line of a shell script."""
+    """Return whether a path stays below the root and can be written on one line of a shell script."""
     return ".." not in PurePosixPath(name).parts and not name.startswith("/") and name.isprintable()

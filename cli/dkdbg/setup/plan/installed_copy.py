@@ -1,4 +1,4 @@
-"""An image that runs an installed copy of the repository: the mounted sources are imported instead, or it is said."""
+"""Handle images that run an installed copy of the repository: import the mounted sources instead, or explain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def without_released(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
-    """The facts without the Dockerfiles that install a release of the project: none of these sources run in them."""
+    """Drop the Dockerfiles that install a release of the project, in which these sources do not run."""
     released = {path for path, how in facts.installed if how == "released"}
     left = tuple(
         fact
@@ -29,7 +29,7 @@ def without_released(facts: RepoFacts) -> tuple[RepoFacts, tuple[str, ...]]:
 def with_sources(
     facts: RepoFacts, service: ServicePlan, mappings: tuple[Mapping, ...], dockerfile: str | None
 ) -> tuple[ServicePlan, tuple[str, ...]]:
-    """The service with PYTHONPATH before the image's installed copy, and what to know of it."""
+    """Put the mounted sources before the image's installed copy on PYTHONPATH; return the service and notes."""
     how = dict(facts.installed).get(dockerfile or "")
     if how not in {"copied", "released"} or facts.source_root is None:
         return service, ()

@@ -1,8 +1,8 @@
-"""Which texts of a repository can stand in our files as they are; a plan with others is refused before anything is written.
+"""Reject repository text that cannot be written into our files, before anything is written.
 
-What a file's own language can quote is quoted where it is rendered. Here is what it cannot: editors and dev container
-tools replace `${...}` in every text of their files and know no way to write it plainly, a Dockerfile and a .env file end
-at a line's end, and no program has a NUL in its command line.
+Quoting for a file's own syntax happens at rendering. This module handles text that cannot be quoted: editors and dev
+container tools replace `${...}` everywhere and have no escape for it, a Dockerfile and a .env file end at a line's
+end, and a command line cannot contain NUL.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts
     from dkdbg.core.plan import ImagePlan, Mapping, ServicePlan
 
-#: An image, tag and digest included (Docker's reference grammar, upper case for a host's name).
+#: An image with optional tag and digest (Docker's reference grammar; upper case for host names).
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _APT = re.compile(r"[a-z0-9][a-z0-9.+-]*")
-#: What a Dockerfile, .dockerignore and pip's own files take as more than a letter.
+#: Characters with a special meaning in a Dockerfile, .dockerignore or pip's files.
 _SPECIAL = re.compile(r"[\\\"'$`*?!#<>\[\]{}|&;]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\s\\]*( @ [^\s\\]+)?")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-#: The value of a .env file without quotes.
+#: A value in a .env file that needs no quotes.
 _ENV_VALUE = re.compile(r"[^\s\"'$`#\\]+")
 
 
@@ -77,7 +77,7 @@ def _check_image(image: ImagePlan) -> None:
 
 
 def is_file_name(path: str) -> bool:
-    """Whether a Dockerfile and .dockerignore can name this file, and pip takes it for no option."""
+    """Return whether Dockerfile and .dockerignore can name this file, and pip does not take it for an option."""
     return (
         all(map(is_text, path))
         and not _SPECIAL.search(path)
@@ -87,12 +87,12 @@ def is_file_name(path: str) -> bool:
 
 
 def is_requirement(text: str) -> bool:
-    """Whether pip may be given this word: one word of text, and no option."""
+    """Return whether pip accepts the text as a requirement: one word of text, not an option."""
     return _REQUIREMENT.fullmatch(text) is not None and all(map(is_text, text))
 
 
 def is_user(name: str) -> bool:
-    """Whether `useradd` takes this name."""
+    """Return whether `useradd` accepts this name."""
     return _USER.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""A Python that the agent cannot run on: what else of the repository would do, else an image of ours with a newer one."""
+"""Replace a Python that is too old for the agent: by another part of the repository, or by an image of our own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from dkdbg.core.config import Config
     from dkdbg.core.facts import DockerfileFact, RepoFacts, ServiceFact
 
-#: The oldest that debugpy and the agent run on.
+#: Oldest Python of debugpy and the agent.
 OLDEST = (3, 8)
 
 
 def with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[str, ...]]:
-    """The facts to plan with, and what a person should know of the difference; the same facts where nothing is old.
+    """Return facts with a supported Python, and notes on the difference; unchanged facts if the Python is supported.
 
     Raises:
-        DkdbgError: the person names a service whose Python is too old.
+        DkdbgError: the user names a service whose Python is too old.
     """
     if not _is_old(facts.python.version):
         return facts, ()
@@ -83,6 +83,6 @@ def _named(facts: RepoFacts, name: str) -> ServiceFact | None:
 
 
 def _of(service: ServiceFact | None, images: dict[str, DockerfileFact]) -> bool:
-    """Whether this service's Python is known to be too old."""
+    """Return whether the service's Python is known to be too old."""
     image = images.get(service.dockerfile or "") if service else None
     return image is not None and image.python is not None and _is_old(image.python)

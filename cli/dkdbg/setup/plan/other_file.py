@@ -1,4 +1,4 @@
-"""The debug service extends a service of a compose file that compose does not read by itself: what comes with it."""
+"""Collect the dependencies of a debug service that extends from a file compose does not read by default."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Brought:
-    """What our file needs besides the service.
+    """Parts of the other file that our compose file needs besides the service.
 
     Attributes:
-        dependencies: services that it extends one by one, because the service depends on them.
-        includes: compose files that it includes, because what the service depends on is in files that those include.
-        parts: (section, name, definition as JSON) that it has at its top level, see ServiceFact.parts.
-        without: services that it depends on and that cannot be there.
-        resets: keys of its section that name them.
+        dependencies: services to extend one by one, because the service depends on them.
+        includes: compose files to include, because they include files with its dependencies.
+        parts: (section, name, definition as JSON) for our top level, see ServiceFact.parts.
+        without: dependencies that cannot be provided.
+        resets: keys of the service that refer to those, to reset.
     """
 
     dependencies: tuple[ServiceFact, ...] = ()
@@ -29,10 +29,10 @@ class Brought:
 
 
 def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
-    """Return what a service needs of its file; nothing where compose reads the file anyway.
+    """Return the parts that a service needs of its file; none if compose reads that file anyway.
 
-    Compose refuses a network, a volume or a dependency that is nowhere defined. The file is not included if it can be
-    helped: all of its services would start with the user's own, and what both define would be merged.
+    Compose rejects an undefined network, volume or dependency. Including the file is the last resort: all its services
+    would start with the user's own, and services in both files would be merged.
     """
     read = facts.compose_read
     if base is None or base.file in read:

@@ -1,7 +1,7 @@
-"""Services that compose leaves out until somebody names their profile, although others cannot be without them.
+"""Find services that are disabled by their profile although enabled services depend on them.
 
-Compose refuses every command where a service that is in depends on one that is out (compose specification, `profiles`),
-and `--profile debug` takes the place of the COMPOSE_PROFILES that the user may have for them.
+Compose rejects every command in which an enabled service depends on a disabled one (compose specification,
+`profiles`), and `--profile debug` overrides the user's COMPOSE_PROFILES.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
 if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts, ServiceFact
 
-#: Those that dkdbg names.
+#: dkdbg's own profiles.
 _OURS = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
-    """Return the services that have to be in our profiles too, those of the files that ours is merged with.
+    """Return the services to add to our profiles, from the files that ours is merged with.
 
     Args:
-        base: that the debug service extends, None when it stands alone.
+        base: the service that the debug service extends, None if it extends none.
     """
     merged = main_files(facts.compose_files, facts.compose_env)
     profiles: dict[str, set[str]] = {}

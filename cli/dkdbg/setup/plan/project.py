@@ -1,4 +1,4 @@
-"""Facts and configuration become a plan, each choice with its reason."""
+"""Plan a project from facts and configuration, with a reason for each choice."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ServicePlan
 
 DEVCONTAINER = ".devcontainer/devcontainer.json"
-#: Beside a dev container of the user's, ours is one more that the editor offers.
+#: Path of our dev container beside one of the user's; the editor offers both.
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
-#: User of the dev container where the image has none but root.
+#: User of the dev container if the image has root only.
 REMOTE_USER = "dev"
 
 
 def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
-    """The plan for a repository.
+    """Plan all files for a repository.
 
     Raises:
-        DkdbgError: the configuration names a service or a command that cannot be.
+        DkdbgError: the configuration names a service or a command that cannot be used.
     """
     seen = facts
     facts, newer = with_a_python(facts, config)
@@ -83,10 +83,10 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
 def _with_workspace(
     service: ServicePlan, mappings: tuple[Mapping, ...]
 ) -> tuple[ServicePlan, tuple[Mapping, ...], str]:
-    """A folder for "Reopen in Container" that holds the whole repository.
+    """Return a folder for "Reopen in Container" that contains the whole repository.
 
-    When the image has only a part of the repository, the whole of it is mounted beside that part, so that the
-    launch entry's `${workspaceFolder}/part` means the same files inside and outside.
+    If the image contains only a part of it, the whole repository is mounted as well, so that the launch entry's
+    `${workspaceFolder}/part` is the same files inside and outside.
     """
     whole = next((m for m in mappings if m.local == "."), None)
     if whole:
@@ -98,9 +98,9 @@ def _with_workspace(
 def _with_working_dir(
     facts: RepoFacts, service: ServicePlan, workspace: str, dockerfile: str | None
 ) -> ServicePlan:
-    """Have a documented command begin in the repository, where it is meant to be typed.
+    """Start a documented command in the folder of the repository for which it is documented.
 
-    The same for one of an image that has the repository in `/`, over which nothing can be mounted.
+    The same holds for an image with the repository in `/`, over which nothing can be mounted.
     """
     entry, base = facts.entrypoint, service.extends
     path = base.dockerfile if base else dockerfile
@@ -112,13 +112,13 @@ def _with_working_dir(
         return replace(service, working_dir=workspace)
     if not service.from_entry or entry is None or entry.cwd.startswith("/"):
         return service
-    # Without a service the command goes to its folder by itself.
+    # Without a service the command changes to its folder itself.
     meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
     return service if begins is None or begins == meant else replace(service, working_dir=meant)
 
 
 def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
-    """Compose files in the order in which compose merges them, and what COMPOSE_FILE has to be, if anything."""
+    """Return the compose files in merge order, and the value that COMPOSE_FILE needs, if any."""
     if service.merge == "COMPOSE_FILE":
         merged = main_files(facts.compose_files, facts.compose_env)
         chain = tuple(part for part in merged if part != service.compose_file)
@@ -136,10 +136,10 @@ def _devcontainer(facts: RepoFacts) -> tuple[str, str]:
 
 
 def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> str:
-    """The image's own user where it has a name; else `dev`, which the Feature beside devcontainer.json makes.
+    """Return the image's own user if it has a name, else `dev`, which the Feature beside devcontainer.json creates.
 
-    The service starts as root and the agent steps down; an editor that reopens in it has to be told a user, or what
-    it writes would be root's on the host.
+    The service starts as root and the agent drops privileges. An editor that reopens in the container needs a user, or
+    root would own the files it writes on the host.
     """
     if service.extends:
         dockerfile = next((d for d in facts.dockerfiles if d.path == service.extends.dockerfile), None)
@@ -149,7 +149,7 @@ def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> st
     else:
         user = next((d.user for d in facts.dockerfiles if d.path == image.dockerfile), None)
     name = (user or "").split(":")[0]
-    # A number or a variable has no entry in the image's passwd that could be relied on.
+    # A number or a variable may lack an entry in the image's passwd.
     return name if name != "root" and literal.is_user(name) else REMOTE_USER
 
 
@@ -190,7 +190,7 @@ def _left_out(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
 
 
 def _unnamed(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
-    """What our image may lack: an import that nobody names is not installed on a guess."""
+    """Report imports without a known package; our image does not install them on a guess."""
     if not image.ours or not facts.unnamed or facts.entrypoint is None:
         return ()
     shown, more = (

@@ -1,4 +1,4 @@
-"""The debug service: which command, which mounts, which port, and in which file compose finds it."""
+"""Plan the debug service: its command, mounts and port, and the compose file it goes into."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
     from dkdbg.core.plan import ImagePlan
 
-#: Where a repository without an image of its own is mounted.
+#: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
-#: Seconds that a script waits for an editor before it gives its GPU back.
+#: Seconds that a script waits for an editor before it releases its GPU.
 SCRIPT_WAIT = 600
 IDLE = ("sleep", "infinity")
-#: How many processes torchrun and its like start, by environment or .env: a committed file cannot know the machine.
+#: Number of processes for torchrun and similar, from the environment or .env: a committed file cannot know the
+#: machine.
 PROCESSES = "DKDBG_PROCESSES"
 _MOST_PROCESSES = 1024
 
@@ -38,10 +39,10 @@ _MOST_PROCESSES = 1024
 def plan_service(
     facts: RepoFacts, image: ImagePlan, config: Config
 ) -> tuple[ServicePlan, tuple[Mapping, ...], tuple[Decision, ...], tuple[str, ...]]:
-    """The debug service, the path mappings, decisions and notes.
+    """Plan the debug service; also return path mappings, decisions and notes.
 
     Raises:
-        DkdbgError: `config.service` names a service that no compose file has.
+        DkdbgError: `config.service` names a service that is in no compose file.
     """
     base = choose_service(facts, config)
     dockerfile = _dockerfile_of(facts, base, image)
@@ -145,9 +146,9 @@ def _is_for_owner(
     dockerfile: DockerfileFact | None,
     argv: tuple[str, ...],
 ) -> bool:
-    """Whether the program can run as the owner of the workspace from its start.
+    """Return whether the program can run as the owner of the workspace from its start.
 
-    An entrypoint that root starts may prepare what only root can, or change to a user itself (gosu, su, supervisord).
+    An entrypoint that starts as root may need root, or switch the user itself (gosu, su, supervisord).
     """
     if base is None and image.ours:
         return True
@@ -158,7 +159,7 @@ def _is_for_owner(
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
-    """The folder of the image over which the whole checkout is mounted by us."""
+    """Return the folder of the image that our mount of the whole checkout hides."""
     found = (remote for local, remote in mounts if local.rstrip("/") == ".")
     return next(found, "") if dockerfile is not None else ""
 
@@ -204,9 +205,9 @@ def _bytecode(plan: ServicePlan, dockerfile: DockerfileFact | None) -> tuple[Dec
 
 
 def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]:
-    """What keeps compose from reading a file of the user's: where it reads all of it, an absent file stops everything.
+    """Report env files that are missing: compose rejects a file that it reads whole without them.
 
-    Where the debug service only extends from that file, it reads what is there.
+    The debug service is not affected if it only extends from that file: it reads the env files that exist.
     """
     if base is not None and read_whole and base.needs_files:
         shown = ", ".join(name for name, _ in base.needs_files)
@@ -239,7 +240,7 @@ def _says_more(base: ServiceFact, key: str) -> bool:
 
 
 def _more(base: ServiceFact | None) -> tuple[str, ...]:
-    """What files say that compose merges with the extended one: what is not written anew here does not come."""
+    """Report keys of the service in files that compose merges, which the debug service does not inherit."""
     left = [
         (file, key)
         for file, key in (base.more if base else ())
@@ -257,7 +258,7 @@ def _more(base: ServiceFact | None) -> tuple[str, ...]:
 
 
 def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tuple[str, ...]:
-    """What else a person may have meant by the name of a service."""
+    """Report other services of the chosen name."""
     if base is None or config.service != base.name:
         return ()
     others = [each for each in facts.services if each.name == base.name and each.file != base.file]
@@ -285,7 +286,7 @@ def _missing(facts: RepoFacts) -> tuple[str, ...]:
 
 
 def _unreadable(facts: RepoFacts, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """What Python will refuse to start, or would have been chosen."""
+    """Report scripts with a syntax error that the command runs, or that could have been the command."""
     broken = [entry for entry in facts.candidates if entry.error and entry.file]
     if argv == IDLE:
         return tuple(
@@ -314,18 +315,18 @@ def _inputs(
 
 
 def _shown(command: Command) -> str:
-    """The command for a person, and for who looks over a shoulder: a value of .env by its name."""
+    """Return the command for display, with values of .env shown by name because screens are shared."""
     written = dict(command.from_env)
     return " ".join(written.get(index, shlex.quote(word)) for index, word in enumerate(command.argv))
 
 
 def _name(of: str, taken: set[str]) -> str:
-    """Name of the debug service; one that the user has already would be merged with ours."""
+    """Return a name for the debug service that the user has not taken: compose would merge the two."""
     return next(name for name in debug_names.names(of) if name not in taken)
 
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
-    """The user's service to extend: the configured one, else the one that the facts found."""
+    """Return the user's service to extend: the configured one, else the detected one."""
     if config.service is None:
         return facts.service
     wanted = [service for service in facts.services if service.is_called(config.service)]
@@ -351,7 +352,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
 
 
 def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
-    """Raise DkdbgError when a debug service that extends this one would make compose refuse the user's own files."""
+    """Raise DkdbgError if compose would reject the user's own files with a debug service that extends this one."""
     if service.says and not service.says & {"image", "build"}:
         raise DkdbgError(
             f"{service.name} of {service.file} has neither an image nor a build section: it only adds to another file's",
@@ -374,7 +375,7 @@ def _dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan)
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What the agent runs: `entrypoint` and `command` as ServicePlan has them, and why."""
+    """Command of the agent: `entrypoint` and `command` as in ServicePlan, with the reason."""
 
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -387,14 +388,14 @@ class Command:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """Both, as the engine puts them together."""
+        """Return entrypoint and command, joined as the engine does."""
         return (*self.entrypoint, *self.command)
 
 
 def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
 ) -> Command:
-    """What runs under the agent: what the person says, else what the service or image runs, else the best entry point."""
+    """Choose the command to run: the user's, else the service's or the image's, else the best entry point."""
     if config.command is not None:
         return Command(command=shell_argv(config.command), why="you said so")
     existing = image_command(base, dockerfile)
@@ -434,7 +435,7 @@ def choose_command(
 
 
 def _typed(line: str) -> tuple[str, ...]:
-    """A documented line as argv, by a shell where it needs one; one with an open quote as far as it can be read."""
+    """Split a documented line into argv, with a shell if needed; a line with an open quote as far as possible."""
     try:
         return shell_argv(line)
     except DkdbgError:
@@ -442,13 +443,13 @@ def _typed(line: str) -> tuple[str, ...]:
 
 
 def _stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
-    """Whether an entry point was read from what the service or the image itself starts."""
+    """Return whether an entry point was read from the start of the service or the image."""
     places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
     return entry is not None and entry.source in places
 
 
 def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:
-    """ENTRYPOINT and CMD as compose would combine them: an `entrypoint:` drops the image's CMD.
+    """Return ENTRYPOINT and CMD combined as in compose: an `entrypoint:` drops the image's CMD.
 
     Source: compose specification, service `entrypoint`.
     """
@@ -483,7 +484,7 @@ def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple
 def _one_rank(
     argv: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
-    """A documented launch on eight GPUs, or on `N`, as a number that the start chooses; last, what is documented or 0."""
+    """Replace the number of processes in a documented launch by a variable; also return the documented number, or 0."""
     found = one_process(argv)
     if found is None:
         return argv, (), (), 0
@@ -523,13 +524,13 @@ def _first_project(facts: RepoFacts) -> str:
 
 
 def _placed(entry: EntryPoint) -> str:
-    """A candidate with its folder and where it was seen."""
+    """Format a candidate with its folder and source."""
     folder = f"in {entry.cwd}, " if entry.cwd not in {".", ""} else ""
     return f"{entry.command} ({folder}{entry.source})" if entry.source else entry.command
 
 
 def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
-    """What a person has to add; nothing of it is written, because a shell or the program would take it at its word."""
+    """Report arguments for the user to add. They are not written, because a shell or the program would interpret them."""
     if left:
         shown = "; ".join(left)
         return (f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}",)
@@ -541,14 +542,14 @@ def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
 def plan_mounts(
     facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, ours: bool
 ) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Mappings, bind mounts to add, and image paths below them that must stay visible."""
+    """Return path mappings, bind mounts to add, and image paths below them that must stay visible."""
     if ours:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = (base.binds if base.mounted is None else base.mounted) if base else ()
-    # A file mounted by itself stays the old one when it is saved by a rename.
+    # A file mounted alone keeps its old content when an editor saves by rename.
     pairs = facts.mappings or (dockerfile.code if dockerfile else ())
-    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # over which no engine mounts anything
+    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # no engine can mount over it
     if not pairs and dockerfile is None and base is None:
         pairs = ((".", WORKSPACE),)
     added = tuple(pair for pair in pairs if not _covered(pair, present))
@@ -563,7 +564,7 @@ def plan_mounts(
 
 
 def workspace_of(facts: RepoFacts) -> str:
-    """Where the folder lies in an image of ours: of a subfolder the whole repository is mounted, so that `../data` is there."""
+    """Return the folder in an image of ours; above a subfolder the whole repository is mounted, for paths like `../data`."""
     return str(PurePosixPath(WORKSPACE, facts.below))
 
 
@@ -576,12 +577,12 @@ def _below(path: str, parent: str) -> bool:
 
 
 def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """pydevd takes the first mapping that matches: the narrower one has to come first (debugpy #1911)."""
+    """Sort mappings, the longest first: pydevd takes the first match (debugpy #1911)."""
     return sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
 
 
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
-    """The file that plain `docker compose` reads without further flags (decision 4 of the design)."""
+    """Return the file that plain `docker compose` reads without flags, and how (decision 4 of the design)."""
     merged = main_files(facts.compose_files, facts.compose_env)
     if not merged:
         return "compose.yaml", "compose.yaml"
@@ -591,13 +592,13 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
 
 
 def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
-    """Seconds; a server comes up by itself and an editor comes later, so it does not wait for one.
+    """Return the seconds to wait for an editor: 0 for a server, since an editor may attach to it later.
 
     Args:
-        entry: what was found behind a command such as `/entry.sh`, None when the person gave another one.
+        entry: the entry point behind a command such as `/entry.sh`, None if the user gave a command.
         argv: the command.
         ports: published by the service.
-        idle: whether nothing runs.
+        idle: whether the command only idles.
     """
     by = registry.named(entry.launcher) if entry else None
     is_server = serves(argv) or (by is not None and by.serves())
