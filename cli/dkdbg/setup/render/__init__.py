@@ -1,1 +1,1 @@
-"""A plan becomes text, text becomes files."""
+"""Render a plan as text, and write it as files."""

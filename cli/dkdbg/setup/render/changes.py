@@ -1,4 +1,4 @@
-"""Compares what is wanted with the disk, and writes the difference: the only door into the user's repository."""
+"""Compare wanted files with the disk, and write the difference; the only access to the user's repository for writing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff"
 
 @dataclass(frozen=True, kw_only=True)
 class FileWanted:
-    """What one file of the repository should be.
+    """The wanted state of a file in the repository.
 
     Attributes:
-        content: all of its bytes.
-        reason: why, in words.
-        owned: True: generated as a whole, so a version that the user wrote or edited is never overwritten. False:
-            an edit of the user's own file, `content` made from the bytes that are on the disk now.
-        executable: give it the x bits; False leaves the mode alone.
-        note: a JSON object that the manifest remembers with the file.
-        yours: where an edit yields to the user, in phrases such as `port is 6000, not 5678`.
+        content: the whole content.
+        reason: reason as text.
+        owned: True for a generated file: a version that the user wrote or edited is never overwritten. False for an
+            edit of the user's own file, where `content` is derived from the current bytes.
+        executable: set the x bits; False leaves the mode unchanged.
+        note: a JSON object to store for the file in the manifest.
+        yours: user's choices that the edit keeps, such as `port is 6000, not 5678`.
     """
 
     content: bytes
@@ -47,14 +47,14 @@ class FileWanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A file, or a value in it, that stays although something else is wanted; `reason` such as `you changed it`."""
+    """A file, or a value in it, that differs from the plan and is kept; `reason` such as `you changed it`."""
 
     path: PurePosixPath
     reason: str
 
 
 def is_ours(path: PurePosixPath | str, root: Path) -> bool:
-    """Return whether a file (relative to `root`) is exactly as dkdbg generated it, here or in a colleague's clone.
+    """Return whether a file (relative to `root`) is as dkdbg generated it, here or in a colleague's clone.
 
     Raises:
         DkdbgError: the file, the manifest or the journal cannot be read.
@@ -63,10 +63,10 @@ def is_ours(path: PurePosixPath | str, root: Path) -> bool:
 
 
 def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:
-    """Return what has to change, in the order of `wanted`, then dkdbg's own records; empty when all is in place.
+    """Return the necessary changes in the order of `wanted`, then dkdbg's own records; empty if there are none.
 
-    Keys are paths relative to `root` with POSIX separators; None wants a generated file gone. Files in `kept` are
-    left out.
+    Keys are paths relative to `root` with POSIX separators; None removes a generated file. Files in `kept` are left
+    out.
 
     Raises:
         DkdbgError: a path leads out of the repository or cannot be read.
@@ -105,7 +105,7 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
 
 
 def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...]:
-    """Return what `between` leaves alone because the user wrote or edited it, each with the reason.
+    """Return the files and values that `between` keeps because the user wrote or edited them, each with the reason.
 
     Raises:
         DkdbgError: as `between`.
@@ -120,11 +120,11 @@ def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...
 
 
 def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
-    """Write all changes, or none; the journal is on the disk before the first file is touched.
+    """Write all changes, or none; the journal is synced before the first file is touched.
 
     Raises:
-        DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT);
-            or it cannot be written. The repository is as before then.
+        DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT), or
+            cannot be written. The repository is unchanged then.
     """
     if not changes:
         return
@@ -134,7 +134,7 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
         transaction.commit()
     except BaseException:
         if transaction.is_whole:
-            # A journal of files that are as before does no harm: undo finds nothing to restore in them.
+            # A journal of unchanged files is harmless: undo finds nothing to restore.
             with contextlib.suppress(OSError):
                 journal.revert()
         raise
@@ -142,7 +142,7 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
 
 
 def _remove_empty_folders(root: Path, removed: Sequence[PurePosixPath]) -> None:
-    """Remove dkdbg's own folders that are empty now; a folder in which something else lies stays."""
+    """Remove dkdbg's own folders that are empty now."""
     inside = Path(os.path.realpath(root))
     empty = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
     for path in sorted(empty, key=lambda each: len(each.parts), reverse=True):
@@ -151,7 +151,7 @@ def _remove_empty_folders(root: Path, removed: Sequence[PurePosixPath]) -> None:
 
 
 class _Disk:
-    """The repository as it is now, with what dkdbg remembers of it."""
+    """The current state of the repository, with dkdbg's records of it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -165,7 +165,7 @@ class _Disk:
             return False
         if self.manifest.files.get(path) == manifest.digest(present):
             return True
-        # After a crash the file may be newer than the manifest; the journal was written before both.
+        # After a crash the file may be newer than the manifest, but never than the journal.
         entry = self._journal.get(path)
         return entry is not None and not entry.edited and entry.has_written(present)
 
@@ -192,12 +192,12 @@ class _Disk:
         return Change(path=path, before=before, after=file.content, mode=mode, reason=file.reason)
 
     def _is_same(self, present: bytes, file: FileWanted) -> bool:
-        if file.owned:  # whether git has turned the line ends of a generated file is the user's affair
+        if file.owned:  # git may convert line ends of a generated file, which is the user's choice
             return manifest.digest(present) == manifest.digest(file.content)
         return present == file.content
 
     def _mode(self, path: PurePosixPath) -> int | None:
-        """Return the mode that makes a file executable for everyone who may read it; None when it is."""
+        """Return the mode that makes a file executable for all its readers; None if it already is."""
         try:
             mode = stat.S_IMODE(place(self.root, path).stat().st_mode)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Shows changes as git would: one unified diff, readable on a terminal."""
+"""Format changes as a unified diff like git's, readable on a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 def diff(changes: Iterable[Change]) -> str:
     """Return a unified diff with git's headers, empty without changes.
 
-    Files that are no UTF-8 text take one line with their sizes in bytes. Where every line ends in CRLF the header
-    says so once; where only some do, those lines end in a visible `^M`, as in git.
+    Files that are not UTF-8 text take one line with their sizes in bytes. If every line ends in CRLF, the header says
+    so once. If only some do, those end in a visible `^M`, as in git.
     """
     return "".join("".join(_file(change)) for change in changes)
 
@@ -46,14 +46,14 @@ def _file(change: Change) -> Iterator[str]:
     if all_crlf:
         yield "line ends: CRLF\n"
     ending = "" if all_crlf else "^M"
-    # Split at \n alone, as git does: str.splitlines would also split at form feeds and U+2028.
+    # Split at \n only, as git does: str.splitlines also splits at form feeds and U+2028.
     left, right = ([line.replace("\r\n", ending + "\n") for line in _lines(text)] for text in (before, after))
     for line in difflib.unified_diff(left, right, old, new):
         yield line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
 
 
 def _text(data: bytes | None) -> str | None:
-    """Return the text of a file, empty for none; None when it is binary."""
+    """Return the text of a file, empty for no file; None if it is binary."""
     if data is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Our entries in launch.json and tasks.json, merged into what the user has made of them."""
+"""Merge our entries into the user's launch.json and tasks.json."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _NEW = {
     TASKS: '{\n  "version": "2.0.0",\n  "tasks": []\n}\n',
 }
 _REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
-#: Array -> the field by which its objects are told apart.
+#: Array -> the field that identifies its objects.
 _NAMES = {"configurations": "name", "compounds": "name", "tasks": "label", "inputs": "id"}
-#: Of this machine, for the first target; each further one has the next.
+#: Local port for the first target; each further one takes the next.
 _FIRST_PLACE_PORT = 5677
 
 
 def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -> dict[str, FileWanted]:
-    """Both files; `local_port` on 127.0.0.1 is what the launch entry attaches to, `project` whom it expects there.
+    """Return both files. The launch entry attaches to `local_port` on 127.0.0.1 and expects `project` there.
 
     Raises:
-        DkdbgError: one of them cannot be read as JSON with comments, or is built in another way than VS Code's.
+        DkdbgError: a file is not JSON with comments, or its structure is not VS Code's.
     """
     launch = {
         "configurations": [editor.launch_entry(plan, local_port, project), *_of_places(root, LAUNCH)],
@@ -49,8 +49,8 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
     return {LAUNCH: _merged(root, LAUNCH, launch), TASKS: _merged(root, TASKS, {"tasks": tasks})}
 
 
-def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
-    """Both files with the entry and the task of a place more, or with new ones in the place of theirs.
+def place_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
+    """Return both files with a target's entry and task added or replaced.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -60,7 +60,7 @@ def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) 
         written, field = _written(root, name), _NAMES[array]
         named = {each[field]: each for each in written.get(array, ())} | {
             new[field]: new
-        }  # each in its place
+        }  # keeps their order
         files[name] = _merged(root, name, {**written, array: [*named.values()]})
     return files
 
@@ -68,7 +68,7 @@ def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) 
 def ranks_files(
     root: Path, entries: Sequence[Mapping[str, Any]], compound: Mapping[str, Any], task: Mapping[str, Any]
 ) -> dict[str, FileWanted]:
-    """Both files with an entry a rank, their compound and its task, in the place of former ones.
+    """Return both files with the ranks' entries, compound and task added or replaced.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -86,8 +86,8 @@ def ranks_files(
     }
 
 
-def target_port(root: Path, name: str) -> int:
-    """The port of the entry of a target by its name; of a new one the next that no entry of a target has."""
+def place_port(root: Path, name: str) -> int:
+    """Return the port in the entry of a target; for a new target the next unused one."""
     ports = {
         each["name"]: each["connect"]["port"]
         for each in _of_places(root, LAUNCH) if isinstance(each.get("connect"), dict)
@@ -98,7 +98,7 @@ def target_port(root: Path, name: str) -> int:
 
 
 def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
-    """What `init TARGET` and `init --ranks` have written: another `init` leaves it."""
+    """Return the entries of `init --on` and `init --ranks`, which a plain `init` keeps."""
     array, begins = (
         ("configurations", (editor.TARGET_NAME, editor.RANK_NAME))
         if name == LAUNCH
@@ -108,7 +108,7 @@ def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
 
 
 def with_port(root: Path, local_port: int) -> FileWanted | None:
-    """launch.json with our entry, as it was written last, on another local port; None when it is not known.
+    """Return launch.json with our last written entry on another local port; None if that entry is unknown.
 
     Raises:
         DkdbgError: as `editor_files`.
@@ -124,18 +124,18 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
 
 
 def launch_names(root: Path) -> set[str]:
-    """Names of the entries and compounds that launch.json has now; none when it cannot be read."""
+    """Return the names of the entries and compounds in launch.json; empty if it cannot be read."""
     return {name for name, _ in _entries(root)}
 
 
 def launch_port(root: Path) -> int | None:
-    """The port that our entry of launch.json attaches to now; None when there is none or it cannot be read."""
+    """Return the port of our entry in launch.json; None if it is missing or cannot be read."""
     port = _connect(entry for _, entry in _entries(root)).get("port")
     return port if isinstance(port, int) else None
 
 
 def connects(root: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Where our launch entry attaches, as it was written last and as launch.json has it now; empty for nowhere."""
+    """Return the endpoint of our launch entry, as last written and as in launch.json now; empty if there is none."""
     written = _written(root, LAUNCH).get("configurations", ())
     return _connect(written), _connect(entry for _, entry in _entries(root))
 
@@ -163,7 +163,7 @@ def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Our entries as they were written last, by this clone or a colleague's."""
+    """Return our entries as last written, by this clone or a colleague's."""
     note = manifest.load(root).notes.get(PurePosixPath(name), {})
     entries = note.get("entries")
     if not isinstance(entries, dict):

@@ -1,13 +1,13 @@
-"""The dev container Feature that puts the agent into an image: for dev containers that run no compose service."""
+"""Build the dev container Feature with the agent, for dev containers without a compose service."""
 
 from __future__ import annotations
 
 from dkdbg.delivery.single_file import NAME
 from dkdbg.repository.artefacts import artefact
 
-#: Folder below `.devcontainer/`; a local Feature's folder must be called as its id.
+#: Folder below `.devcontainer/`; a local Feature's folder must be named after its id.
 FOLDER = "dkdbg"
-#: What devcontainer.json says under `features` to use it.
+#: Reference to the Feature under `features` of devcontainer.json.
 REFERENCE = f"./{FOLDER}"
 _FILES = ("devcontainer-feature.json", "install.sh")
 
@@ -15,10 +15,10 @@ _FILES = ("devcontainer-feature.json", "install.sh")
 def feature_files(single_file: bytes) -> dict[str, bytes]:
     """Return the Feature with the agent inside: path below `.devcontainer/dkdbg/` -> bytes.
 
-    `install.sh` needs no x bit: whatever builds a dev container gives it one.
+    `install.sh` needs no x bit: the tools that build a dev container set it.
 
     Args:
-        single_file: the agent, as `delivery.single_file.build` makes it.
+        single_file: the agent, from `delivery.single_file.build`.
 
     Raises:
         DkdbgError: the installation is incomplete.

@@ -1,4 +1,4 @@
-"""Git's own folder of a checkout: there lies what concerns this checkout alone and must never be committed."""
+"""Find git's own folder of a checkout, for files that concern this checkout alone and must never be committed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dkdbg.repository.folders import read_whole
 
 
 def git_folder(root: Path) -> Path | None:
-    """Return the folder that git keeps for the checkout `root` lies in, absolute; None when it cannot be used.
+    """Return git's folder of the checkout that contains `root`, absolute; None if it cannot be used.
 
-    Of a worktree or a submodule it is the one that its `.git` file names, if that names the file in return: an
-    unpacked archive may hold a `.git` file that names any folder of the user's.
+    For a worktree or a submodule it is the folder named by its `.git` file, if that folder refers back to the file: an
+    unpacked archive may contain a `.git` file that names any folder of the user's.
     """
     for folder in (root, *root.parents):
         found = folder / ".git"
@@ -30,14 +30,14 @@ def git_folder(root: Path) -> Path | None:
                 return None
             found = target
         if not (found / "HEAD").is_file() or found.stat().st_uid != root.stat().st_uid:
-            return None  # what git does not take for a repository, or somebody else's, such as /tmp/.git
+            return None  # not a repository for git, or owned by another user, such as /tmp/.git
         return found if os.access(found, os.W_OK | os.X_OK) else None
     except (OSError, ValueError):
         return None
 
 
 def _names(target: Path, git_file: Path) -> bool:
-    """Whether `target` is the folder of the worktree (file `gitdir`) or submodule (core.worktree) with that `.git`."""
+    """Return whether `target` is the folder of the worktree (`gitdir`) or submodule (core.worktree) with that `.git`."""
     back = target / "gitdir"
     if back.is_file():
         return os.path.realpath(target / _text(back).strip()) == os.path.realpath(git_file)
@@ -49,5 +49,5 @@ def _names(target: Path, git_file: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Raise OSError for what is not a regular file: a FIFO would have us wait for ever."""
+    """Read a regular file; raise OSError for others, since a FIFO would block for ever."""
     return read_whole(Path(os.path.realpath(path))).decode("utf-8", errors="replace")

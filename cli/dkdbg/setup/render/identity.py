@@ -1,6 +1,7 @@
-"""Which project an attach is meant for: an id that `init` makes once, and writes into launch.json and the debug service.
+"""Identify the project to attach to, by an id that `init` creates once for launch.json and the debug service.
 
-It tells repositories apart, on one machine and for all who clone one: it is committed. No secret, and it lets nobody in.
+The id is committed, so it distinguishes repositories on one machine and is the same in all clones. It is not a secret
+and grants no access.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_.-]{0,60}")
 
 
 def of(root: Path) -> str:
-    """Return the project's id: the one in the manifest or in launch.json, else a new one that begins with its folder's name."""
+    """Return the project's id from the manifest or launch.json, else a new one that begins with the folder's name."""
     for connect in connects(root):
         found = connect.get(PROJECT)
         if isinstance(found, str) and _ID.fullmatch(found):

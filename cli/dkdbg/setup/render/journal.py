@@ -1,4 +1,4 @@
-"""Remembers what the repository was before the first `dkdbg init`, and brings exactly that back."""
+"""Record the repository's state before the first `dkdbg init`, and restore exactly that state."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Where the journal lies in a folder without git; until version 0.1 in every checkout.
+#: Path of the journal in a folder without git, and until version 0.1 in every checkout.
 BESIDE = FOLDER / "undo.json"
 _VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What undo needs of one file.
+    """Record of one file for undo.
 
     Attributes:
-        before: its bytes before the first init, None when there was no file.
-        mode, mtime_ns: its permission bits and time of change then, None when there was no file.
-        written: sha256 of everything that dkdbg put there since, oldest first; None stands for a removal.
-        edited: the user changed the file between two inits, so that going back would lose that.
+        before: content before the first init, None if there was no file.
+        mode, mtime_ns: permission bits and modification time then, None if there was no file.
+        written: sha256 of each version that dkdbg has written, oldest first; None is a removal.
+        edited: the user changed the file between two inits, and a restore would lose the change.
     """
 
     before: bytes | None
@@ -46,19 +46,19 @@ class Entry:
     edited: bool = False
 
     def has_written(self, data: bytes) -> bool:
-        """Return whether dkdbg wrote exactly this."""
+        """Return whether dkdbg wrote exactly `data`."""
         return _sha(data) in self.written
 
 
 @dataclass(frozen=True, kw_only=True)
 class Undone:
-    """What an undo did, every path relative to the repository root.
+    """Result of an undo, with paths relative to the repository root.
 
     Attributes:
-        restored: files that have their old bytes, mode and time again.
-        removed: files that dkdbg had made.
-        saved: (edited file, where the edited version lies now).
-        left: directories that dkdbg had made and that stay, because something else is in them by now.
+        restored: files with their old content, mode and time.
+        removed: files that dkdbg had created.
+        saved: (edited file, path of the saved version).
+        left: directories that dkdbg had created and that other files keep in use.
     """
 
     restored: tuple[PurePosixPath, ...]
@@ -69,7 +69,7 @@ class Undone:
 
 @dataclass(kw_only=True)
 class Journal:
-    """The undo journal of one checkout: in git's own folder, where `git clean` spares it, or `.dkdbg/undo.json`."""
+    """The undo journal of a checkout: in git's own folder, which `git clean` spares, or `.dkdbg/undo.json`."""
 
     root: Path
     _replaced: bytes | None = None
@@ -84,14 +84,14 @@ class Journal:
 
     @property
     def is_beside(self) -> bool:
-        """Whether it lies among the user's files, where git has to be told to ignore it."""
+        """Return whether the journal is among the user's files, where git has to ignore it."""
         return self._path == BESIDE
 
     def load(self) -> tuple[dict[PurePosixPath, Entry], tuple[PurePosixPath, ...]]:
-        """Return the entries and the directories that dkdbg made, outermost first; empty when nothing was written.
+        """Return the entries and the created directories, outermost first; empty if nothing was written.
 
         Raises:
-            DkdbgError: the journal cannot be read, or names what dkdbg never writes to.
+            DkdbgError: the journal cannot be read, or names a path that dkdbg never writes.
         """
         name, data = str(self._base / self._path) if not self.is_beside else str(BESIDE), self._read()
         if data is None and not self.is_beside:
@@ -110,10 +110,10 @@ class Journal:
             ) from error
 
     def record(self, changes: Iterable[Change], new_directories: Iterable[PurePosixPath]) -> None:
-        """Write down the present state of what `changes` are about to touch; on the disk when this returns.
+        """Record and sync the present state of the files that `changes` will touch.
 
         Raises:
-            DkdbgError: the journal cannot be read or written; nothing has changed then.
+            DkdbgError: the journal cannot be read or written; nothing has changed.
         """
         entries, directories = self.load()
         for change in changes:
@@ -138,7 +138,7 @@ class Journal:
             raise refused("write", self._path, error) from error
 
     def revert(self) -> None:
-        """Take back the last `record`, after its changes were rolled back.
+        """Revert the last `record`, after its changes were rolled back.
 
         Raises:
             OSError: the journal cannot be written.
@@ -153,13 +153,13 @@ class Journal:
                 base.remove_folder(self._path.parent.name)
 
     def _read(self) -> bytes | None:
-        """As it is in git's folder, or beside; none that came with a clone."""
+        """Read the journal from git's folder or the checkout; ignore one that came with a clone."""
         if self.is_beside:
             return self._former()
         return read(self._base, self._path)
 
     def _former(self) -> bytes | None:
-        """The journal among the user's files, unless git tracks it: then it tells of somebody else's checkout."""
+        """Read the journal among the user's files, unless git tracks it: it then describes another checkout."""
         if not os.path.lexists(self.root / BESIDE):
             return None
         if _in_checkout(self.root) and git.tracks(self.root, str(BESIDE)):
@@ -167,7 +167,7 @@ class Journal:
         return read(self.root, BESIDE)
 
     def _make_folder(self) -> bool:
-        """Make the journal's own folder; whether there was none."""
+        """Create the journal's folder, and return whether it was missing."""
         with Folder.at(self._base) as base:
             name = self._path.parent.name
             if (kind := base.kind(name)) == "a directory":
@@ -178,7 +178,7 @@ class Journal:
             return True
 
     def _move_in(self) -> None:
-        """Take over the journal of an earlier version, which lies among the user's files."""
+        """Take over the journal of an earlier version from among the user's files."""
         former = None if self.is_beside else self._former()
         if former is None:
             return
@@ -189,13 +189,13 @@ class Journal:
             folder.remove(BESIDE.name)
 
     def undo(self, *, force: bool = False) -> Undone:
-        """Bring back every file as it was before the first init, then forget.
+        """Restore every file as it was before the first init, then delete the journal.
 
-        With `force` the user's edits of generated files are kept beside them as `<file>.dkdbg-saved`.
+        With `force` the user's edits of generated files are saved as `<file>.dkdbg-saved`.
 
         Raises:
-            DkdbgError: there is nothing to undo; or a file was edited since (without `force`: nothing is touched,
-                exit code EXIT_CONFLICT); or writing failed, and everything is as it was.
+            DkdbgError: there is nothing to undo, a file was edited since (without `force`; nothing is touched, exit
+                code EXIT_CONFLICT), or writing failed and was rolled back.
         """
         entries, directories = self.load()
         if not entries:
@@ -246,12 +246,12 @@ class Journal:
         new = staging_names(self._path.name)[0]
         with Folder.at(self._base, self._path.parent) as folder:
             folder.remove(new)
-            folder.write_new(new, data, 0o600)  # it holds the user's files
+            folder.write_new(new, data, 0o600)  # it contains the user's files
             folder.replace(new, self._path.name)
             folder.sync()
 
     def _forget(self, entries: dict[PurePosixPath, Entry], directories: tuple[PurePosixPath, ...]) -> None:
-        """Restore times and modes, remove what a crash or we left behind, and last the journal itself."""
+        """Restore times and modes, remove leftovers and created folders, and finally the journal."""
         inside = Path(os.path.realpath(self.root))
         for path, entry in entries.items():
             with contextlib.suppress(FileNotFoundError), Folder.at(inside, path.parent) as folder:
@@ -260,7 +260,7 @@ class Journal:
                 if entry.mode is not None and entry.mtime_ns is not None:
                     with contextlib.suppress(
                         PermissionError
-                    ):  # not our file: then we did not replace it either
+                    ):  # owned by another user, so it was never replaced
                         folder.restore(path.name, mode=entry.mode, mtime_ns=entry.mtime_ns)
         for base, journal in {(self._base, self._path), (inside, BESIDE)}:
             with contextlib.suppress(FileNotFoundError), Folder.at(base, journal.parent) as folder:
@@ -270,7 +270,7 @@ class Journal:
             with contextlib.suppress(OSError), Folder.at(self._base) as base_folder:
                 base_folder.remove_folder(self._path.parent.name)
         for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
-            # Not empty: the user put something there, which stays, and so does the directory.
+            # A folder that is not empty stays, with the user's files.
             with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, directory.parent) as folder:
                 folder.remove_folder(directory.name)
 
@@ -280,7 +280,7 @@ def _in_checkout(root: Path) -> bool:
 
 
 def _name_in_git(root: Path) -> PurePosixPath:
-    """One name for each folder of a checkout that `init` may have run in."""
+    """Return the journal's name, distinct for each folder of a checkout in which `init` may run."""
     top = next(folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git"))
     inside = root.relative_to(top).as_posix()
     suffix = "" if inside == "." else "-" + hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
@@ -288,9 +288,9 @@ def _name_in_git(root: Path) -> PurePosixPath:
 
 
 def _is_edited(path: PurePosixPath, entry: Entry, current: bytes | None) -> bool:
-    """Return whether going back would lose something that only the user can have written."""
+    """Return whether a restore would lose changes of the user's."""
     if current is None or current == entry.before or path == MANIFEST:
-        return False  # a colleague's merge may change the manifest; it holds nothing but what we wrote
+        return False  # a colleague's merge may change the manifest, which only contains our own text
     return entry.edited or _sha(current) not in entry.written
 
 

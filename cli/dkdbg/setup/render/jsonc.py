@@ -1,4 +1,4 @@
-"""Edits JSON with comments as text: our entries change, every other byte of the file stays as it is."""
+"""Edit our entries in JSON with comments as text, and keep every other byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def decode(data: bytes, *, file: str) -> str:
-    """Return the text of a file, byte order mark and line ends kept, so that `text.encode()` is `data` again.
+    """Return the text of a file with byte order mark and line ends, so that `text.encode()` is `data` again.
 
     Raises:
         DkdbgError: `data` is not UTF-8.
@@ -32,7 +32,7 @@ def loads(text: str, *, file: str = "JSON text") -> JsonValue:
     """Return the plain value of JSON with comments; `{}` for a blank file, as VS Code reads it.
 
     Raises:
-        DkdbgError: the text is not valid; the message says file, line, column and what was expected there.
+        DkdbgError: the text is invalid; the message has file, line, column and the expected token.
     """
     root = parse(text, file=file)
     return {} if root is None else root.value
@@ -47,18 +47,17 @@ def upsert(
     last: Mapping[str, object] | None = None,
     file: str = "JSON text",
 ) -> str:
-    """Return `text` with `value` merged into the array at `path`: into the first object of the same `key_field`.
+    """Return `text` with `value` merged into the array at `path`: into the first object with the same `key_field`.
 
-    Key by key: what is as `last` had it follows `value`, what the user changed, added or removed stays so, comments
-    too. Without such an object `value` is appended; missing objects and the array on the way of `path` are made.
-    Further objects of the same `key_field` are left alone.
+    The merge is key by key: values equal to `last` follow `value`, while values that the user changed, added or
+    removed stay, with their comments. Without such an object `value` is appended, and missing parents are created.
+    Further objects with the same `key_field` are unchanged.
 
     Args:
-        last: the value that was asked for the last time; None when that is not known: then every key that differs is
-            the user's.
+        last: the value of the last merge; None if unknown: every key that differs then is the user's.
 
     Raises:
-        DkdbgError: the text is not valid, or `path` leads through or to a value of another kind.
+        DkdbgError: the text is invalid, or `path` leads through or to a value of another type.
     """
     edit, array, index = _find(text, path, key_field, value[key_field], file)
     if array is None:
@@ -80,7 +79,7 @@ def overruled(
     *,
     file: str = "JSON text",
 ) -> tuple[str, ...]:
-    """Return where a merged `text` is not as `value` wants it, because of the user: one phrase each.
+    """Return where the merged `text` differs from `value` by the user's choice, one phrase each.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -94,7 +93,7 @@ def overruled(
 def drop(
     text: str, path: Sequence[str], key_field: str, last: Mapping[str, object], *, file: str = "JSON text"
 ) -> str:
-    """Return `text` without the object of the array at `path` that is still as `last`, nor an array left empty by that.
+    """Return `text` without the object that still equals `last`, and without the array if that empties it.
 
     Raises:
         DkdbgError: as `upsert`.
@@ -112,7 +111,7 @@ def drop(
 def _find(
     text: str, path: Sequence[str], key_field: str, key: object, file: str
 ) -> tuple[Edit, Node | None, int | None]:
-    """Return the parsed text, the array at `path` and the place of the first object in it that is called `key`."""
+    """Return the parsed text, the array at `path`, and the index of its first object with the name `key`."""
     edit = Edit.of(text, file)
     array = edit.container(path, list)
     for index, item in enumerate(array.items if array else ()):

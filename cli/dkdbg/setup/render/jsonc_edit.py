@@ -1,4 +1,4 @@
-"""Edits of JSON with comments as text, one value at a time: every byte that is not the value's stays as it is."""
+"""Edit JSON with comments as text, one value at a time, and keep every other byte."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dkdbg.setup.render.jsonc_tree import BOM, Node, begins_line, indent_unit, l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: VS Code's own indentation of files that it creates.
+#: VS Code's own indentation of new files.
 DEFAULT_INDENT = "    "
-#: Arrays of scalars stay on one line up to this column.
+#: Maximum column for an array of scalars on one line.
 LINE_WIDTH = 88
 _GAP = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """The text of one file, parsed, with the habits that new text follows."""
+    """A parsed text with its formatting style, for edits."""
 
     text: str
     file: str
@@ -32,7 +32,7 @@ class Edit:
 
     @classmethod
     def of(cls, text: str, file: str) -> Edit:
-        """Parse `text`; `file` is how messages name it."""
+        """Parse `text`; `file` is its name in messages."""
         root = parse(text, file=file)
         crlf = text.count("\r\n")
         newline = "\r\n" if crlf > text.count("\n") - crlf else "\n"
@@ -40,7 +40,7 @@ class Edit:
         return cls(text=text, file=file, root=root, newline=newline, indent=indent)
 
     def container(self, path: Sequence[str], kind: type[list[object] | dict[str, object]]) -> Node | None:
-        """Return the array or object at `path`; None when it, or something on the way, is missing."""
+        """Return the array or object at `path`; None if it, or a parent, is missing."""
         node = self.root
         for depth in range(len(path) + 1):
             if node is None:
@@ -62,7 +62,7 @@ class Edit:
         )
 
     def insert_at(self, path: Sequence[str], value: object) -> str:
-        """Return the text with a new member at `path`, where no such member is, and the objects on its way."""
+        """Return the text with a new member at the unused `path`, and with its missing parents."""
         node, depth = self.root, 0
         while node is not None and depth < len(path) and (child := node.child(path[depth])) is not None:
             node, depth = child, depth + 1
@@ -73,29 +73,29 @@ class Edit:
         return self.append(node, value, key=path[depth])
 
     def _with_root(self, value: object) -> str:
-        """Return a text that held no value, its comments kept, with a root."""
+        """Return a text without a value, but with its comments, completed by a root value."""
         body = self._render(value, "") + self.newline
         comments = self.text.rstrip(" \t\r\n")
         return (comments if comments in {"", BOM} else comments + self.newline) + body
 
     def replace(self, node: Node, value: object) -> str:
-        """Return the text with `value` in the place of `node`."""
+        """Return the text with `node` replaced by `value`."""
         body = self._render(value, line_indent(self.text, node.start))
         return self.text[: node.start] + body + self.text[node.end :]
 
     def insert_before(self, item: Node, value: object) -> str:
-        """Return the text with `value` as an item of an array in front of `item`."""
+        """Return the text with `value` inserted before `item` of an array."""
         outer = line_indent(self.text, item.start)
         gap = self.newline + outer if begins_line(self.text, item.start) else " "
         return self.text[: item.start] + self._render(value, outer) + "," + gap + self.text[item.start :]
 
     def remove(self, container: Node, index: int) -> str:
-        """Return the text without the member or item `index` of `container`, the comments around it kept."""
+        """Return the text without member or item `index` of `container`; comments around it stay."""
         spans = [(member.start, member.node.end) for member in container.members]
         spans = spans or [(item.start, item.end) for item in container.items]
         start, end = spans[index]
         comma = _comma(self.text, end)
-        if comma is None and index:  # the last one: the comma in front of it would trail
+        if comma is None and index:  # the last item: the comma before it would trail
             comma = _comma(self.text, spans[index - 1][1])
         text = self.text[:start] + self.text[end:]
         if comma is not None:
@@ -117,12 +117,12 @@ class Edit:
             between = self.text[container.last_end : container.content_end]
             body = ("" if comma else ",") + between + self.newline + outer + body + comma
             return self.text[: container.last_end] + body + self.text[container.content_end :]
-        # Everything on one line: stay there, directly after the last child, in front of its comment.
+        # All on one line: append there, after the last child and before its comment.
         at = container.comma_end or container.last_end
         return self.text[:at] + ("" if comma else ",") + " " + body + comma + self.text[at:]
 
     def _fill(self, container: Node, prefix: str, value: object) -> str:
-        """Return the text with a first child in an empty container, which then spans lines."""
+        """Return the text with a first child in an empty container, spread over lines."""
         outer = line_indent(self.text, container.start)
         body = self.newline + outer + self.indent + prefix
         body += self._render(value, outer + self.indent, column=len(prefix))
@@ -132,12 +132,12 @@ class Edit:
         return self.text[: container.content_end] + body + space + self.text[container.end - 1 :]
 
     def _render(self, value: object, outer: str, *, column: int = 0) -> str:
-        """Return `value` as text whose further lines start with `outer`; `column` is taken on the first line."""
+        """Return `value` as text; its further lines start with `outer`, and its first one at `column`."""
         return self.newline.join(_lines(value, outer=outer, unit=self.indent, column=column))
 
 
 def _lines(value: object, *, outer: str, unit: str, column: int) -> list[str]:
-    """Return the lines of `value`, all but the first with their indentation."""
+    """Return the lines of `value`, all but the first indented."""
     if isinstance(value, dict) and value:
         children = [(f"{_scalar(key)}: ", child) for key, child in value.items()]
         brackets = "{}"
@@ -164,19 +164,19 @@ def _scalar(value: object) -> str:
 
 
 def equal(left: object, right: object) -> bool:
-    """Compare as JSON: `true` is not 1, the order of keys does not count."""
+    """Compare as JSON: `true` is not 1, and the order of keys is irrelevant."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def _comma(text: str, offset: int) -> int | None:
-    """Return where the comma after a value that ends at `offset` is; None without one."""
+    """Return the offset of the comma after a value that ends at `offset`; None if there is none."""
     gap = _GAP.match(text, offset)
     at = gap.end() if gap else offset
     return at if text[at : at + 1] == "," else None
 
 
 def _without_gap(text: str, offset: int) -> str:
-    """Return `text` without the empty line, or the space too many, that a removed value has left at `offset`."""
+    """Return `text` without the empty line or the extra space that a removed value left at `offset`."""
     start = len(text[:offset].rstrip(" \t"))
     end = offset + len(text[offset:]) - len(text[offset:].lstrip(" \t"))
     if text[:start].endswith(("\n", "\r")) and text[end : end + 1] in {"\n", "\r"}:

@@ -1,4 +1,4 @@
-"""Merges a wanted JSON value into what a user made of the last one: decides on plain values, edits one at a time."""
+"""Merge a wanted JSON value with the user's changes to the last one: decide on plain values, edit one at a time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from dkdbg.setup.render.jsonc_edit import Edit
     from dkdbg.setup.render.jsonc_tree import Node
 
-#: Where in a value: keys of objects and places in arrays.
+#: Path in a value: object keys and array indices.
 Path = tuple[str | int, ...]
 _SHOWN = 60
-#: Stands for a value that nobody has asked for before: null is a value of its own.
+#: Marks a value that was never requested, since null is a value itself.
 _UNKNOWN = object()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One edit.
+    """An edit of a value.
 
     Attributes:
-        kind: `set`: the value at `path` becomes `value`; `remove`: it goes; `add`: it comes, and there is none yet
-            (in an array: in front of that place, at the end when there is no such place).
+        kind: `set` replaces the value at `path` by `value`, `remove` removes it, `add` adds a missing one (in an array
+            before that index, or at the end).
     """
 
     kind: Literal["set", "remove", "add"]
@@ -36,11 +36,10 @@ class Step:
 
 
 def next_step(have: object, want: object, last: object, at: Path = ()) -> Step | None:
-    """Return the first edit that brings `have` nearer to `want`; None when only the user's own differences are left.
+    """Return the first edit that brings `have` nearer to `want`; None if only the user's changes remain.
 
-    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), everything
-    else is one value. A value is ours as long as it equals the one in `last`, what was asked for the last time; None
-    stands for not known.
+    Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
+    as a whole. A value is ours as long as it equals the one in `last`, the last request; None if that is unknown.
     """
     return _step(have, want, _UNKNOWN if last is None else last, at)
 
@@ -76,11 +75,11 @@ def _in_array(have: list[object], want: list[object], base: list[object], at: Pa
     stale = [index for index, item in enumerate(have) if _has(base, item) and not _has(want, item)]
     new = [item for item in want if not _has(have, item) and not _has(base, item)]
     if not stale and not new:
-        # Only the order is another: the user's, unless it is the plan's that has changed.
+        # Only the order differs: keep the user's, unless the plan's order has changed.
         moved = base and not equal(want, base) and not equal(have, want)
         is_ours = moved and all(_has(want, item) for item in have) and all(_has(have, item) for item in want)
         return Step(kind="set", path=at, value=want) if is_ours else None
-    # The order of ours counts: of path mappings the first that matches is taken.
+    # Order matters: of path mappings the first match applies.
     later = want[next(index for index, item in enumerate(want) if equal(item, new[0])) + 1 :] if new else []
     place = next((index for index, item in enumerate(have) if _has(later, item)), len(have))
     if stale and new and not any(_has(want, item) for item in have[stale[0] : place]) and stale[0] <= place:
@@ -95,7 +94,7 @@ def _has(items: list[object], wanted: object) -> bool:
 
 
 def apply(edit: Edit, node: Node, step: Step) -> str:
-    """Return the text after one step in the value of `node`."""
+    """Return the text after one step on the value of `node`."""
     *way, end = step.path or (None,)
     for part in way:
         child = node.child(part) if isinstance(part, str) else node.items[part or 0]
@@ -116,7 +115,7 @@ def apply(edit: Edit, node: Node, step: Step) -> str:
 
 
 def differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
-    """Say where a merged value is not as wanted, in phrases such as `port is 6000, not 5678`."""
+    """Yield where a merged value differs from the wanted one, such as `port is 6000, not 5678`."""
     name = " > ".join(str(part) for part in at)
     if isinstance(have, dict) and isinstance(want, dict):
         for key, value in want.items():

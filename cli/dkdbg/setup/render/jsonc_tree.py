@@ -1,4 +1,4 @@
-"""Parses JSON with comments (VS Code's dialect) into nodes that know their place in the text."""
+"""Parse JSON with comments (VS Code's dialect) into nodes with their offsets in the text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dkdbg.errors import DkdbgError
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    #: Plain Python values, as `json.loads` gives them.
+    #: Plain Python values, as from `json.loads`.
     JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 BOM = "\ufeff"
-#: Deeper files are no editor's settings; the parser recurses, and Python's own limit is about 1000 frames.
+#: Maximum nesting: the parser recurses, and Python's limit is about 1000 frames. Editor settings are flatter.
 MAX_DEPTH = 200
 
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
@@ -28,7 +28,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One `"key": value` of an object; `start` is the offset of the key's quote."""
+    """A `"key": value` of an object; `start` is the offset of the key's quote."""
 
     key: str
     start: int
@@ -37,17 +37,17 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A value and its place.
+    """A value with its offsets.
 
     Attributes:
-        start, end: offsets in the text, `text[start:end]` is the value without the space around it.
-        value: the plain value; of duplicate keys the last one counts, as in VS Code.
-        members: of an object, in file order, duplicates included; empty for everything else.
-        items: of an array, in file order; empty for everything else.
-        last_end: offset after the last child (its comma not included); None without children.
-        comma_end: offset after the comma that trails the last child; None without such a comma.
-        content_end: of a container: offset after the last child, comma or comment before the closing bracket
-            (after the opening bracket when there is nothing at all); `end` for scalars.
+        start, end: `text[start:end]` is the value without the space around it.
+        value: the plain value; of duplicate keys the last one applies, as in VS Code.
+        members: of an object, in file order, with duplicates; empty for other values.
+        items: of an array, in file order; empty for other values.
+        last_end: offset after the last child, without its comma; None without children.
+        comma_end: offset after a trailing comma; None without one.
+        content_end: for a container the offset after the last child, comma or comment before the closing bracket
+            (after the opening bracket if it is empty); `end` for scalars.
     """
 
     start: int
@@ -60,23 +60,24 @@ class Node:
     content_end: int = 0
 
     def child(self, key: str) -> Node | None:
-        """Return the object's member that counts for `key`: the last one, as in VS Code."""
+        """Return the object's effective member for `key`: the last one, as in VS Code."""
         return next((member.node for member in reversed(self.members) if member.key == key), None)
 
 
 def parse(text: str, *, file: str) -> Node | None:
-    """Return the root value; None for a blank file or one with nothing but comments.
+    """Return the root value; None for a text of blanks and comments only.
 
-    `file` is how messages name the text. Line ends must be as in the file (no newline translation).
+    `file` is the name of the text in messages. Line ends must be those of the file (no newline translation).
 
     Raises:
-        DkdbgError: the text is not JSON with comments; says file, line and column (from 1) and what was expected.
+        DkdbgError: the text is not JSON with comments; the message has file, line, column (from 1) and the expected
+            token.
     """
     return _Parser(text=text, file=file).root()
 
 
 def position(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column of `offset`, both from 1, columns in characters (a byte order mark is none)."""
+    """Return line and column of `offset`, both from 1, in characters; a byte order mark does not count."""
     line, line_start = 1, int(text.startswith(BOM))
     for line_end in _LINE_END.finditer(text, 0, offset):
         line, line_start = line + 1, line_end.end()
@@ -84,18 +85,18 @@ def position(text: str, offset: int) -> tuple[int, int]:
 
 
 def begins_line(text: str, offset: int) -> bool:
-    """Return whether nothing but space stands before `offset` on its line."""
+    """Return whether only blanks precede `offset` on its line."""
     return text[_line_start(text, offset) : offset].strip(" \t" + BOM) == ""
 
 
 def line_indent(text: str, offset: int) -> str:
-    """Return the space at the start of the line of `offset`."""
+    """Return the indentation of the line of `offset`."""
     line = text[_line_start(text, offset) : offset].lstrip(BOM)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def indent_unit(text: str, node: Node) -> str | None:
-    """Return what the first nested line below `node` has more than the line where its container opens."""
+    """Return the additional indentation of the first nested line below `node`."""
     outer = line_indent(text, node.start)
     children = [(member.start, member.node) for member in node.members] + [
         (item.start, item) for item in node.items
@@ -118,7 +119,7 @@ class _Parser:
     text: str
     file: str
     at: int = 0
-    #: Where the last token (value, comma, bracket, comment) ended, so that edits can leave comments in peace.
+    #: End of the last token (value, comma, bracket, comment), so that edits keep comments.
     token_end: int = field(default=0, init=False)
 
     def root(self) -> Node | None:
@@ -143,7 +144,7 @@ class _Parser:
         )
 
     def _skip(self) -> None:
-        """Go past space and comments."""
+        """Skip blanks and comments."""
         while True:
             if space := _SPACE.match(self.text, self.at):
                 self.at = space.end()
@@ -183,7 +184,7 @@ class _Parser:
                     self._fail("a value")
                 try:
                     value = json.loads(word.group())
-                except ValueError:  # Python reads no whole number beyond 4300 digits
+                except ValueError:  # Python reads no integer beyond 4300 digits
                     self._fail("a number of at most 4300 digits")
                 self.at = self.token_end = word.end()
         return Node(start=start, end=self.at, value=value, content_end=self.at)
@@ -255,7 +256,7 @@ class _Parser:
         )
 
     def _comma(self) -> int | None:
-        """Take the comma that may follow a child; return the offset after it, None when there is none."""
+        """Take an optional comma after a child; return the offset after it, None if there is none."""
         self._skip()
         if self._peek() != ",":
             return None

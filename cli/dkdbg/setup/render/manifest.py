@@ -1,7 +1,7 @@
-"""Knows what dkdbg wrote last: `.dkdbg/manifest.json`, checked in with the files.
+"""Record dkdbg's last written state in `.dkdbg/manifest.json`, which is committed with the files.
 
-It tells generated files from edited ones by their digests, keeps our entries in the user's own files as they were
-written last, so that a merge can tell ours from theirs, and names the debug service, so that `up` and `down` need not
+Digests distinguish generated files from edited ones. Our entries in the user's own files are stored as last written,
+so that a merge can distinguish them from the user's. The debug service is stored, so that `up` and `down` need not
 inspect the repository again.
 """
 
@@ -37,7 +37,7 @@ _VERSION = 1
 
 
 def digest(data: bytes) -> str:
-    """Return the sha256 of a generated file, the same after git has turned its line ends (core.autocrlf)."""
+    """Return the sha256 of a generated file, independent of line ends that git converts (core.autocrlf)."""
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -46,8 +46,8 @@ class Manifest:
     """The manifest's content.
 
     Attributes:
-        files: digest of each generated file as it was written last.
-        notes: what else is remembered with a file, a JSON object each.
+        files: digest of each generated file as last written.
+        notes: further data about a file, a JSON object each.
     """
 
     files: Mapping[PurePosixPath, str]
@@ -80,35 +80,35 @@ def load(root: Path) -> Manifest:
 
 
 def dump(manifest: Manifest) -> bytes:
-    """Return the manifest as bytes: one line a file, sorted, so that git merges it well."""
+    """Return the manifest as bytes: one line per file, sorted, so that git merges it well."""
     files = {str(path): manifest.files[path] for path in sorted(manifest.files)}
     notes = {str(path): manifest.notes[path] for path in sorted(manifest.notes)}
     return json.dumps({"version": _VERSION, "files": files, "notes": notes}, indent=2).encode() + b"\n"
 
 
 def service_note(service: DebugService, config: bytes, *, reads: Mapping[str, str]) -> dict[str, object]:
-    """Return what is remembered with the compose file.
+    """Return the note to store with the compose file.
 
     Args:
         service: the debug service.
-        config: the dkdbg.toml that belongs to it.
-        reads: files that say what its image is made of, with their sha256.
+        config: the corresponding dkdbg.toml.
+        reads: files that define its image, with their sha256.
     """
     return {"service": asdict(service), "config": _choices(config), "reads": dict(reads)}
 
 
 def _choices(config: bytes) -> dict[str, object]:
-    """What of a dkdbg.toml the debug service depends on."""
+    """Return the settings of a dkdbg.toml that determine the debug service."""
     choices = asdict(configuration.parse(configuration.decode(config)))
     del choices["sync"], choices["targets"]
     return choices
 
 
 def debug_service(root: Path) -> DebugService | None:
-    """Return the debug service as `init` wrote it; None when its compose file or dkdbg.toml has changed since.
+    """Return the debug service as `init` wrote it; None if its compose file or dkdbg.toml has changed since.
 
     Raises:
-        DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is wrong.
+        DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is invalid.
     """
     manifest = load(root)
     for path, note in manifest.notes.items():
@@ -149,7 +149,7 @@ def _service(note: Mapping[str, object]) -> dict[str, object]:
 
 
 def _inputs(root: Path, note: Mapping[str, object]) -> tuple[str, ...] | None:
-    """What the image is made of; None when it is not known, as after a change of a file that this was read from."""
+    """Return the image's input files; None if unknown, as after a change of a file that defines them."""
     inputs, reads = _texts(_service(note).get("inputs")), note.get("reads")
     if inputs is None or not isinstance(reads, dict):
         return None
@@ -163,7 +163,7 @@ def _inputs(root: Path, note: Mapping[str, object]) -> tuple[str, ...] | None:
 
 
 def _count(value: object) -> int:
-    """How many processes; a manifest of an earlier init says nothing, one of a stranger's no more than a machine has."""
+    """Return a valid number of processes, else 0: earlier versions stored none, and the manifest is untrusted."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024 else 0
 
 

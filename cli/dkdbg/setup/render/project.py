@@ -1,4 +1,4 @@
-"""A project plan becomes the files of the user's repository."""
+"""Render a project plan as files of the user's repository."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from dkdbg.core.config import Config
     from dkdbg.core.plan import ProjectPlan, ServicePlan
 
-#: Id of the Feature beside devcontainer.json, and so the name of its folder.
+#: Id of the Feature beside devcontainer.json, and name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
-#: The program's ports move up by this on the host when a service of the user's may hold the plain ones.
+#: Offset of the program's ports on the host, where a service of the user's may use the original ones.
 APP_PORT_SHIFT = 10000
 
 
 def wanted_files(
     root: Path, plan: ProjectPlan, config: Config, *, local_port: int
 ) -> dict[str, FileWanted | None]:
-    """Every file that `init` wants, relative to `root`, in the order in which a reader meets them.
+    """Return every file that `init` wants, relative to `root`, in reading order.
 
     Args:
         root: local repository.
-        plan: what was decided.
-        config: what flags and dkdbg.toml say; written to dkdbg.toml where it has none.
+        plan: the plan.
+        config: values of flags and dkdbg.toml; written to dkdbg.toml where it has none.
         local_port: port on 127.0.0.1 for the launch entry.
 
     Raises:
-        DkdbgError: a JSON file of the user's cannot be read as JSON with comments.
+        DkdbgError: a JSON file of the user's is not JSON with comments.
     """
     files: dict[str, FileWanted | None] = {}
     choices, project = _config(root, config), identity.of(root)
@@ -112,7 +112,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
 
 
 def _copies(names: tuple[str, ...]) -> list[str]:
-    """COPY arguments, one a folder: COPY with several sources would flatten their folders."""
+    """Return the arguments of COPY, one list per folder: COPY with several sources would flatten them."""
     folders: dict[str, list[str]] = {}
     for name in names:
         folders.setdefault(posixpath.dirname(name), []).append(name)
@@ -120,7 +120,7 @@ def _copies(names: tuple[str, ...]) -> list[str]:
 
 
 def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
-    """Directories that an editable install would put on sys.path, container side."""
+    """Return the directories that an editable install would add to sys.path, container side."""
     packaged = {"pyproject.toml", "setup.py", "setup.cfg"} & set(plan.facts.dependency_files)
     if not packaged and plan.facts.package_manager not in {"setuptools", "poetry", "uv"}:
         return ()
@@ -218,25 +218,25 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
 
 
 def _aliases(service: ServicePlan) -> tuple[str, ...]:
-    """The names of the extended service, for the debug service in its place; none where it is in no network of compose."""
+    """Return the network names of the extended service for the debug service; none if it is in no compose network."""
     base = service.extends
     alone = base is None or "network_mode" in base.says or not debug_names.is_name(base.name)
     return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
 
 
 def _compose_words(service: ServicePlan) -> list[str]:
-    """The command line for compose: `$` doubled where it is meant for the container's shell; a value of .env by its name."""
+    """Return the command line for compose: `$` for the container's shell doubled, values of .env by name."""
     written = dict(service.from_env)
     return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
 
 
 def _words(ours: tuple[str, ...], theirs: list[str]) -> str:
-    """A YAML flow sequence."""
+    """Return a YAML flow sequence."""
     return quoted([*ours, *theirs])
 
 
 def _sh_words(service: ServicePlan) -> str:
-    """The command line for a shell in the container, which has the values of .env in its environment."""
+    """Return the command line for a shell in the container, which has the values of .env in its environment."""
     from_env = dict(service.from_env)
     return " ".join(
         f'"$DKDBG_ARG_{index}"' if index in from_env else shlex.quote(word)
@@ -245,7 +245,7 @@ def _sh_words(service: ServicePlan) -> str:
 
 
 def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
-    """Return where the repository's `.dkdbg` is mounted with the folder that holds it, container side."""
+    """Return the mount points of the repository's `.dkdbg` inside mounted parents, container side."""
     base, below = plan.service.extends, PurePosixPath(plan.facts.below).parts
     theirs = () if base is None else base.binds if base.mounted is None else base.mounted
     found = []
@@ -257,7 +257,7 @@ def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
 
 
 def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str, str | bool]:
-    """A bind mount as compose has it, in its long form where a colon would end a path."""
+    """Return a bind mount for compose, in the long form if a path contains a colon."""
     source = local if local.split("/", maxsplit=1)[0] in {".", ".."} else f"./{local}"
     if ":" in local + remote:
         return {
@@ -270,12 +270,12 @@ def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str
 
 
 def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:
-    """Each port of the program in the container, with the host's default for it."""
+    """Return each port of the program in the container, with its default port on the host."""
     return tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports)
 
 
 def _shifted(port: int, *, taken: bool) -> int:
-    """The host's port for one of the program's ports: the user's own service may hold the plain one."""
+    """Return the host port for a port of the program: the user's own service may use the original one."""
     if not taken:
         return port
     return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
@@ -300,7 +300,7 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
 
 
 def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
-    """The local Feature that makes the remote user the owner of what it writes; it has to lie below .devcontainer/."""
+    """Return the local Feature that makes the remote user the owner of its files; it has to be below .devcontainer/."""
     return {
         f"{folder}/{OWNER_FEATURE}/{name}": FileWanted(
             content=artefact("devcontainer", f"owner/{name}").read_bytes(),
@@ -312,7 +312,7 @@ def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
 
 
 def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
-    """The user's files that say what the image is made of, each with its digest: another text may say other things."""
+    """Return the user's files that define the image, each with its digest, to detect changes."""
     service, image = plan.service, plan.image
     if service.inputs is None or (service.extends is None and image.ours):
         return {}

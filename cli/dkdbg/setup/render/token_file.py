@@ -1,7 +1,7 @@
-"""The token that this user's debug ports ask for: one for all repositories, in the user's own configuration folder.
+"""Read and create the token of this user's debug ports, in the user's configuration folder.
 
-Not in the repository: a Dockerfile's `COPY . .` would take it into an image. One, because the editor gets it by one
-variable of its environment.
+It is not in the repository, where a Dockerfile's `COPY . .` would put it into an image. All repositories share it,
+because the editor gets it from one environment variable.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from dkdbg.repository import private_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Random bytes; nobody types it.
+#: Random bytes of the token; users never type it.
 LENGTH = 32
 
 
 def path(environ: Mapping[str, str]) -> Path:
-    """Return where the token lies (XDG base directory specification); `.dkdbg/up.sh` looks there too."""
+    """Return the path of the token (XDG base directory specification); `.dkdbg/up.sh` uses it too."""
     base = environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "dkdbg" / "token"
 
 
 def read(environ: Mapping[str, str]) -> str | None:
-    """Return the token: DKDBG_TOKEN, else the file's; empty when DKDBG_TOKEN is, None when there is neither.
+    """Return the token: DKDBG_TOKEN, else the file's; empty if DKDBG_TOKEN is empty, None if both are missing.
 
     Raises:
-        DkdbgError: the file cannot be read, is empty, or can be read by others too.
+        DkdbgError: the file cannot be read, is empty, or is readable by others.
     """
     said = environ.get(ENV_TOKEN)
     if said is not None:
@@ -42,7 +42,7 @@ def read(environ: Mapping[str, str]) -> str | None:
 
 
 def make(environ: Mapping[str, str]) -> str:
-    """Write a new token where there is none, for this user's eyes only, and return it.
+    """Create the token, readable by this user only, and return it.
 
     Raises:
         DkdbgError: it cannot be written.
