@@ -1,1 +1,1 @@
-"""Reads a repository, decides nothing about it."""
+"""Read a repository into facts, without decisions."""

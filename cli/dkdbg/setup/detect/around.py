@@ -1,4 +1,4 @@
-"""The git repository around a folder: who debugs a subfolder has code and data beside it, too."""
+"""Find the git repository around a folder: a subfolder's program may use code and data beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
-#: What a Dockerfile and a compose file can name plainly.
+#: Paths that a Dockerfile and a compose file can contain without quoting.
 _PLAIN = re.compile(r"[\w.-]+(?:/[\w.-]+){0,4}", re.ASCII)
 
 
@@ -20,10 +20,10 @@ PROJECT_FILES = (
 
 
 def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
-    """Return what it means that a folder cannot be gone to or read, with the folder on the way that may not be entered.
+    """Return the error for a folder that cannot be entered or read, with the parent that denies access.
 
     Args:
-        verb: what was typed; empty for none.
+        verb: the verb that the user typed; empty for none.
     """
     typed = f"dkdbg -C PATH {verb}".rstrip()
     if isinstance(error, PermissionError):
@@ -47,9 +47,9 @@ def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
 
 
 def below_git_root(root: Path) -> str:
-    """Return where `root` lies below the root of its git repository, `a/b`, empty when it is that root or lies in none.
+    """Return the path of `root` below its git repository, such as `a/b`; empty for its root or outside of one.
 
-    A home folder under git is not mounted as a whole, and neither is what belongs to somebody else (/tmp/.git).
+    A home folder under git is never mounted as a whole, nor is a folder of another user (/tmp/.git).
     """
     if os.path.lexists(root / ".git"):
         return ""
@@ -67,9 +67,9 @@ def below_git_root(root: Path) -> str:
 
 
 def initialised(here: Path) -> Path | None:
-    """Return the nearest folder from `here` up that `init` has set up, within the same git repository; None without one.
+    """Return the nearest folder at or above `here` that `init` has set up, in the same git repository; None without one.
 
-    Outside a git repository only `here` itself counts, and what belongs to somebody else never does.
+    Outside a git repository only `here` itself is checked, and folders of another user are ignored.
     """
     if _is_set_up(here):
         return here
@@ -89,7 +89,7 @@ def initialised(here: Path) -> Path | None:
 
 
 def is_project(folder: Path) -> bool:
-    """Whether a folder says of itself what it needs or how it is started."""
+    """Return whether a folder declares its dependencies or how it is started."""
     return any((folder / name).is_file() for name in PROJECT_FILES)
 
 

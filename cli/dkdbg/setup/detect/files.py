@@ -1,4 +1,4 @@
-"""The files of a repository: one bounded walk, then tolerant reading of text."""
+"""List the files of a repository in a bounded walk, and read their text tolerantly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dkdbg.printable import is_text, printable
 if TYPE_CHECKING:
     import re
 
-#: Directories that hold no source of the project, whoever made them.
+#: Directories without sources of the project.
 SKIP_DIRS = frozenset(
     {
         ".git", ".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints",
@@ -22,22 +22,22 @@ SKIP_DIRS = frozenset(
         "lightning_logs", ".eggs", ".dkdbg", "bower_components", ".terraform", ".idea",
     }
 )  # fmt: skip
-#: Build products: skipped at the root only, deeper they are ordinary names.
+#: Build products: skipped at the root only, ordinary names below it.
 SKIP_ROOT_DIRS = frozenset({"build", "dist", "target"})
-#: Directories of code that other people wrote and that is carried along.
+#: Directories of third-party code in the repository.
 VENDORED = frozenset(
     {"third_party", "thirdparty", "third-party", "3rdparty", "vendor", "vendored", "external", "extern", "submodules", "deps"}
 )  # fmt: skip
 
 MAX_FILES = 20_000
-#: A directory with more entries than this holds data, not source.
+#: Maximum entries of a directory with sources; larger ones hold data.
 MAX_DIR_ENTRIES = 3_000
 MAX_DEPTH = 9
 MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
-#: Of a lock: one of a few hundred packages with the digests of all their wheels. Of a notebook: with its pictures.
+#: Maximum bytes of a lock, with the digests of some hundred packages, or of a notebook with its pictures.
 MAX_LONG_BYTES = 6_000_000
-#: Seconds after which no more files are read: a person waits, and a repository may be made to keep us busy.
+#: Seconds after which no more files are read: the user waits, and a repository may be built to keep us busy.
 MAX_SECONDS = 15.0
 
 
@@ -48,7 +48,7 @@ class Tree:
         root: absolute, local side.
         files: every file seen, breadth first, names sorted within a directory.
         dirs: every directory seen, without the root itself.
-        problems: what could not be read or understood, in words; the readers add to it.
+        problems: files that could not be read or understood, as text; the readers append to it.
     """
 
     def __init__(self, root: Path, *, ignore: frozenset[str] = frozenset()) -> None:
@@ -67,24 +67,24 @@ class Tree:
             self._by_name.setdefault(path.rsplit("/", 1)[-1], []).append(path)
 
     def has(self, path: str) -> bool:
-        """Return whether `path`, relative to the root, is a file that the walk saw."""
+        """Return whether the walk has found the file `path`, relative to the root."""
         return path in self._file_set
 
     def has_dir(self, path: str) -> bool:
-        """Return whether `path`, relative to the root, is a directory that the walk saw (`.` is one)."""
+        """Return whether the walk has found the directory `path`, relative to the root (`.` is one)."""
         return path in self._dir_set
 
     def named(self, name: str) -> tuple[str, ...]:
-        """Return every file called exactly `name`, shallow first."""
+        """Return every file with exactly this `name`, shallow first."""
         return tuple(self._by_name.get(name, ()))
 
     def matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
-        """Return the files whose last part matches `pattern` whole, shallow first."""
+        """Return the files whose name matches `pattern` as a whole, shallow first."""
         found = (path for name, paths in self._by_name.items() if pattern.fullmatch(name) for path in paths)
         return tuple(sorted(found, key=lambda path: (path.count("/"), path)))
 
     def text(self, path: str) -> str:
-        """Return the text of a file with LF line ends; empty when it is missing, binary or unreadable."""
+        """Return the text of a file with LF line ends; empty if it is missing, binary or unreadable."""
         if path not in self._text:
             self._text[path] = self._read(path)
         return self._text[path]
@@ -101,7 +101,7 @@ class Tree:
             self.note(f"looking took longer than {MAX_SECONDS:g} s: not all files were read")
             return ""
         try:
-            # The walk has seen a file inside; what is there now may be a FIFO, which would have us wait for ever.
+            # The walk has found a file inside; it may be a FIFO by now, which would block for ever.
             real = os.path.realpath(self.root / path)
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
@@ -116,7 +116,7 @@ class Tree:
 
 
 def decode(raw: bytes) -> str:
-    """Return `raw` as text: byte order marks honoured, Latin-1 as the last resort, line ends made LF.
+    """Decode `raw` by its byte order mark, else as UTF-8 or Latin-1, and convert line ends to LF.
 
     Binary content (a NUL byte outside UTF-16) gives an empty string.
     """
@@ -133,7 +133,7 @@ def decode(raw: bytes) -> str:
 
 
 def inside(path: str) -> str | None:
-    """Return a relative POSIX path without `.` and `..` steps, `.` for the root, None when it leaves the root."""
+    """Return a relative POSIX path without `.` and `..` steps; `.` for the root, None if it leaves the root."""
     steps: list[str] = []
     for step in PurePosixPath(path).parts:
         if step == "/":
@@ -148,7 +148,7 @@ def inside(path: str) -> str | None:
 
 
 def join(directory: str, path: str) -> str | None:
-    """Return `path` seen from `directory` (both relative to the root), None when it leaves the root."""
+    """Return `path` below `directory` (both relative to the root), None if it leaves the root."""
     return inside(f"{directory}/{path}")
 
 
@@ -158,12 +158,12 @@ def parent(path: str) -> str:
 
 
 def is_vendored(path: str) -> bool:
-    """Return whether a path lies in a directory of carried-along foreign code."""
+    """Return whether a path is in a directory of third-party code."""
     return not VENDORED.isdisjoint(path.lower().split("/")[:-1])
 
 
 def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
-    """Raise DkdbgError when the root itself cannot be listed."""
+    """Walk the tree, and raise DkdbgError if the root itself cannot be listed."""
     if not root.is_dir():
         raise DkdbgError(f"{root} is not a directory", hint="Give the folder of the repository.")
     files: list[str] = []
@@ -225,6 +225,6 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _stays(inside: Path, path: str) -> bool:
-    """Whether a link leads to a file of the repository that is not git's own; `inside` is the root, without links."""
+    """Return whether a link leads to a file of the repository outside git's own folder; `inside` is the resolved root."""
     real = Path(os.path.realpath(inside / path))
     return real.is_relative_to(inside) and ".git" not in real.relative_to(inside).parts

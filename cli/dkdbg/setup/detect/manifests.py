@@ -1,6 +1,6 @@
-"""Manifests of Kubernetes in a repository: which objects with pods there are, and what kustomize builds of them.
+"""Find Kubernetes manifests in a repository: objects with pods, and the kustomizations that build them.
 
-Read as far as they say that; what an object is in the end, kustomize says (`targets/kubernetes/overlays.py`).
+Only that much is read; kustomize determines the final objects (`targets/kubernetes/overlays.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _YAML = re.compile(r".+\.(?:ya?ml|json)")
 _KIND = re.compile(rf"\bkind[\"']?\s*:\s*[\"']?(?:{'|'.join(TITLE.values())})\b")
-#: API groups of the kinds: another object of the same name is none of them.
+#: API group of each kind, to reject other objects of the same kind name.
 _GROUPS = {
     "Deployment": "apps",
     "StatefulSet": "apps",
@@ -35,7 +35,7 @@ _KINDS = {title: kind for kind, title in TITLE.items()}
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestWorkload:
-    """An object with pods; `kind` as an address has it, `file` relative to the repository's root."""
+    """An object with pods; `kind` as in an address, `file` relative to the repository's root."""
 
     kind: str
     name: str
@@ -44,12 +44,12 @@ class ManifestWorkload:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifests:
-    """What there is.
+    """The manifests of a repository.
 
     Attributes:
         kustomizations: by folder, relative to the repository's root.
         charts: folders of Helm charts.
-        problems: what could not be read, in words.
+        problems: files that could not be read, as text.
     """
 
     workloads: tuple[ManifestWorkload, ...]
@@ -58,7 +58,7 @@ class Manifests:
     problems: tuple[str, ...] = ()
 
     def built_in(self, folder: str) -> set[str]:
-        """The files and folders that are read when a folder is built, itself among them."""
+        """Return the files and folders that a build of `folder` reads, including `folder`."""
         found: set[str] = set()
         waiting = [folder]
         while waiting:
@@ -73,7 +73,7 @@ class Manifests:
         return found
 
     def builders(self, file: str) -> list[str]:
-        """The folders that build a file, but for those that another one builds on; shallow ones first."""
+        """Return the folders that build a file, without those that another one builds on; shallow ones first."""
         building = {each: self.built_in(each) for each in self.kustomizations}
         found = [each for each, paths in building.items() if file in paths]
         return [
@@ -82,7 +82,7 @@ class Manifests:
 
 
 def find(root: Path) -> Manifests:
-    """What there is below the root. Raises DkdbgError when that cannot be listed."""
+    """Find the manifests below the root. Raise DkdbgError if it cannot be listed."""
     tree = Tree(root)
     charts = tuple(parent(each) for each in tree.named("Chart.yaml"))
     kustomizations: dict[str, Kustomization] = {}

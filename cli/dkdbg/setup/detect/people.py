@@ -1,4 +1,4 @@
-"""Who else uses this machine: everybody who can log in reaches a port on 127.0.0.1."""
+"""List the other users of this machine: anyone who can log in can connect to a port on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import pwd
 import sys
 from pathlib import Path
 
-#: User ids of people begin here; below are services. (login.defs; macOS counts from 501.)
+#: First user id of a human user; lower ones are services. (login.defs; macOS counts from 501.)
 FIRST = 500 if sys.platform == "darwin" else 1000
 NOBODY = 65534
 _NO_LOGIN = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown", ""})
-#: A folder of homes with more entries than this is not looked through.
+#: Maximum entries of the folder of homes to check.
 _MOST = 2000
 
 
 def others() -> tuple[str, ...]:
-    """Names of the people with a home here besides this user, sorted; a guess that may miss some.
+    """Return the names of other users with a home here, sorted; the guess may miss some.
 
-    Root is no person: where one other has a home, both are taken for the same.
+    Root is not counted: with a single other home, both are taken for the same user.
 
     From the accounts with a login shell and a home folder, and from the owners of the folders beside this user's home:
     a directory service (LDAP, SSSD) often lists no accounts.
@@ -42,7 +42,7 @@ def _is_person(uid: int) -> bool:
 
 
 def _owners(homes: Path) -> set[int]:
-    if homes == Path("/"):  # root's home lies beside /usr and /var
+    if homes == Path("/"):  # root's home is beside /usr and /var
         return set()
     found: set[int] = set()
     try:

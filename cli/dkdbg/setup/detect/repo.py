@@ -1,4 +1,4 @@
-"""Reads a repository: every fact that `init` decides on, each with the place where it was seen."""
+"""Collect all facts that `init` decides on, each with its source."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ def inspect(
     command: str | None = None,
     service: str | None = None,
 ) -> RepoFacts:
-    """Return what a repository shows of itself. Reads at most a bounded number of files, runs and writes nothing.
+    """Return the facts of a repository. Reads a bounded number of files, runs and writes nothing.
 
     Args:
         root: local folder of the repository.
-        ignore: files, relative to it, that are no evidence: those that dkdbg itself generated.
-        command: what a person says is the program, shell text; None to find it.
-        service: name of the compose service that a person wants to debug; None to find it.
+        ignore: files to ignore, relative to the root, because dkdbg generated them.
+        command: the program that the user named, as shell text; None to detect it.
+        service: name of the compose service that the user named; None to detect it.
 
     Raises:
-        DkdbgError: when the folder cannot be read, or when the compose file that plain `docker compose` would
-            use is not valid; every other broken file is left out and named in `problems`.
+        DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid. Other
+            broken files are skipped and listed in `problems`.
     """
     root = root.absolute()
     return _facts(Survey(Tree(root, ignore=ignore), command, service))
 
 
 def _facts(survey: Survey) -> RepoFacts:
-    """Return everything, put together."""
+    """Return all facts."""
     tree, chosen = survey.tree, survey.chosen
     said = _torch(survey, DEFAULT)
     python = _python(survey, said.version if said else None)
     torch = _torch(survey, int(python.version.split(".")[1]))
     if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
-        torch = None  # what its tests or one of many scripts import
+        torch = None  # only its tests, or one of many scripts, import it
     gpu, gpu_source = _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
     wanted = [item for file in files for item in file.wanted if item.extra is None]
@@ -177,12 +177,12 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
     pins = [(".python-version", survey.tree.text(".python-version"))]
     tools = re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE)
     pins.append((".tool-versions", "\n".join(tools)))
-    # What an image for one hosting service is built with says less than what people are told to install.
+    # A hosting service's build says less than the install instructions for users.
     hosted = [
         ("runtime.txt", f"python {version}")
         for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
     ]
-    # A repository of notebooks says by them what it ran on.
+    # Notebooks record the Python that they ran on.
     kernels = [] if survey.python_files else imports.notebook_pythons(survey.tree, survey.notebooks)
     cog = [
         ("cog.yaml", f"python {version}")
@@ -240,7 +240,7 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
 
 
 def _torch_index(survey: Survey, torch: TorchFact | None) -> str | None:
-    """Return the wheel index for torch; what is installed from a file for the CPU has no use for one of CUDA."""
+    """Return the wheel index for torch; None if torch is installed from a file for the CPU."""
     lists = (path for path in survey.manager.files if path.endswith((".txt", ".in")))
     if any(is_for_cpu(path, survey.tree.text(path)) for path in lists):
         return None
@@ -271,7 +271,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         if item.extra is None
     }
     if not packages:
-        # What is tried, and done without, is no need.
+        # Optional imports are not requirements.
         spared = imports.tried(tree, survey.python_files, survey.imported)
         packages = set(imports.distributions(tuple(name for name in survey.imported if name not in spared)))
     if any(NEEDS_CUDA in found.tables for found in survey.manager.read):
@@ -370,7 +370,7 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
 
 
 def _mounted_by_hand(survey: Survey) -> tuple[tuple[str, str], ...]:
-    """Return where `docker run` lines mount the code into an image that copies none of it."""
+    """Return the mounts of code by `docker run` lines, for an image that copies no code."""
     by_hand = survey.docker_run
     return (
         tuple(pair for pair in by_hand.mounts if service.holds_code(survey.tree, pair[0])) if by_hand else ()
@@ -390,7 +390,7 @@ def _ports(survey: Survey) -> tuple[int, ...]:
 
 
 def _empty_submodules(survey: Survey) -> list[str]:
-    """Git submodules that are not checked out, in words."""
+    """Return messages on git submodules that are not checked out."""
     paths = re.findall(r"^[ \t]*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
     empty = [path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files)]
     return [f"{path}, a submodule that is not checked out (git submodule update --init)" for path in empty]

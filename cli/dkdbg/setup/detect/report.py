@@ -1,4 +1,4 @@
-"""Facts as the JSON that `dkdbg init --json` prints."""
+"""Convert facts to the JSON that `dkdbg init --json` prints."""
 
 from __future__ import annotations
 

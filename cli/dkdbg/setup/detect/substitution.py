@@ -1,4 +1,4 @@
-"""`$VAR` and `${VAR:-default}` as Dockerfiles, compose files and `.env` files write them."""
+"""Replace `$VAR` and `${VAR:-default}` as in Dockerfiles, compose files and `.env` files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ENV_LINE = re.compile(rf"(?:export\s+)?({_NAME})\s*=\s*(.*)")
 
 
 def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = False) -> str:
-    """Return `text` with its variables replaced, defaults included; an unknown one becomes empty.
+    """Return `text` with variables and defaults replaced; an unknown variable becomes empty.
 
-    `$$` becomes `$` (compose). With `keep_unknown` a variable without value and default stays as written, which a
-    shell at run time still replaces.
+    `$$` becomes `$` (compose). With `keep_unknown` a variable without value and default is kept, for a shell to
+    replace at run time.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -35,7 +35,7 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
             return word
         return match[0] if keep_unknown else ""
 
-    # Nested defaults, `${A:-${B:-c}}`, resolve from the inside: the pattern matches only innermost braces.
+    # Nested defaults, `${A:-${B:-c}}`, resolve from the inside: the pattern matches innermost braces only.
     for _ in range(4):
         replaced = _PLAIN.sub(value, text)
         if replaced == text or "${" not in replaced:
@@ -45,7 +45,7 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
 
 
 def insisted(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables that `text` insists on (`${VAR:?}`, `${VAR?why}`) and that have no value."""
+    """Return the variables that `text` requires (`${VAR:?}`, `${VAR?why}`) and that have no value."""
     return tuple(
         match["braced"]
         for match in _PLAIN.finditer(text)
@@ -60,7 +60,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def parse_env(text: str) -> dict[str, str]:
-    """Return the variables of a `.env` file; quotes are taken off, comments and broken lines are left out."""
+    """Return the variables of a `.env` file, without quotes; comments and broken lines are skipped."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         match = _ENV_LINE.match(line.strip())

@@ -1,4 +1,4 @@
-"""What lies in a repository, read step by step: each step is there for the next ones."""
+"""Read a repository step by step; later steps use the results of earlier ones."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _INSTALL_DOCUMENT = re.compile(
     re.IGNORECASE,
 )
 
-#: Folders whose documents are about the whole repository.
+#: Folders with documents about the whole repository.
 _OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
-#: Folders that hold Dockerfiles and nothing that is copied into images.
+#: Folders with Dockerfiles only, not with files to copy into images.
 _OF_IMAGES = {"docker", ".docker", "build"}
 #: A shell script that a line starts.
 _SCRIPT = re.compile(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b")
-#: By its name a script makes the environment, and does not train in it.
+#: Names of scripts that create the environment, rather than train in it.
 _MAKES_ENVIRONMENT = re.compile(
     r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ _MAKES_ENVIRONMENT = re.compile(
 
 
 class Survey:
-    """Everything that was read of one repository, before anything is concluded from it."""
+    """All data read from one repository, before any conclusions."""
 
     def __init__(self, tree: Tree, command: str | None = None, wanted: str | None = None) -> None:
         self.tree = tree
@@ -78,7 +78,7 @@ class Survey:
             self.dockerfiles[path] = replace(fact, code=copied)
         variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
         self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"
-        # Without a name in it compose goes by the files that lie there.
+        # Without COMPOSE_FILE compose uses the files with default names.
         self.compose_env = (
             ":".join(named_files(variables.get("COMPOSE_FILE", ""), self.compose_separator)) or None
         )
@@ -87,7 +87,7 @@ class Survey:
         self.chosen = service.choose(self._startable(wanted), self._devcontainer_service(), wanted)
         self.dockerfile = self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
-        # Notebooks beside a program are side material; they speak only where there is nothing else.
+        # Notebooks beside a program are secondary; they count only if there are no Python files.
         self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
         self.documents = self._documents()
         self.readme = "\n".join(text for path, text in self.documents if parent(path) in {".", ".github"})
@@ -97,7 +97,7 @@ class Survey:
         self.frameworks = frameworks_of(packages, self._installed(packages))
         self.ranking = self._ranking()
         self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
-        #: What the command names and the repository does not have; empty when all is there.
+        #: The script in the command that the repository lacks; empty if it is there.
         self.missing = self._missing_of_service()
         if command is not None:
             self.entry, self.missing = given(tree, command, self.scripts)
@@ -120,17 +120,17 @@ class Survey:
         return found
 
     def project_names(self) -> frozenset[str]:
-        """Return the names that the project goes by, as an image or a distribution of its own might be called."""
+        """Return possible names of the project, as an image or a distribution."""
         names = {self.tree.root.name.lower()}
         names |= {file.name.lower() for file in self.dependency_files if file.name and "/" not in file.path}
         return frozenset({*names, *(name.replace("_", "-") for name in names)})
 
     def distributions(self) -> frozenset[str]:
-        """Return the names under which the repository itself is installed."""
+        """Return the distribution names of the repository itself."""
         return frozenset(file.name for file in self.dependency_files if file.name and "/" not in file.path)
 
     def packages(self) -> tuple[str, ...]:
-        """Return the names of the packages in the root or in `src`, as far as `__init__.py` tells."""
+        """Return the names of the packages in the root or in `src`, by their `__init__.py`."""
         found = (path.removeprefix("src/").split("/") for path in self.tree.named("__init__.py"))
         side = {"tests", "test", "docs", "examples", "scripts", "src"}
         return tuple(dict.fromkeys(steps[0] for steps in found if len(steps) == 2 and steps[0] not in side))
@@ -169,9 +169,9 @@ class Survey:
         )
 
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
-        """Return the services to choose from, without those that would make compose refuse the user's own as well.
+        """Return the services to choose from, without those that would make compose reject the user's own, too.
 
-        A file that compose extends a service of is read whole, and so is every variable that it insists on.
+        Compose reads a file whole when it extends one of its services, and requires all its variables.
         """
         read = self.composed.read
         return tuple(
@@ -190,14 +190,14 @@ class Survey:
         )
 
     def _main_dockerfile(self) -> DockerfileFact | None:
-        """Return the Dockerfile of the program: the service's, the root's, the one in `docker/`, a dev container's."""
+        """Return the Dockerfile of the program: of the service, the root, `docker/`, or a dev container."""
         if self.chosen is not None:
             return self.chosen.dockerfile
         near = self._dockerfiles_by_place()
         return self.dockerfiles[near[0]] if near else None
 
     def _dockerfiles_by_place(self) -> list[str]:
-        """Return the Dockerfiles that put this repository's sources into an image, the root's plain one first."""
+        """Return the Dockerfiles with this repository's sources, the root's plain one first."""
 
         def order(path: str) -> tuple[bool, int, bool, str]:
             name = path.rsplit("/", 1)[-1]
@@ -233,7 +233,7 @@ class Survey:
         return tuple((path, self.tree.text(path)) for path in paths[:25])
 
     def _installed(self, packages: set[str]) -> tuple[str, ...]:
-        """Return the imported modules, without those of a GPU that a lock shows to be absent: a side script has them."""
+        """Return imported modules, minus GPU packages missing from the lock file (only a side script imports them)."""
         locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
         if not locked:
             return self.imported
@@ -246,13 +246,13 @@ class Survey:
         )
 
     def setup_scripts(self) -> dict[str, str]:
-        """Return the shell scripts by which the README makes an environment, path to text."""
+        """Return the shell scripts in the README that create an environment, path -> text."""
         named = dict.fromkeys(path.removeprefix("./") for path in _SCRIPT.findall(self.readme))
         made_for_it = (path for path in named if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
         return {path: self.tree.text(path) for path in made_for_it}
 
     def own_documents(self) -> tuple[tuple[str, str], ...]:
-        """Return the documents about the program: the root's, those of the documentation, those beside it."""
+        """Return the documents about the program: in the root, in the documentation, or beside the program."""
         file = self.entry.file if self.entry and self.entry.file else ""
         return tuple(
             (path, text)
@@ -266,7 +266,7 @@ class Survey:
             if item.seen is None or not item.fact.is_python:
                 continue
             is_chosen = self.chosen is not None and item.fact == self.chosen.fact
-            # What `docker compose up` in the root starts is the program; a compose file deeper is one way of several.
+            # `docker compose up` in the root starts the program; a compose file in a subfolder is one of several ways.
             own = "service" if "/" not in item.fact.file else "image"
             place = own if is_chosen else "other-service"
             resolved.append((replace(item.seen, place=place), item.file))
@@ -296,7 +296,7 @@ class Survey:
         )
 
     def _missing_of_service(self) -> str:
-        """Return the script that the chosen service starts from a mapped folder where no such file is."""
+        """Return the script that the chosen service starts, if its folder is mapped but the file is missing."""
         chosen = self.chosen
         if chosen is None or chosen.seen is None or chosen.file is not None or chosen.seen.launch.is_module:
             return ""
@@ -327,7 +327,7 @@ class Survey:
         )
 
     def context_of(self, dockerfile: str) -> str:
-        """Return the folder that a Dockerfile is built in, relative to the root, as far as its place tells."""
+        """Return the build folder of a Dockerfile, relative to the root, guessed from its place."""
         for item in self.devcontainers:
             if item.dockerfile == dockerfile and item.context is not None:
                 return item.context
@@ -335,7 +335,7 @@ class Survey:
         return here if here.rsplit("/", 1)[-1] not in _OF_IMAGES else "."
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
-        """Return the dev containers, those that lie beside the program first."""
+        """Return the dev containers, those beside the program first."""
         file = self.entry.file if self.entry and self.entry.file else ""
         beside = [
             item
@@ -347,11 +347,11 @@ class Survey:
             for item in self.devcontainers
             if item not in beside and item.path.startswith(".devcontainer")
         ]
-        # Those of other folders are examples, where there is a program.
+        # With a program, dev containers of other folders are examples.
         return [*beside, *own] if file else list(self.devcontainers)
 
     def cpu_variant(self) -> str | None:
-        """Return the compose file that a person takes instead of the service's own on a machine without a GPU."""
+        """Return the compose file to use instead of the service's own on a machine without a GPU."""
         own = self.chosen.fact.file if self.chosen else ""
         return next(
             (
@@ -366,14 +366,14 @@ class Survey:
         )
 
     def build_text(self) -> TextEvidence:
-        """Return the RUN lines of the Dockerfile of the program, empty without one."""
+        """Return the RUN lines of the program's Dockerfile, empty if there is none."""
         if self.dockerfile is None or self.dockerfile.path not in self.dockerfile_texts:
             return TextEvidence(text="", source="")
         text = "\n".join(run_lines(self.dockerfile_texts[self.dockerfile.path]))
         return TextEvidence(text=text, source=self.dockerfile.path)
 
     def build_context(self, dockerfile: str) -> str:
-        """Return the folder that a Dockerfile's copies are relative to: its own, unless they only exist from the root."""
+        """Return the folder of a Dockerfile's copies: its own, unless they only exist below the root."""
         for item in self.devcontainers:
             if item.dockerfile == dockerfile and item.context is not None:
                 return item.context

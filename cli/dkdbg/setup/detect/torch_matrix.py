@@ -1,4 +1,4 @@
-"""Which Python and which CUDA a torch release has wheels for, and what the default index serves.
+"""List the Pythons and CUDAs of each torch release's wheels, and the default index's CUDA.
 
 Source: PyTorch's RELEASE.md compatibility matrix and the metadata of the wheels themselves (torch 2.0 and later);
 for 1.x the "previous versions" page of pytorch.org.
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchRelease:
-    """One minor release of torch.
+    """A minor release of torch.
 
     Attributes:
         torch: such as `2.9`.
         latest: its last patch release.
         python: lowest and highest Python minor number (the 10 of 3.10), both included.
-        cuda: CUDA minor versions that it has Linux wheels for.
+        cuda: CUDA minor versions of its Linux wheels.
         default: the CUDA of the wheel on the default index.
     """
 
@@ -38,7 +38,7 @@ def _release(torch: str, latest: str, python: tuple[int, int], cuda: str, defaul
     return TorchRelease(torch=torch, latest=latest, python=python, cuda=tuple(cuda.split()), default=default)
 
 
-#: Oldest first.
+#: All known releases, oldest first.
 RELEASES = (
     _release("0.4", "0.4.1", (5, 7), "8.0 9.0 9.1 9.2", "9.0"),
     _release("1.0", "1.0.1", (5, 7), "8.0 9.0 10.0", "9.0"),
@@ -75,7 +75,7 @@ RELEASES = (
 
 
 def release_of(version: str) -> TorchRelease | None:
-    """Return the release of a full or minor torch version (`2.9.1+cu128`, `2.9`), None when unknown."""
+    """Return the release of a full or minor torch version (`2.9.1+cu128`, `2.9`), None if unknown."""
     try:
         parsed = Version(version)
     except InvalidVersion:

@@ -1,4 +1,4 @@
-"""Values of a stranger's YAML, TOML or JSON, narrowed to what was hoped for."""
+"""Load untrusted YAML, TOML and JSON, and narrow its values to expected types."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import tomlkit
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 
-#: Whatever a parser gave; narrowed by the functions here at every use.
+#: A value from a parser; narrowed by the functions here at each use.
 Value = Any
 
 
 def table(value: Value) -> dict[str, Value]:
-    """Return a mapping, an empty one for anything else."""
+    """Return a mapping, empty for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def elements(value: Value) -> list[Value]:
-    """Return the elements of a list, one for a plain string, none for anything else."""
+    """Return the elements of a list, a string as one element, and none for any other value."""
     if isinstance(value, str):
         return [value]
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
 class _Constructor(SafeConstructor):
-    """Safe YAML in which compose's `!reset` and `!override`, and any other tag, give the plain value."""
+    """Safe YAML in which tags, such as compose's `!reset` and `!override`, give the plain value."""
 
 
 def _plain(constructor: SafeConstructor, node: Value) -> Value:
@@ -40,7 +40,7 @@ def _plain(constructor: SafeConstructor, node: Value) -> Value:
 
 _Constructor.add_constructor(None, _plain)
 
-#: Larger and deeper files are nobody's configuration, and take the parsers minutes (15 KB a second).
+#: Limits above any real configuration: parsers take minutes for larger files (15 KB a second).
 MAX_CHARS, MAX_DEPTH, MAX_VALUES, MAX_DOCUMENTS = 128_000, 200, 100_000, 1_000
 
 
@@ -48,8 +48,8 @@ def load_yaml(text: str) -> Value:
     """Return the value of the first YAML document.
 
     Raises:
-        YAMLError: with a position where there is one.
-        ValueError: it is larger or deeper than any configuration, its aliases written out.
+        YAMLError: with a position, if known.
+        ValueError: it is larger or deeper than any configuration, with its aliases expanded.
         RecursionError: likewise.
     """
     _check_text(text)
@@ -80,7 +80,7 @@ def load_yaml_documents(text: str) -> list[Value]:
 
 @functools.lru_cache(maxsize=16)
 def load_toml(text: str) -> Value:
-    """Return the value of a TOML document; it is kept, for several ask for the same file, and is only to be read.
+    """Return the value of a TOML document. It is cached for several readers, which must not change it.
 
     Raises:
         TOMLKitError: with a position.
@@ -102,12 +102,12 @@ def _check_text(text: str) -> None:
             deepest = max(deepest, depth)
         elif char in "]}" and depth:
             depth -= 1
-    if deepest > 5 * MAX_DEPTH:  # brackets in texts and comments count here too
+    if deepest > 5 * MAX_DEPTH:  # brackets in strings and comments are counted, too
         raise ValueError("it is nested too deeply")
 
 
 def _check_value(value: Value) -> None:
-    """An alias is the same value at several places: walking over nine levels of nine takes for ever."""
+    """Reject values that are too large with their aliases expanded, such as nine levels of nine aliases."""
     left, waiting = MAX_VALUES, [(value, 0)]
     while waiting:
         each, depth = waiting.pop()

@@ -1,1 +1,1 @@
-"""What the program computes on: torch and its CUDA, a GPU or not, the frameworks."""
+"""Detect frameworks, torch with its CUDA, and the need for a GPU."""

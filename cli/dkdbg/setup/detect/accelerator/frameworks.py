@@ -1,4 +1,4 @@
-"""The frameworks that a repository is built on, from what it installs and imports."""
+"""Detect the frameworks of a repository from its dependencies and imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dkdbg.setup.detect.python.imports import distributions
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: Distribution -> the word for its framework.
+#: Distribution -> name of its framework.
 _FRAMEWORKS = {
     "torch": "torch", "pytorch": "torch", "torchvision": "torch", "torchaudio": "torch", "lightning": "lightning", "pytorch-lightning": "lightning",
     "tensorflow": "tensorflow", "tensorflow-gpu": "tensorflow", "tensorflow-cpu": "tensorflow", "keras": "tensorflow",
@@ -23,12 +23,12 @@ _FRAMEWORKS = {
     "onnxruntime": "onnxruntime", "onnxruntime-gpu": "onnxruntime", "bentoml": "bentoml", "dask": "dask", "numba": "numba", "spacy": "spacy",
     "mmcv": "mmcv", "mmengine": "mmcv", "detectron2": "detectron2", "fairseq": "fairseq", "easyocr": "torch", "trl": "transformers",
 }  # fmt: skip
-#: Those that compute on a GPU where there is one.
+#: Frameworks that use a GPU if there is one.
 _ACCELERATED = {
     "torch", "lightning", "tensorflow", "jax", "paddle", "mxnet", "cupy", "transformers", "diffusers", "accelerate", "deepspeed",
     "vllm", "whisper", "ultralytics", "timm", "sb3", "horovod", "mmcv", "detectron2", "fairseq", "sentence-transformers",
 }  # fmt: skip
-#: Those that put arrays on a GPU without being told to.
+#: Frameworks that put arrays on a GPU by default.
 _PLACING = {
     "jax",
     "tensorflow",
@@ -56,7 +56,7 @@ _ON_TORCH = {
 
 
 def frameworks_of(packages: Collection[str], imported: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the frameworks, in the order of their first sight; `packages` are distributions, `imported` modules."""
+    """Return the frameworks in order of appearance, torch first; `packages` are distributions, `imported` modules."""
     names = [*distributions(imported), *imported, *sorted(packages)]
     found = dict.fromkeys(_FRAMEWORKS[name] for name in names if name in _FRAMEWORKS)
     if "torch" not in found and any(name in _ON_TORCH for name in found):
@@ -65,10 +65,10 @@ def frameworks_of(packages: Collection[str], imported: tuple[str, ...]) -> tuple
 
 
 def uses_accelerator(frameworks: Collection[str]) -> bool:
-    """Return whether one of the frameworks computes on a GPU where there is one."""
+    """Return whether one of the frameworks uses a GPU if there is one."""
     return not _ACCELERATED.isdisjoint(frameworks)
 
 
 def places_itself(frameworks: Collection[str]) -> bool:
-    """Return whether one of the frameworks takes a GPU unasked."""
+    """Return whether one of the frameworks puts arrays on a GPU by default."""
     return not _PLACING.isdisjoint(frameworks)

@@ -1,4 +1,4 @@
-"""Whether the program needs a GPU, can use one, or has nothing to do with one, and what says so."""
+"""Decide whether the program needs a GPU, can use one or uses none, with the evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _INSISTS = re.compile(
     r"assert\s+(?:torch|th)\.cuda\.is_available\(\)|"
     r"if\s+not\s+(?:torch|th)\.cuda\.is_available\(\)\s*:\s*\n\s*(?:raise|sys\.exit|exit|print\([^\n]*\)\s*\n\s*(?:sys\.)?exit)|"
-    # each tensor is one of CUDA, whatever else looks what there is; not below an `if` of its own
+    # every new tensor is on CUDA, despite checks elsewhere; not inside an `if`
     r"^(?![ \t]*(?:(?:el)?if\b(?!\s+__name__)|else\b))[^\n]*\n[ \t]*torch\.set_default_tensor_type\(\s*(?:[\"']torch|torch)\.cuda\.",
     re.MULTILINE,
 )
@@ -33,30 +33,30 @@ _TOUCHES = re.compile(
 _HARD_CODE = re.compile(
     r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)"
 )
-#: Each process has a GPU of its own, by its rank; not below an `if` of its own, and with no other choice.
+#: Each process uses the GPU of its rank; not inside an `if`, and without an alternative.
 _RANK_ON_CUDA = re.compile(
     r"^(?![ \t]*(?:(?:el)?if\b|else\b))[^\n]*\n(?![^\n]*\belse\b)[ \t]+\w+\s*=\s*torch\.device\(\s*"
     r"(?:f[\"']cuda:\{|[\"']cuda:(?:\{[^}\n]{0,20}\}[\"']\s*\.format|%d[\"']\s*%|[\"']\s*\+))",
     re.MULTILINE,
 )
 _NAMES_CPU = re.compile(r"(?<!map_location=)[\"']cpu[\"']")
-#: A module that compiles CUDA sources while it is imported.
+#: A module that compiles CUDA sources when imported.
 _COMPILES = re.compile(
     r"^\w+\s*=\s*(?:torch\.utils\.)?(?:cpp_extension\.)?load\((?=[^\n]{0,200}(?:\n[ \t)\]][^\n]{0,200}){0,20}?\.cu[\"'])",
     re.MULTILINE,
 )
-#: A command line, an index or a setting for a CPU: somebody runs it there.
+#: A command line, an index or a setting for a CPU, which shows that the program runs on one.
 _ON_CPU = re.compile(
     r"--device[ =]cpu|device=[\"']?cpu|--cpu\b|accelerator=cpu|trainer=cpu|--no[-_]cuda|JAX_PLATFORMS?=cpu|--use[-_]cpu|"
     r"CUDA_VISIBLE_DEVICES=(?:-1|[\"']{2})|whl/cpu|--accelerator[ =]cpu|--gpu[ =]-1\b|--force-cpu",
     re.IGNORECASE,
 )
-#: The same in prose, which may be about something else: weighed against what the prose requires.
+#: The same in prose, which may be about something else and is weighed against requirements in the prose.
 _CPU_PROSE = re.compile(
     r"(?:run\w*|train\w*|inference|sampl\w+|work\w*|test\w*|demo|use\w*|support\w*|evaluat\w+|available)[^.\n]{0,30}\b(?:on|with|for|in) "
     r"(?:a |the |your )?cpus?\b|\bfor cpu\b|cpu[- ]only|without (?:a |an |any )?(?:\w+ )?gpu|no gpu\b|"
     r"\b(?:cpu|gpu)s? (?:or|and) (?:the |a )?(?:cpu|gpu|tpu)s?|(?:cpu/gpu|gpu/cpu)(?! (?:profil|memory|util|offload|usage))|cpu (?:mode|version|inference|support|training|image)|"
-    # what is optional is the GPU itself, not what saves its memory or takes several
+    # the GPU itself is optional, not memory saving or the use of several
     r"\boptional(?:ly)?\W{1,4}(?:(?:an?|the|for|on|with|use|using|to|run|set ?up|install\w*|enabl\w+|add\w*|nvidia|cuda)[ -]){0,5}"
     r"gpus?\b(?![ -](?:memory|ram|usage|util\w*|poor))|\bgpus?\b(?![ -](?:memory|ram|usage|util\w*|poor))[^.\n]{0,30}\boptional|"
     r"\bif (?:a )?gpus? (?:is|are) available|"
@@ -71,48 +71,49 @@ _NEEDS = re.compile(
     r"(?<!no )\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)",
     re.IGNORECASE,
 )
-#: What an install line brings for who has a GPU: a program that chooses by itself runs without one all the same.
+#: CUDA packages in an install line, for users with a GPU; a program that selects its device runs without one.
 _CUDA_INSTALL = re.compile(r"pytorch-cuda|cudatoolkit", re.IGNORECASE)
-#: The machines that the authors had: a hint, not a condition.
+#: The authors' hardware: a hint, not a requirement.
 _HARDWARE = re.compile(
     r"tested (?:on|with)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|[AVH]\d00|rtx|t4)\b|whl/cu\d|"
     r"\b\d+\s*x?\s*(?:nvidia |tesla )?(?:[AVH]\d00|RTX|GPUs)\b",
     re.IGNORECASE,
 )
-#: The program itself names the CPU as the other choice.
+#: The program offers the CPU as an alternative.
 _CHOOSES_CPU = re.compile(
     r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu|else\s+[\"']cpu[\"']|"
     r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
     r"accelerator\s*=\s*[\"'](?:auto|cpu)|\bauto_select_device\("
 )
-#: A module of the program takes a GPU where there is one, and the CPU elsewhere.
+#: A module of the program selects a GPU if available, else the CPU.
 _PICKS = re.compile(r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu")
 _ONE_OF_TWO = re.compile(r"[\"']cuda(?::\d)?[\"']\)?\s*if\b[^\n]*is_available\(\)")
-#: accelerate takes what there is, as long as it is not told otherwise.
+#: accelerate selects the device unless told otherwise.
 _ACCELERATE = re.compile(r"\bAccelerator\((?![^)\n]{0,400}mixed_precision)")
-#: Lightning is told to take what there is.
+#: Lightning selects the device by this setting.
 _AUTO = re.compile(r"accelerator:\s*[\"']?auto\b")
-#: The program goes on without a GPU, and says so.
+#: The program reports that it continues without a GPU.
 _GOES_ON = re.compile(
     r"fall(?:ing|s)? ?back to (?:the )?cpu|(?:running|run|using) (?:on )?(?:the )?cpu (?:instead|mode)",
     re.IGNORECASE,
 )
-#: `--device` of a training program that asks for CUDA unless told otherwise: a choice of GPU, not of a CPU.
+#: `--device` of a training program with CUDA as default: it selects a GPU, rather than offering the CPU.
 _TRAINS_ON_CUDA = re.compile(
     r"[\"']--device[\"'],[^\n]*\n?[^\n]*default\s*=\s*[\"']cuda[\"'](?!\s*if)(?=[\s\S]*(?:optimizer|train_one_epoch|\.backward\(|DataLoader\())"
 )
-#: Rows of tables, and lines about a hosted demo: they say nothing about the machine that the program needs.
+#: Rows of tables, and lines about a hosted demo, which say nothing about the required machine.
 _SIDE_LINE = re.compile(
     r"^[ \t]*(?:\||<t[hdr]\b)[^\n]*|^[^\n]*\b(?:colab|hugging ?face space|web demo)\b[^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )
-#: What only holds for those who have a GPU: "If you have one, you will need CUDA".
+#: Statements for users with a GPU, such as "If you have one, you will need CUDA".
 _CONDITION = re.compile(r"\bif you (?:have|own)\b[^.\n]{0,60}\bgpus?\b[^\n]*", re.IGNORECASE)
-#: A file that installs or builds for a machine without such a GPU: `requirements_cpu.txt`, `docker/cpu/Dockerfile`, `env_macos.yaml`.
+#: A file that installs or builds for a machine without an NVIDIA GPU: `requirements_cpu.txt`, `docker/cpu/Dockerfile`,
+#: `env_macos.yaml`.
 _CPU_FILE = re.compile(r"(?:^|[/._-])(?:cpu(?:[-_]only)?|mac(?:os)?|osx|darwin)(?:[/._-]|$)", re.IGNORECASE)
-#: What a pixi.toml asks of the machine, as if it were a package.
+#: Pseudo-package for the CUDA driver that a pixi.toml requires of the machine.
 CUDA_DRIVER = "cuda-driver"
-#: Distributions that work on NVIDIA GPUs and nowhere else, or that nobody takes on a CPU.
+#: Distributions that work on NVIDIA GPUs only, or are in practice not used on a CPU.
 _GPU_PACKAGES = {
     "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
     "cupy-cuda12x", "onnxruntime-gpu", "tensorflow-gpu", "pycuda", "tiny-cuda-nn", "tinycudann", "nvdiffrast", "gsplat",
@@ -133,12 +134,12 @@ _WEAK_PACKAGES = {
     "nemo-toolkit",
 }
 
-#: Simulators that run on NVIDIA GPUs alone; no index has most of them, so only the imports tell.
+#: Simulators that run on NVIDIA GPUs only. Most are in no index, so only imports show them.
 _ON_GPU_ALONE = re.compile(
     r"^[ \t]*(?:import|from)[ \t]+(?:isaacgym|isaacsim|isaaclab|omni\.isaac)\b", re.MULTILINE
 )
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-#: Those that only look at GPUs.
+#: Distributions that only monitor GPUs.
 _MONITORS = {"pynvml", "nvidia-ml-py"}
 
 
@@ -162,26 +163,26 @@ def read_gpu(
     modules: Sequence[tuple[str, str]] = (),
     either_way: str | None = None,
 ) -> tuple[Gpu, str]:
-    """Return the need for a GPU and the evidence in words.
+    """Return the need for a GPU, and the evidence as text.
 
     Args:
-        service: name of the service to debug and whether it asks for a GPU.
-        other_services: the same for the others that run this repository.
-        cpu_variant: a compose file that starts the same without a GPU, None without one.
-        devcontainers: path and whether it asks for a GPU.
-        base_cuda: (file, image) when a Dockerfile builds on a CUDA image.
+        service: name of the service to debug, and whether it requests a GPU.
+        other_services: the same for the other services that run this repository.
+        cpu_variant: a compose file for the same program without a GPU, None if there is none.
+        devcontainers: path, and whether it requests a GPU.
+        base_cuda: (file, image) of a Dockerfile based on a CUDA image.
         entry: (path, text) of the program.
-        launcher: of the program.
+        launcher: launcher of the program.
         sources: (path, text) of Python files, those near the program first.
         documents: (path, text) of README files.
         configs: (path, text) of configuration files.
         packages: distribution names.
         extras: names of optional dependency groups.
         files: paths of dependency files, Dockerfiles and compose files.
-        uses_framework: whether anything here can use a GPU at all.
-        places_itself: whether a framework takes a GPU unasked (JAX, TensorFlow, Lightning and their like).
-        modules: (path, text) of the program and of what it imports from the repository.
-        either_way: a service that one compose file gives a GPU and another one does not, None without one.
+        uses_framework: whether a framework can use a GPU.
+        places_itself: whether a framework uses a GPU by default (JAX, TensorFlow, Lightning and similar).
+        modules: (path, text) of the program and of the repository's modules that it imports.
+        either_way: a service with a GPU in one compose file and without in another, None if there is none.
     """
     others = list(other_services)
     if service is not None:
@@ -260,7 +261,7 @@ def _without_cpu_words(
     base_cuda: tuple[str, str] | None,
     places_itself: bool,
 ) -> tuple[Gpu, str]:
-    """Decide where nothing promises that a CPU is enough."""
+    """Decide on a repository in which nothing shows that a CPU is enough."""
     if with_gpu:
         return "required", f"{with_gpu[0]} asks for a GPU"
     strong = sorted(packages & (_GPU_PACKAGES - _WEAK_PACKAGES))
@@ -310,9 +311,9 @@ def _without_cpu_words(
 def _picks_itself(
     near: Sequence[tuple[str, str]], modules: Sequence[tuple[str, str]], configs: Sequence[tuple[str, str]]
 ) -> str | None:
-    """Return what picks the device for the program: a module that it imports, or a setting of its framework.
+    """Return the place where the device is selected: a module that the program imports, or a setting of its framework.
 
-    None where the program or one of these modules insists on a GPU.
+    None if the program or one of these modules hard-codes a GPU.
     """
     read = [(path, _ONE_OF_TWO.sub("", text)) for path, text in (*near, *modules)]
     if _first(_HARD_CODE, _code(read)):
@@ -321,9 +322,9 @@ def _picks_itself(
 
 
 def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the sources that decide on the device: the program, with its package when it is only the package's door.
+    """Return the sources that select the device: the program, with its package if it is only the package's entry.
 
-    A library without a program is looked at as a whole.
+    Without a program, as in a library, all sources count.
     """
     if entry is None:
         return list(texts)
@@ -335,12 +336,12 @@ def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) ->
 
 
 def _is_another_program(item: tuple[str, str], entry: tuple[str, str] | None) -> bool:
-    """Whether a file is started by itself, and is not the program: what it needs, the program may not need."""
+    """Return whether a file is a program of its own, with requirements of its own."""
     return entry is not None and item[0] != entry[0] and "__main__" in item[1]
 
 
 def _code(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The same without lines that are comments: they tell what somebody could write."""
+    """Return the texts without comment lines, which may contain unused code."""
     return [(path, _COMMENT.sub("", text)) for path, text in texts]
 
 

@@ -1,4 +1,4 @@
-"""The torch that a repository asks for: its version, its CUDA, and the file that says so."""
+"""Detect the version and CUDA of the torch that a repository requires, and the file with that requirement."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _INSTALL = re.compile(
 _PIN = re.compile(
     r"(?<![\w./-])(?:pytorch|torch)\s*(={1,2}|~=|>=|<=|<)\s*[\"']?(\d+(?:\.\d+)*(?:\.\*)?)(?:\+cu(\d{2})(\d))?"
 )
-#: A wheel by its file: `.../whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl`.
+#: A wheel's file name: `.../whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl`.
 _WHEEL_FILE = re.compile(r"(?<![\w.-])torch-(\d+\.\d+(?:\.\d+)?)[^\s/]{0,60}?-cp\d+[^\s/]{0,80}?\.whl")
 _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3})/torch")
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"
 )
-#: What a build installs a lock with.
+#: Commands of a build that install a lock.
 _BY_LOCK = re.compile(r"\b(?:poetry|pdm|uv) (?:[\w-]+ )?(?:install|sync)\b")
 _CPU_NAME = re.compile(r"(?:^|[._-])cpu(?:[-_]only)?(?:[._-]|$)", re.IGNORECASE)
 _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
 
 
-#: Optional groups for those who work on the project.
+#: Optional groups for developers of the project.
 _SIDE_GROUP = re.compile(r"\[(?:dev|test|tests|testing|docs?|lint|ci|all)\]$")
 _BRINGS = re.compile(
     r"\binstall\w*\s+\[?PyTorch[\s`*]{1,4}v?(\d+\.\d+(?:\.\d+)?)(?!\.?\d)(?!\S*\s*(?:\+|or (?:later|newer|higher|above)))",
@@ -46,7 +46,7 @@ _BRINGS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class TextEvidence:
-    """A text that may hold install lines, and what to call it."""
+    """A text that may contain install lines, with its source."""
 
     text: str
     source: str
@@ -70,16 +70,16 @@ def read_torch(
     is_used: bool,
     python: int | None,
 ) -> TorchFact | None:
-    """Return the torch fact, None when the repository does not use torch.
+    """Return the torch fact, None if the repository does not use torch.
 
     Args:
-        files: dependency files, the most telling first: locks, then the ones that are installed.
-        base: base image of the service or Dockerfile, None without.
-        base_source: name of the file that names it.
+        files: dependency files, the strongest evidence first: locks, then the installed ones.
+        base: base image of the service or Dockerfile, None if there is none.
+        base_source: name of the file with that image.
         build: RUN lines of that Dockerfile.
-        documents: README and the like, in order.
+        documents: README and similar, in order.
         is_used: whether code imports torch or something built on it.
-        python: Python minor number that was chosen, to know what an unpinned install would bring.
+        python: the chosen Python minor number, which determines an unpinned install.
     """
     pins = [pin for file in files for pin in _file_pins(file)]
     pins.sort(key=lambda pin: bool(_SIDE_GROUP.search(pin.source)))
@@ -88,7 +88,7 @@ def read_torch(
     document_pins = [pin for document in documents for pin in _text_pins(document)]
     exact = next((pin for pin in pins if pin.version), None)
     if exact is not None and _SIDE_GROUP.search(exact.source) and not _SIDE_GROUP.search(pins[0].source):
-        # What the developers' tools are pinned to is one of many that the project itself admits.
+        # Pins of developers' tools are one of many versions that the project allows.
         exact = None
     build_exact = next((pin for pin in build_pins if pin.version), None)
     document_exact = next((pin for pin in document_pins if pin.version), None)
@@ -99,14 +99,14 @@ def read_torch(
         and exact.source.endswith(".lock")
         and _BY_LOCK.search(build.text)
     ):
-        exact = None  # what a build installs over its lock is what runs
+        exact = None  # the build replaces the locked version
     version, source = None, ""
     if exact is not None:
         version, source = exact.version, exact.source
     elif build_exact is not None:
         version, source = build_exact.version, build_exact.source
     elif image.torch is not None:
-        # A vendor's build has the CUDA of its image, whatever wheels there are.
+        # A vendor build has the CUDA of its image, whatever wheels exist.
         return TorchFact(version=image.torch, cuda=image.cuda, source=f"{base_source}: FROM {base}")
     elif document_exact is not None and (ranged is None or _fits(document_exact.version, ranged.spec)):
         version, source = document_exact.version, document_exact.source
@@ -132,7 +132,7 @@ def read_torch(
 def _cuda(
     pins: list[_Pin], documents: list[_Pin], image: str | None, version: str | None
 ) -> tuple[str | None, str]:
-    """Return the CUDA that is stated, nearest to the pin first; None leaves it to the default index."""
+    """Return the stated CUDA nearest to the pin; None for that of the default index."""
     stated = next((pin for pin in pins if pin.cuda), None)
     if stated is not None:
         return stated.cuda, stated.source
@@ -151,14 +151,14 @@ def _has_wheel(version: str, cuda: str) -> bool:
 
 
 def _is_bounded(spec: str, cuda: str | None) -> bool:
-    """Return whether a range says which torch: an upper bound does, and so does a CUDA that newer ones lack."""
+    """Return whether a range determines the torch: by an upper bound, or by a CUDA that newer releases lack."""
     newest = torch_matrix.RELEASES[-1]
     parsed = _specifiers(spec)
     return _is_old(cuda) or (parsed is not None and not parsed.contains(newest.latest))
 
 
 def _is_old(cuda: str | None) -> bool:
-    """Return whether the newest releases lack a CUDA."""
+    """Return whether the newest releases lack this CUDA."""
     return cuda is not None and not any(cuda in release.cuda for release in torch_matrix.RELEASES[-4:])
 
 
@@ -167,7 +167,7 @@ def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
     conda_cuda = _conda_cuda(file)
     wanted = [item for item in file.wanted if item.name == "torch"]
     if file.kind == "lock":
-        # A lock with variants holds 2.9.1+cpu beside 2.9.1+cu128: the one with a GPU tells more.
+        # A lock with variants contains 2.9.1+cpu and 2.9.1+cu128; prefer the one for a GPU.
         wanted.sort(key=lambda item: "+cu" not in item.spec)
         wheel = wheel or next((_local(item.spec) for item in file.wanted if _local(item.spec)), None)
         wheel = wheel or _nvidia_cuda(file.wanted)
@@ -201,7 +201,7 @@ def _text_pins(evidence: TextEvidence) -> list[_Pin]:
         cuda = wheel_cuda(text[: match.end()].split()[-1])
         found.append(_Pin(version=match[1], spec=f"=={match[1]}", cuda=cuda, source=evidence.source))
     if not found and (brought := _BRINGS.search(text)):
-        # "This will also install PyTorch v2.6.0": something else on the install line depends on it.
+        # "This will also install PyTorch v2.6.0": another package on the install line depends on it.
         found.append(_Pin(version=brought[1], spec="", cuda=None, source=evidence.source))
     return found
 
@@ -231,7 +231,7 @@ def _build_cuda(item: Wanted) -> str | None:
 
 
 def _nvidia_cuda(wanted: Iterable[Wanted]) -> str | None:
-    """The runtime package that torch's own wheels of the default index depend on names the CUDA release."""
+    """Return the CUDA release by the runtime package that torch's default wheels depend on."""
     for item in wanted:
         if re.fullmatch(r"nvidia-cuda-runtime(?:-cu1\d)?", item.name) and (
             match := re.search(r"==(\d+\.\d+)", item.spec)
@@ -271,7 +271,7 @@ def _minor(version: str) -> str:
 
 
 def is_for_cpu(path: str, text: str) -> bool:
-    """Return whether a requirements file is one for machines without a GPU, by its name or by the torch in it."""
+    """Return whether a requirements file is for machines without a GPU, by its name or its torch."""
     name = path.rsplit("/", 1)[-1]
     return bool(
         _CPU_NAME.search(name) or re.search(r"^[ \t]*torch\s*={2,3}\s*[\d.]+\+cpu\b", text, re.MULTILINE)
@@ -281,7 +281,7 @@ def is_for_cpu(path: str, text: str) -> bool:
 def torch_index(
     files: Iterable[DependencyFile], build: TextEvidence, documents: Iterable[str], fact: TorchFact | None
 ) -> str | None:
-    """Return the wheel index that the repository itself takes torch from for the CUDA of the fact, None for PyPI."""
+    """Return the repository's own wheel index for torch with the CUDA of the fact, None for PyPI."""
     if fact is None or fact.cuda is None:
         return None
     urls = [url for file in files for url in file.indexes]

@@ -1,1 +1,1 @@
-"""What a repository says to Docker: Dockerfiles, compose files, dev containers, images, and what runs inside."""
+"""Read a repository's Docker files: Dockerfiles, compose files, dev containers, image names, `docker run` lines."""

@@ -1,7 +1,7 @@
-"""Compose files: which there are, and what each service says that matters to a debugger.
+"""Read compose files, and the parts of each service that matter to a debugger.
 
-Read for facts only. The truth about a running project is `docker compose config`; this is what can be known
-without an engine, and it never writes.
+The result is facts. `docker compose config` is authoritative for a running project; this module works without an
+engine, and never writes.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.values import Value
 
 _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.-]+[._-]compose\.ya?ml")
-#: What they are called where a README says `-f local.yml` (cookiecutter-django), if that is what is in them.
+#: Other names of compose files, used with `-f local.yml` (cookiecutter-django); the content decides.
 _STAGE_NAME = re.compile(r"(?:local|dev|development|staging|production|prod)\.ya?ml")
 _SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
-#: More compose files than this are examples of one another.
+#: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
 
 
 def find_compose_files(tree: Tree) -> tuple[str, ...]:
-    """Return the compose files: the default one, then the root's others, then those in subfolders."""
+    """Return the compose files: the default one, the root's others, then those in subfolders."""
     found = [path for path in tree.matching(_COMPOSE_NAME) if not is_vendored(path)]
     stages = (path for path in tree.matching(_STAGE_NAME) if "/" not in path)
     found.extend(sorted(path for path in stages if _SERVICES.search(tree.text(path))))
@@ -55,12 +55,12 @@ def find_compose_files(tree: Tree) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ComposeFiles:
-    """What the compose files of a repository say.
+    """Facts from the compose files of a repository.
 
     Attributes:
-        services: of every file, in the order of the files and of the services in each.
-        read: the files that plain `docker compose` reads in the root, those that they include among them.
-        names: the services that it knows there.
+        services: of every file, in the order of the files and then of their services.
+        read: files that plain `docker compose` reads in the root, with the included ones.
+        names: names of the services in those files.
     """
 
     services: tuple[tuple[ServiceFact, ComposeBuild], ...]
@@ -71,10 +71,10 @@ class ComposeFiles:
 def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -> ComposeFiles:
     """Return every service of every file.
 
-    The default file is read together with its override, or as `COMPOSE_FILE` of the root's `.env` says.
+    The default file is read with its override, or as `COMPOSE_FILE` in the root's `.env` says.
 
     Raises:
-        DkdbgError: when the root's compose file, the one that everything is built on, is invalid.
+        DkdbgError: the root's compose file, which everything is built on, is invalid.
     """
     main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
     if main and "/" in main[0]:
@@ -89,7 +89,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     inner = dict(included(loaded, lambda path: _load(tree, path, strict=False)))
     there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
-        there |= {("networks", "default")}  # which each project has
+        there |= {("networks", "default")}  # which every project has
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     if main:
         each = {path: _File.of(tree, path, document, strict=True) for path, document in loaded.items()}
@@ -119,13 +119,13 @@ def _bodies(document: Value) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class _File:
-    """One compose file, or several that compose merges, and what holds for all of its services.
+    """A compose file, or several merged ones, with the data that all its services share.
 
     Attributes:
         bodies: the sections of its services, by name.
-        env: what its variables are replaced by.
+        env: values of its variables.
         needs, needs_files: see ServiceFact.
-        strict: whether a service that cannot be is an error, and not only said.
+        strict: whether an invalid service is an error, rather than a note.
     """
 
     tree: Tree
@@ -139,8 +139,8 @@ class _File:
 
     @classmethod
     def of(cls, tree: Tree, path: str, document: Value, *, strict: bool) -> _File:
-        """Read what holds for the whole file."""
-        # `${PWD}` is where people start compose: the project folder.
+        """Read the data that all services share."""
+        # `${PWD}` is the folder in which users start compose: the project folder.
         env = {
             "PWD": _typed_in(tree, path, document),
             **parse_env(tree.text(join(parent(path), ".env") or ".env")),
@@ -149,10 +149,10 @@ class _File:
         return cls(tree, path, document, _bodies(document), env, _needed(document, env), needs_files, strict)
 
     def service(self, name: str) -> tuple[ServiceFact, ComposeBuild] | None:
-        """Return what a service says; None for one that cannot be.
+        """Return the facts of a service; None for an invalid one.
 
         Raises:
-            DkdbgError: its name cannot be, and the file is the root's.
+            DkdbgError: its name is invalid, and the file is the root's.
         """
         body = self.bodies[name]
         if not is_name(name):
@@ -175,7 +175,7 @@ class _File:
 
 
 def _as_extended(merged: ServiceFact, sources: list[_File]) -> ServiceFact:
-    """Return a service of several files that compose merges, as one that is extended: from the first one alone."""
+    """Return a merged service as it is when extended: from its first file alone."""
     fact = replace(merged, file=sources[0].path, parts=())
     own = sources[0].service(merged.name) if len(sources) > 1 else None
     if own is None:
@@ -186,9 +186,10 @@ def _as_extended(merged: ServiceFact, sources: list[_File]) -> ServiceFact:
 
 
 def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
-    """Return the variables without a value for which compose refuses the whole file, whatever service is asked for.
+    """Return the variables without a value that make compose reject the whole file, for any service.
 
-    Those it is told to insist on, and those that leave a mount without a source, an image without a name or a port without a number.
+    These are required variables, and those whose absence leaves a mount without a source, an image without a name or a
+    port without a number.
     """
     services = document.get("services") if isinstance(document, dict) else None
     found = [name for text in _texts(document) for name in insisted(text, env)]
@@ -212,7 +213,7 @@ def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
 def _needed_files(
     tree: Tree, path: str, document: Value, env: dict[str, str]
 ) -> tuple[tuple[str, str | None], ...]:
-    """Return the environment files that compose misses, of the services that it starts without a profile."""
+    """Return the missing environment files of services that compose starts without a profile."""
     services = document.get("services") if isinstance(document, dict) else None
     absent = dict.fromkeys(
         name
@@ -224,7 +225,7 @@ def _needed_files(
 
 
 def _example_of(tree: Tree, name: str) -> str | None:
-    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None without one."""
+    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None if there is none."""
     last = name.rsplit("/", 1)[-1]
     plain = last.removeprefix(".")
     for kind in ("example", "sample", "template", "dist", "default"):
@@ -253,9 +254,9 @@ def _texts(value: Value) -> Iterator[str]:
 def _without_secrets(
     tree: Tree, where: str, raw: Value, env: dict[str, str]
 ) -> tuple[Value, dict[str, tuple[tuple[int, str], ...]]]:
-    """The service with its variables replaced, and which words of its command lines have a value of a .env file.
+    """Return the service with its variables replaced, and the command-line words with a value from a .env file.
 
-    Such a value may be a secret, and what `init` writes is committed: these words are written as they stand here.
+    Such a value may be a secret, and `init` writes files to commit: these words are written unreplaced.
     """
     resolved = _interpolate(raw, env)
     found: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -283,9 +284,9 @@ def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
 
 
 def _typed_in(tree: Tree, path: str, document: Value) -> str:
-    """Return where `$PWD` of a compose file is, relative to the file: the folder that people start it from.
+    """Return the folder for `$PWD` of a compose file, relative to the file: the one in which users start compose.
 
-    That is the root when the file or a README says `-f path/from/root`, or when everything is built from the root.
+    That is the root if the file or a README contains `-f path/from/root`, or if everything is built from the root.
     """
     here = parent(path)
     if here == ".":
@@ -302,7 +303,7 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
 
 
 def merge(base: Value, over: Value) -> Value:
-    """Return compose's merge of two values: maps merge, sequences append, everything else is replaced."""
+    """Return two values merged as in compose: maps are merged, sequences appended, other values replaced."""
     if isinstance(base, dict) and isinstance(over, dict):
         merged = dict(base)
         for key, value in over.items():
@@ -369,7 +370,7 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
 
 
 def _moved(body: Value, source: str, destination: str) -> Value:
-    """Rewrite the relative paths of an extended service, which compose resolves from the file they stand in."""
+    """Rewrite an extended service's relative paths, which compose resolves from the file that contains them."""
     if source == destination:
         return body
     up = "/".join(".." for _ in destination.split("/")) if destination != "." else "."

@@ -1,4 +1,4 @@
-"""Compose files that COMPOSE_FILE names, and those that others include."""
+"""Find the compose files in COMPOSE_FILE, and those that others include."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.values import Value
 
-#: More included files are looked at by nobody.
+#: Maximum included files to read.
 _MAX_FILES = 60
 
 
 def named_files(value: str, separator: str) -> tuple[str, ...]:
-    """Return the files that COMPOSE_FILE names, relative to the root, spelled in one way."""
+    """Return the files in COMPOSE_FILE, relative to the root, with normalised paths."""
     names = (name.strip().strip("\"'") for name in value.split(separator or ":"))
     return tuple(posixpath.normpath(name) for name in names if name)
 
 
 def included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterator[tuple[str, Value]]:
-    """Yield (path, document) of the files that compose files include, and of those that they include, each once."""
+    """Yield (path, document) of all directly or indirectly included files, each once."""
     seen = set(files)
     todo = list(files.items())
     while todo and len(seen) < _MAX_FILES:

@@ -1,4 +1,4 @@
-"""What a service uses of the top level of its compose file: networks, named volumes, configs and secrets."""
+"""Collect a service's networks, named volumes, configs and secrets from the top level of its compose file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.values import Value
 
 SECTIONS = ("networks", "volumes", "configs", "secrets")
-#: What compose takes for a name there; a volume without such a name is a folder (compose-spec, "Volumes").
+#: A valid name there; another volume is a folder (compose-spec, "Volumes").
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def names_of(document: Value) -> frozenset[tuple[str, str]]:
-    """Return (section, name) of everything that a compose file has at its top level."""
+    """Return (section, name) of all definitions at the top level of a compose file."""
     return frozenset((section, str(name)) for section in SECTIONS for name in _section(document, section))
 
 
 def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str, str], ...]:
-    """Return (section, name, definition as JSON) of what a service uses of its file.
+    """Return (section, name, definition as JSON) of the definitions that a service uses.
 
     Args:
-        path: of the compose file, relative to the root; in the definitions paths are relative to the root, too.
-        document: the file as it is written: compose replaces the variables, and none of their values is written down.
-        body: the service, its variables replaced.
+        path: path of the compose file, relative to the root; paths in the definitions are relative to the root, too.
+        document: the unreplaced file: compose replaces the variables, and their values are not written down.
+        body: the service with its variables replaced.
     """
     return tuple(
         (
@@ -69,14 +69,14 @@ def _uses(body: Value) -> Iterator[tuple[str, str]]:
 
 
 def _plain(value: Value) -> Value:
-    """Return it with the keys that JSON can have; YAML has dates and numbers, too."""
+    """Return the value with string keys, as JSON requires; YAML also has dates and numbers."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _moved(definition: Value, here: str) -> Value:
-    """Rewrite the path of a config's or secret's file, which compose resolves from the file it stands in."""
+    """Rewrite the file path of a config or secret, which compose resolves from the file that contains it."""
     file = definition.get("file") if isinstance(definition, dict) else None
     if not isinstance(file, str) or file.startswith(("/", "~", "$")):
         return definition

@@ -1,4 +1,4 @@
-"""One service of a compose file: its build, mounts, ports, and whether it asks for a GPU."""
+"""Read a service of a compose file: its build, mounts, ports, and whether it requests a GPU."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 
-#: A name of a container without a variable in it.
+#: A container name without a variable in it.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeBuild:
-    """The parts of a build section that decide what a Dockerfile means."""
+    """The parts of a build section that affect how a Dockerfile is read."""
 
     args: dict[str, str]
     target: str | None
 
 
 def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact, ComposeBuild]:
-    """Return what one service says; `body` with its variables replaced and everything that it extends merged in."""
+    """Return the facts of a service; `body` has its variables replaced and its extended services merged in."""
     here = parent(path)
     context, dockerfile, build = read_build(tree, here, body.get("build"))
     refers = dict(_refers(body))
@@ -66,7 +66,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
 
 
 def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (key, services) of what the section of a service names of its neighbours."""
+    """Yield (key, services) for each key of a service that refers to other services."""
     depends = body.get("depends_on")
     named = {
         "depends_on": [str(item) for item in (depends if isinstance(depends, (dict, list)) else ())],
@@ -96,7 +96,7 @@ def _optional(depends: Value) -> Iterator[str]:
 
 
 def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
-    """Return context and Dockerfile relative to the root, None where they lie elsewhere, and the rest of the section."""
+    """Return context and Dockerfile relative to the root (None if outside), and the rest of the build section."""
     if isinstance(build, str):
         build = {"context": build}
     if not isinstance(build, dict):
@@ -121,7 +121,7 @@ def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | N
 
 
 def argv(value: Value) -> tuple[str, ...] | None:
-    """Return a compose `command` or `entrypoint` as argv: compose splits a string like a shell, without running one."""
+    """Return a compose `command` or `entrypoint` as argv: compose splits strings like a shell, but runs none."""
     if isinstance(value, list):
         return tuple(str(item) for item in value)
     if isinstance(value, str):
@@ -162,7 +162,7 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
 
 
 def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
-    """Return all of them when git has not brought one that has to be there; compose would refuse every command."""
+    """Return all env files if a required one is missing, which makes compose reject every command."""
     found = read_env_files(here, value)
     if any(path is None for path, _ in found) or not absent_files(tree, here, value):
         return ()
@@ -170,7 +170,7 @@ def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
 
 
 def absent_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
-    """Return the environment files that have to be there and are not, relative to the root."""
+    """Return the required but missing environment files, relative to the root."""
     return tuple(
         path
         for path, is_required in read_env_files(here, value)
@@ -179,7 +179,7 @@ def absent_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
 
 
 def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
-    """Return what an `env_file` names: (path relative to the root or None outside of it, whether it has to be there)."""
+    """Return the files of an `env_file`: (path relative to the root or None if outside, whether it is required)."""
     found: list[tuple[str | None, bool]] = []
     for each in [value] if isinstance(value, dict) else elements(value):
         named = each.get("path") if isinstance(each, dict) else each
@@ -202,7 +202,7 @@ def _variables(value: Value) -> frozenset[str]:
 
 
 def _wants_gpu(body: Value) -> bool:
-    """Every way compose has of asking for a GPU: reservations, `gpus`, the nvidia runtime, device nodes, CDI names."""
+    """Return whether a service requests a GPU: by reservations, `gpus`, nvidia runtime, device nodes or CDI names."""
     value: Value = body.get("deploy")
     for key in ("resources", "reservations", "devices"):
         value = value.get(key) if isinstance(value, dict) else None

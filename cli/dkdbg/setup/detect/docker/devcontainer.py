@@ -1,4 +1,4 @@
-"""Existing dev containers: where they are, what they build or which service they stand in."""
+"""Read existing dev containers: their location, and their image, build or service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"\.?devcontainer\.json")
 
 
 def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
-    """Return every dev container of the repository, the root's first (dev container specification, "devcontainer.json")."""
+    """Return every dev container of the repository, the root's first (see devcontainer.json in its specification)."""
     found: list[DevcontainerFact] = []
     for path in tree.matching(_NAME):
         in_folder = ".devcontainer" in path.split("/")[:-1]

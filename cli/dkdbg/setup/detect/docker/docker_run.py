@@ -1,4 +1,4 @@
-"""`docker run` lines of scripts, Makefiles and READMEs: what they mount, where they work, what they ask of the engine."""
+"""Read the options of `docker run` lines in scripts, Makefiles and READMEs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
-#: A variable that a script or a Makefile runs instead: `cmd=nvidia-docker`, `DOCKER ?= podman`, `DOCKER=${DOCKER:-docker}`.
+#: A variable for the command in a script or Makefile: `cmd=nvidia-docker`, `DOCKER ?= podman`,
+#: `DOCKER=${DOCKER:-docker}`.
 _NAMED = re.compile(
     r"^[ \t]{0,40}(?:export[ \t]{1,8})?(\w{1,60})[ \t]{0,8}[:?]?=[ \t]{0,8}[\"']?(?:\$\{\w{1,60}:-)?(?:sudo[ \t]{1,8})?(?:nvidia-)?(?:docker|podman)\}?[\"']?[ \t]*$",
     re.MULTILINE,
 )
 _FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
-#: The folder that a person stands in, as shells, Makefiles and cmd write it.
+#: The current folder, as shells, Makefiles and cmd write it.
 _HERE = re.compile(
     r"^(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(CURDIR\)|\$\(shell pwd\)|%cd%|\$\{?(?:PROJECT|REPO|ROOT|WORK|SCRIPT)_?(?:DIR|ROOT|PATH)\}?|\.)(?=/|$)"
 )
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
            "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
-#: A variable that holds options, and one that holds the folder of the script or the Makefile.
+#: A variable with options, and one with the folder of the script or Makefile.
 _ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|readonly\s+)?(\w{1,60})\s*[:?+]?=\s*(.{1,2000})$")
 _OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
 _OWN_FOLDER = re.compile(
@@ -41,14 +42,14 @@ _BUILT = re.compile(
     r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
 )
 _MOST = 60
-#: Characters of a line, whatever its variables hold.
+#: Maximum characters of a line, after its variables are replaced.
 _LONGEST = 20_000
 
 
 def read_docker_run(tree: Tree) -> DockerRun | None:
-    """Return the first such line, shallow files first, that mounts a folder of the repository.
+    """Return the first `docker run` line that mounts a folder of the repository, shallow files first.
 
-    Without one it is the first that starts an image which the repository builds, and None without either.
+    If there is none, return the first one with an image that the repository builds, else None.
     """
     paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][:_MOST]
     lines = [(path, line) for path in paths for line in _lines(_text(tree, path))]
@@ -64,7 +65,7 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines, continued ones as one; in those that run a container, variables with options are filled in."""
+    """Yield the lines, continued ones joined; `docker run` lines have their option variables replaced."""
     values: dict[str, str] = {}
     for line in logical_lines(text):
         assigned = _ASSIGNED.match(line) if len(values) < _MOST else None
@@ -76,7 +77,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _filled(line: str, values: Mapping[str, str]) -> str:
-    for _ in range(2):  # options name the folder
+    for _ in range(2):  # twice, because options refer to the folder
         for name, value in values.items():
             whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
             line = re.sub(whole, value.replace("\\", "\\\\"), line)[:_LONGEST] if name in line else line
@@ -84,7 +85,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
 
 
 def _text(tree: Tree, path: str) -> str:
-    """Return what may have such lines; in a Dockerfile those are its comments, which say how it is meant to be run."""
+    """Return the text with possible `docker run` lines; of a Dockerfile its comments, which may document its use."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
         for name in sorted(set(_NAMED.findall(text)))[:_MOST]:
@@ -135,7 +136,7 @@ def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun 
 
 
 def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:
-    """Return (local, remote) of a folder of the repository; the line is typed in the root, or beside its script."""
+    """Return (local, remote) of a mounted folder of the repository; the line runs in the root, or beside its script."""
     here = _HERE.match(source)
     if here is None or not target.startswith("/") or "$" in target or target == "/":
         return None
@@ -148,7 +149,7 @@ def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[s
 
 
 def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
-    """Files of `--env-file` below the repository; git mostly leaves them out, so they need not be here."""
+    """Return the files of `--env-file` below the repository; they may be missing, because git mostly ignores them."""
     found = []
     for name in named:
         here = _HERE.match(name)

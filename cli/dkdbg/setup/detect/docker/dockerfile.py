@@ -1,6 +1,6 @@
-"""Dockerfiles: instructions, stages, and what their final stage says to a debugger.
+"""Read Dockerfiles: instructions, stages, and the facts of the final stage.
 
-Follows the Dockerfile reference: parser directives, continuation lines (comments inside them are dropped),
+It follows the Dockerfile reference: parser directives, continuation lines (comments inside them are dropped),
 here-documents, ARG and ENV substitution, JSON and shell form, stages that build on stages.
 """
 
@@ -35,13 +35,13 @@ _PYTHON_CHOICE = re.compile(
     r"python\s*(?:={1,2}|~=)\s*(3\.\d{1,2})|--python[= ](?:python)?(3\.\d{1,2})|uv python install (3\.\d{1,2})"
 )
 _PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
-#: The distribution's own Python, under whatever name of its packages.
+#: The distribution's own Python, by any of its packages.
 _SYSTEM_PYTHON = re.compile(
     r"\spython3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?(?=\s|$|=)|\spython-is-python3(?=\s|$|=)"
 )
 _APT_INSTALL = re.compile(r"\bapt(?:-get)?\s.{0,200}?\binstall\b")
 _COMMAND_END = re.compile(r"[;&|\n]")
-#: What brings another Python into an image.
+#: Ways to install another Python in an image.
 _OTHER_PYTHON = re.compile(
     r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
 )
@@ -70,12 +70,12 @@ class _Stage:
 def read_dockerfile(
     text: str, path: str, *, args: Mapping[str, str] | None = None, target: str | None = None
 ) -> DockerfileFact:
-    """Return what the final (or `target`) stage says; copies are relative to the build context.
+    """Return the facts of the final (or `target`) stage; copies are relative to the build context.
 
     Args:
-        text: of the Dockerfile.
-        path: of the Dockerfile relative to the repository root, only recorded.
-        args: build arguments that win over ARG defaults.
+        text: content of the Dockerfile.
+        path: path of the Dockerfile relative to the repository root, for the result only.
+        args: build arguments, which override ARG defaults.
         target: name of the stage to read.
     """
     given = dict(args or {})
@@ -109,7 +109,7 @@ def read_dockerfile(
 
 
 def run_lines(text: str) -> tuple[str, ...]:
-    """Return every shell command line of the RUN instructions, here-documents included, variables resolved."""
+    """Return every shell command line of the RUN instructions, with here-documents, variables resolved."""
     values: dict[str, str] = {}
     lines: list[str] = []
     for step in parse_instructions(text):
@@ -123,7 +123,7 @@ def run_lines(text: str) -> tuple[str, ...]:
 
 
 def takes_system_python(text: str) -> bool:
-    """Return whether a Dockerfile has pip install into the Python of its distribution, and brings no other one."""
+    """Return whether pip installs into the distribution's Python, and no other Python is installed."""
     lines = run_lines(text)
     return (
         any(_installs_system_python(part) for line in lines for part in _COMMAND_END.split(line))
@@ -169,7 +169,7 @@ def _apply(
         stage.exposed.extend(int(port) for port in ports if 0 < int(port) < 65536)
     elif keyword == "ENTRYPOINT":
         stage.entrypoint = _command(rest)
-        # An ENTRYPOINT resets a CMD that came from below (Dockerfile reference, "CMD and ENTRYPOINT").
+        # An ENTRYPOINT resets a CMD of the base stage (Dockerfile reference, "CMD and ENTRYPOINT").
         stage.cmd = None
     elif keyword == "CMD":
         stage.cmd = _command(rest)
@@ -203,7 +203,7 @@ def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _command(rest: str) -> tuple[str, ...]:
-    """Return argv as written: in CMD and ENTRYPOINT it is the container's shell that fills in variables."""
+    """Return argv as written: the container's shell expands variables in CMD and ENTRYPOINT."""
     if rest.startswith("["):
         try:
             argv = json.loads(rest)
@@ -215,14 +215,14 @@ def _command(rest: str) -> tuple[str, ...]:
 
 
 def _run_text(rest: str, values: Mapping[str, str]) -> str:
-    """Return what a RUN instruction hands to a shell, without its flags (`--mount=...`)."""
+    """Return the shell text of a RUN instruction, without its flags (`--mount=...`)."""
     while flag := _FLAG.match(rest):
         rest = rest[flag.end() :]
     return _shell_text(substitute(rest, values, keep_unknown=True))
 
 
 def _shell_text(rest: str) -> str:
-    """Return a RUN instruction as a shell line; `["sh", "-c", "..."]` is what it hands to its shell."""
+    """Return a RUN instruction as a shell line; for `["sh", "-c", "..."]` the inner line."""
     argv = _command(rest)
     if argv[:2] == ("/bin/sh", "-c") and not rest.startswith("["):
         return rest
@@ -236,7 +236,7 @@ def _shell_text(rest: str) -> str:
 
 
 def _remove(text: str, stage: _Stage) -> None:
-    """Forget copies whose place a RUN instruction removes afterwards, as sources that were only built from are."""
+    """Drop copies that a later RUN instruction removes, such as sources for a build only."""
     gone = [
         absolute(stage.workdir, word.removesuffix("/*"))
         for match in _REMOVE.finditer(text)
@@ -261,7 +261,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
         return
     *sources, destination = words
     target = absolute(stage.workdir, destination)
-    # WORKDIR has made its folder, and a file goes into one that is there.
+    # WORKDIR creates its folder, and files are copied into an existing one.
     is_there = PurePosixPath(stage.workdir).is_relative_to(target)
     into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_there
     origin = flags.get("from")
@@ -278,7 +278,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
             continue
         local = source.lstrip("/") or "."
         local = re.sub(r"^(?:\./)+", "", local).rstrip("/") or "."
-        # `COPY dir/* /app` brings the contents of dir.
+        # `COPY dir/* /app` copies the content of dir.
         if local.endswith("/*"):
             local = local[:-2]
         elif local == "*":
@@ -289,7 +289,7 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
 
 
 def _through(named: _Stage, source: str, target: str) -> list[tuple[str, str]]:
-    """Follow a copy out of another stage back to what that stage had copied from the build context."""
+    """Trace a copy from another stage back to that stage's copy from the build context."""
     found: list[tuple[str, str]] = []
     for local, remote in named.copies:
         if remote == source:
@@ -343,7 +343,7 @@ def _venvs(stages: list[_Stage], final: _Stage) -> tuple[str, ...]:
 
 
 def absolute(directory: str, path: str) -> str:
-    """Return `path` as a shell in the container's `directory` sees it, without `.`, `..` and a final slash."""
+    """Return `path` as absolute in the container's `directory`, without `.`, `..` and a final slash."""
     steps: list[str] = []
     for step in PurePosixPath(directory, path).parts:
         if step == "..":

@@ -1,4 +1,4 @@
-"""The syntax of Dockerfiles: parser directives, continuation lines, here-documents, JSON and shell words."""
+"""Parse the syntax of Dockerfiles: parser directives, continuation lines, here-documents, JSON and shell words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEYWORD = re.compile(r"\s*([A-Za-z]+)\s*(.*)", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One instruction: upper-case keyword, the rest with continuations joined, the text of here-documents."""
+    """An instruction: upper-case keyword, the rest with continuations joined, the text of here-documents."""
 
     keyword: str
     rest: str
@@ -64,7 +64,7 @@ def _logical_line(lines: list[str], index: int, escape: str) -> tuple[str, int]:
             if parts:
                 continue
             break
-        # Trailing blanks after the escape character are tolerated by BuildKit.
+        # BuildKit ignores trailing blanks after the escape character.
         if stripped.endswith(escape):
             parts.append(stripped[:-1])
             continue
@@ -74,7 +74,7 @@ def _logical_line(lines: list[str], index: int, escape: str) -> tuple[str, int]:
 
 
 def json_words(text: str) -> list[str]:
-    """Return the words of an exec form; text that is no JSON is split as a shell does."""
+    """Return the words of an exec form; split text that is not JSON as a shell does."""
     try:
         words = json.loads(text)
     except (ValueError, RecursionError):
@@ -83,7 +83,7 @@ def json_words(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Split as a shell does, at blanks when quotes do not close."""
+    """Split as a shell does, or at blanks if a quote is not closed."""
     try:
         return shlex.split(text)
     except (ValueError, RecursionError):
@@ -91,6 +91,6 @@ def split(text: str) -> list[str]:
 
 
 def unquote(text: str) -> str:
-    """Return the text without one pair of quotes around it."""
+    """Return the text without a pair of quotes around it."""
     text = text.strip()
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text

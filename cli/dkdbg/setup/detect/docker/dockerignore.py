@@ -1,19 +1,19 @@
-"""What a .dockerignore keeps out of a build, as far as a start under the debugger changes it."""
+"""Check whether a .dockerignore excludes bytecode, which a start under the debugger may create."""
 
 from __future__ import annotations
 
 import re
 
-#: Patterns, without slashes around them, that match what Python compiles in every folder. One without `**/` would match
-#: in the context's own folder alone. Source: the Dockerfile reference, .dockerignore.
+#: Patterns, without slashes around them, that match bytecode in every folder. Without `**/` they would match in the
+#: context's own folder only. Source: the Dockerfile reference, .dockerignore.
 _BYTECODE = re.compile(r"\*\*/(?:__pycache__(?:/\*\*?)?|\*\.py(?:c|\?|\[\w*c\w*\]))|\*\*?")
 
 
 def keeps_bytecode_out(text: str) -> bool:
-    """Return whether no `__pycache__` of any folder gets into a build.
+    """Return whether every `__pycache__` is excluded from the build.
 
     Args:
-        text: of the .dockerignore; the last pattern that matches decides, so what comes after the last `!` counts.
+        text: content of the .dockerignore; the last matching pattern decides, so only those after the last `!` count.
     """
     found = False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""What of its build context an image is really made of, when the code itself is mounted over the image's copy of it."""
+"""List the parts of its build context that determine an image, given that the code is mounted over the image's copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FLAGS = re.compile(r"(?:--[a-z-]+(?:=\S+)?\s+)*")
-#: Commands that make nothing out of the repository's code. What installs packages is looked at closer.
+#: Commands that do not process the repository's code. Package installations are checked separately.
 _HARMLESS = frozenset(
     {
         "", ":", "[", "addgroup", "adduser", "apk", "apt", "apt-get", "cd", "chmod", "chown", "curl", "dnf", "echo",
@@ -27,7 +27,7 @@ _HARMLESS = frozenset(
         "update-ca-certificates", "useradd", "usermod", "wget", "yum",
     }
 )  # fmt: skip
-#: These install the repository itself only as a link to its sources.
+#: Managers that install the repository only as a link to its sources.
 _FROM_FILES = {
     "conda": {"env", "install", "update", "clean", "config", "create"},
     "mamba": {"env", "install", "update", "clean", "create"},
@@ -40,10 +40,10 @@ _FROM_FILES = {
 
 
 def image_inputs(text: str) -> tuple[str, ...] | None:
-    """Return the paths that a Dockerfile's image is made of, relative to its context; None for "any of it".
+    """Return the paths that determine a Dockerfile's image, relative to its context; None for "any of it".
 
-    A path with a slash at its end stands for those files of the folder that name dependencies: what else is in there
-    is copied, but no later step makes anything of it. Such a folder has to be mounted over the copy for that.
+    A path with a final slash stands for the dependency files of a folder: its other files are copied, but no later
+    step processes them. Such a folder has to be mounted over the copy.
     """
     found: list[str] = []
     folders: list[str] = []
@@ -68,7 +68,7 @@ def _takes_code(run: Instruction, *, is_there: bool) -> bool:
 
 
 def _sources(rest: str) -> tuple[str, ...] | None:
-    """What a COPY takes from the context, folders with a slash at the end; None when that cannot be told."""
+    """Return the sources of a COPY in the context, folders with a final slash; None if unknown."""
     flags = _FLAGS.match(rest)
     taken = flags[0] if flags else ""
     if "--from=" in taken or HEREDOC.search(rest):
@@ -126,7 +126,7 @@ def _is_harmless(words: list[str]) -> bool:
 
 
 def _is_harmless_pip(words: list[str]) -> bool:
-    """Whether pip takes nothing of the repository but lists of requirements, or its sources as a link."""
+    """Return whether pip uses only requirements files of the repository, or its sources as a link."""
     before = ""
     for word in words:
         local = re.match(r"(?:\.|/|file:)", word) or word.endswith(("/", ".whl", ".tar.gz"))

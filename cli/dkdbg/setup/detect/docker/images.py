@@ -1,4 +1,4 @@
-"""What the name of a base image says about the Python, the torch and the CUDA inside it."""
+"""Read Python, torch and CUDA versions from the name of a base image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NGC_PYTORCH = {
     "25.05": ("2.8", "12.9"), "25.06": ("2.8", "12.9"), "25.08": ("2.8", "13.0"), "25.09": ("2.9", "13.0"),
     "25.10": ("2.9", "13.0"), "25.11": ("2.10", "13.0"), "25.12": ("2.10", "13.1"),
 }  # fmt: skip
-#: The distribution's own python3.
+#: Version of the distribution's own python3.
 _DISTRIBUTIONS = (
     ("ubuntu:16.04", "3.5"), ("ubuntu16.04", "3.5"), ("xenial", "3.5"), ("ubuntu:18.04", "3.6"), ("ubuntu18.04", "3.6"), ("bionic", "3.6"), ("ubuntu:20.04", "3.8"), ("ubuntu20.04", "3.8"),
     ("focal", "3.8"), ("ubuntu:22.04", "3.10"), ("ubuntu22.04", "3.10"), ("jammy", "3.10"), ("ubuntu:24.04", "3.12"),
@@ -40,13 +40,13 @@ _PYTHON_LIKE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFact:
-    """What an image reference tells.
+    """Facts from an image reference.
 
     Attributes:
-        python: Python minor version, None when the name does not tell.
-        system_python: whether `python` is only the distribution's own python3, which a build may replace.
-        torch: torch version inside, None without.
-        cuda: CUDA minor version inside, None without.
+        python: Python minor version, None if unknown.
+        system_python: whether `python` is the distribution's own python3, which a build may replace.
+        torch: version of the torch in the image, None without.
+        cuda: CUDA minor version in the image, None without.
         is_python: whether the image is made for Python programs.
     """
 
@@ -58,7 +58,7 @@ class ImageFact:
 
 
 def read_image(reference: str) -> ImageFact:
-    """Return what an image reference such as `pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime` tells."""
+    """Return the facts of an image reference such as `pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime`."""
     name = reference.lower().split("@", 1)[0]
     torch, cuda = _torch_and_cuda(name)
     python, is_system = _python(name, torch)
@@ -98,7 +98,7 @@ def _python(name: str, torch: str | None) -> tuple[str | None, bool]:
             "3.6" if tag < "20.12" else "3.8" if tag < "23.01" else "3.10" if tag < "24.11" else "3.12"
         ), False
     if "pytorch/pytorch" in name and torch:
-        # The images carry conda's Python up to 2.9: read from their own `python --version`.
+        # The images carry conda's Python up to 2.9, according to their own `python --version`.
         major, minor = (int(part) for part in torch.split(".")[:2])
         if major == 1:
             return ("3.10" if minor >= 13 else "3.8" if minor == 11 else "3.7"), False

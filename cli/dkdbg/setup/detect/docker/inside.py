@@ -1,4 +1,4 @@
-"""What a command line starts inside a container, and where its source lies outside."""
+"""Find the program that a command line starts inside a container, and its local source file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Mappings = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Inside:
-    """What is known about the inside of a container when its command line is read.
+    """Context for reading a command line inside a container.
 
     Attributes:
         workdir: working directory, absolute, remote.
-        mappings: where the repository's code lies.
+        mappings: where the repository's code is in the container.
         scripts: console scripts, name to `module:function`.
         context: build context relative to the root.
     """
@@ -41,19 +41,19 @@ class Inside:
 
 
 def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | None, str | None]:
-    """Return what an argv inside a container starts, and its local source file (None: only in the image)."""
+    """Return the launch of an argv inside a container, and its local source file (None: only in the image)."""
     mappings, scripts, context = inside.mappings, inside.scripts, inside.context
     launches = _programs(tree, argv, inside)
     if not launches:
         return None, None
-    # The last program stays; those before it prepare (migrations, downloads).
+    # The last program is the main one; earlier ones prepare (migrations, downloads).
     launch, workdir = launches[-1]
     local_cwd = to_local(workdir, mappings)
     file: str | None = None
     if launch.launcher == "console-script":
         file = script_file(tree, scripts.get(launch.target or "", ""))
     elif launch.target and launch.is_module:
-        # The image may have installed this repository's package: then it lies below the root.
+        # If the image installed this repository's package, it is below the root.
         for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):
             file = file or _module_below(tree, launch.target, base)
             by = registry.named(launch.launcher)
@@ -78,7 +78,7 @@ def _module_below(tree: Tree, module: str, base: str) -> str | None:
 
 
 def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[tuple[Launch, str]]:
-    """Return what an argv starts, in order, each with the folder that it is started in (remote)."""
+    """Return the launches of an argv in order, each with its remote working directory."""
     if not argv:
         return []
     words = list(argv)
@@ -117,9 +117,9 @@ def _of_script(tree: Tree, script: str, inside: Inside) -> list[tuple[Launch, st
 
 
 def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
-    """Return what lines of a shell start, each with the folder that an earlier `cd` has led to.
+    """Return the launches of shell lines, each with the working directory after earlier `cd` commands.
 
-    What is sent to the background comes first, whatever its line: the one that the shell stays with is last.
+    Background commands come first, whatever their line: the foreground command of the shell is last.
     """
     workdir = inside.workdir
     found: list[tuple[Launch, str]] = []
@@ -136,14 +136,14 @@ def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
 
 
 def to_local(remote: str, mappings: Mappings) -> str | None:
-    """Return the local path of a path inside the container, the longest remote root first, None outside all."""
+    """Return the local path of a path in the container, by the longest remote root; None outside all of them."""
     for local, root in sorted(mappings, key=lambda pair: -len(pair[1])):
         if remote == root:
             return local
         if remote.startswith(root.rstrip("/") + "/"):
             return join(local, remote[len(root.rstrip("/")) + 1 :])
     for local, root in mappings:
-        # `backend/app` on `/app/backend/app` says where `/app/backend` is, too.
+        # `backend/app` on `/app/backend/app` implies where `/app/backend` is.
         below = root[len(remote.rstrip("/")) + 1 :] if root.startswith(remote.rstrip("/") + "/") else ""
         if below and local.endswith(f"/{below}"):
             return local.removesuffix(f"/{below}")

@@ -1,4 +1,4 @@
-"""Whether an image runs the repository's own package from a copy: then breakpoints in the mounted files never hit."""
+"""Detect images that run an installed copy of the repository's package: breakpoints in mounted files never hit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.files import Tree
 
-#: `editable`: from the sources; `copied`: a copy of the sources; `released`: what an index has under the project's name.
+#: `editable`: from the sources; `copied`: a copy of the sources; `released`: the project's release from an index.
 Installed = Literal["editable", "copied", "released", ""]
 _INSTALL = re.compile(r"\b(?:pip3?|uv pip) install\s([^;&|\n]*)")
 _EDITABLE = re.compile(
@@ -28,11 +28,11 @@ _COMPILED = re.compile(
 
 
 def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
-    """Return how the RUN lines of an image install the repository itself, empty when they do not.
+    """Return how the RUN lines of an image install the repository itself; empty if they do not.
 
     Args:
-        lines: as setup/detect/docker/dockerfile.py reads them.
-        names: of the project as a distribution, `-` between its words.
+        lines: as read by setup/detect/docker/dockerfile.py.
+        names: distribution names of the project, in any spelling.
     """
     own = {re.sub(r"[-_.]+", "-", name.lower()) for name in names}
     found: Installed = ""
@@ -55,7 +55,7 @@ def how_installed(lines: Iterable[str], names: Iterable[str]) -> Installed:
 
 
 def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
-    """Return the folder that the repository's packages are imported from, `.` or `src`; None without a package there."""
+    """Return the folder to import the repository's packages from, `.` or `src`; None without a package there."""
     for base in ("src", "."):
         prefix = "" if base == "." else f"{base}/"
         if any(tree.has(f"{prefix}{name}/__init__.py") for name in packages):
@@ -64,5 +64,5 @@ def source_root(tree: Tree, packages: Iterable[str]) -> str | None:
 
 
 def is_compiled(tree: Tree) -> bool:
-    """Tell whether the package has parts that its build compiles, which the sources lack."""
+    """Return whether the package's build compiles parts, which the sources lack."""
     return any(_COMPILED.search(tree.text(name)) for name in ("setup.py", "pyproject.toml"))

@@ -1,4 +1,4 @@
-"""`-e` of `docker run` lines, as compose has it; what is somebody's secret stays with its name alone."""
+"""Convert `-e` options of `docker run` to compose; secrets keep their name alone."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-#: Without a value only what looks like one: a program behind the image has options called `-e` too.
+#: A name without a value, in upper case only: a program in the image may have its own `-e` option.
 _BARE = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:TOKENS?|KEYS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|DSN|LICENSE|COOKIE)(?:_|$)|APIKEY"
     r"|(?:DATABASE|DB|REDIS|BROKER|MONGO\w*|POSTGRES\w*|CONNECTION)_?(?:URL|URI|STRING)$",
     re.IGNORECASE,
 )
-#: Tokens that are known by their first letters, and a password inside a URL.
+#: Tokens with a known prefix, and a password in a URL.
 _SECRET_VALUE = re.compile(
     r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|r8_|-----BEGIN)|://[^/\s:@]*:[^/\s@]+@"
 )
-#: Long words without a blank, a dot or a slash are keys more often than settings.
+#: Long words without a blank, a dot or a slash, which are keys more often than settings.
 _KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+_=-]{28,}")
 #: `$NAME`, `${NAME}` and make's `$(NAME)`.
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
-#: Ours, and what the image or the engine knows better.
+#: Variables of dkdbg, and those that the image or the engine sets.
 _NOT_TAKEN = re.compile(r"DKDBG_\w*|PATH|HOME|PWD|HOSTNAME|PYTHONUNBUFFERED")
 
 
 def read_environment(given: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return (name, value) of each `-e`, by the last one of a name.
+    """Return (name, value) of each `-e`; the last one of a name applies.
 
-    The value is None where the environment of whoever starts the container has to give it: nothing is said, a shell makes
-    it, a person is to fill it in, or it is a secret. `${OTHER}` is a variable of that environment under another name.
+    The value is None if the user's environment has to provide it: it is missing, computed by a shell, a placeholder,
+    or a secret. `${OTHER}` is a variable of that environment under another name.
     """
     found: dict[str, str | None] = {}
     for word in given:

@@ -1,4 +1,4 @@
-"""The compose service to debug, what it starts, and where the repository's files lie inside it."""
+"""Choose the compose service to debug, and find its program and the repository's files inside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.launches import Seen
 
-#: More files than these, each mounted by itself, are more than an engine should be asked for.
+#: Maximum files to mount one by one, for the sake of the engine.
 _MOST_FILES = 40
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
@@ -50,20 +50,20 @@ _VARIANT = re.compile(
 )
 
 
-#: Compose files for who only runs the program.
+#: Compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningService:
-    """A service with everything that it says about its program.
+    """A service with the facts on its program.
 
     Attributes:
-        fact: the service, `is_python` decided.
-        dockerfile: as this service builds it (its arguments, its target), None without one in the repository.
-        seen: what it starts, None when that is no Python program or cannot be known.
-        file: source file that it starts, None when that lies only in the image.
-        mappings: bind mounts and copies that bring the repository's code, binds first.
+        fact: the service, with `is_python` decided.
+        dockerfile: as this service builds it (with its arguments and target), None if the repository has none.
+        seen: the launch, None for other programs than Python or if unknown.
+        file: source file of the launch, None if it is only in the image.
+        mappings: bind mounts and copies of the repository's code, binds first.
     """
 
     fact: ServiceFact
@@ -82,16 +82,15 @@ def read_service(
     projects: frozenset[str],
     images: Mapping[str, str],
 ) -> RunningService:
-    """Return what a service runs and from where.
+    """Return a service with its program, source file and mappings.
 
     Args:
         tree: the repository.
-        fact: the service as its compose file has it.
-        build: what its build section says.
-        scripts: console scripts of the repository, with what they start.
-        projects: names that an image of this repository may have.
-        images: Dockerfiles that a release of this repository may be built from, the likeliest first, with the folder
-            that each is built in.
+        fact: the service from its compose file.
+        build: its build section.
+        scripts: console scripts of the repository, with their targets.
+        projects: possible names of an image of this repository.
+        images: Dockerfiles that may build a release of this repository, the likeliest first, with their build folders.
     """
     if not any(holds_code(tree, local) for local, _ in fact.binds):
         fact = _from_here(fact, projects, images)
@@ -109,7 +108,7 @@ def read_service(
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     has_code = any(tree.has_dir(local) for local, _ in mappings)
-    # What is pulled from a registry is a release, and with a Dockerfile here that one has the code that is here.
+    # A pulled image is a release. With a Dockerfile here, it contains this repository's code.
     released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
     is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
     installs = fact.dockerfile is not None and _installs_python(tree.text(fact.dockerfile))
@@ -119,7 +118,7 @@ def read_service(
         or ((base.is_python or installs) and (fact.context is not None or has_code))
     )
     if seen is not None and fact.context is None and not has_code and not is_own_image:
-        # A foreign image that happens to run a Python program (mlflow, tensorboard): nothing of this repository.
+        # A foreign image with a Python program (mlflow, tensorboard): not part of this repository.
         is_python = False
     place = seen if seen is None else replace(seen, source=f"{fact.file}: service {fact.name}")
     return RunningService(
@@ -132,10 +131,10 @@ def read_service(
 
 
 def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
-    """Return a service that pulls a release of this repository as one that is built from these sources.
+    """Return a service with a release of this repository as one that is built from these sources.
 
-    `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` one of what `api/Dockerfile`,
-    `Dockerfile.api` or `api.Dockerfile` makes. Any other service as it is.
+    `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` is built by `api/Dockerfile`,
+    `Dockerfile.api` or `api.Dockerfile`. Other services are returned unchanged.
     """
     image = fact.image or ""
     if fact.context is not None or "/" not in image or _PRODUCTION.search(fact.file):
@@ -152,13 +151,13 @@ def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str,
 
 
 def _named_for(dockerfile: str) -> set[str]:
-    """Return what a Dockerfile is for, by its folder and by its name: `api/Dockerfile`, `Dockerfile.api`."""
+    """Return the purpose of a Dockerfile from its folder and name: `api/Dockerfile`, `Dockerfile.api`."""
     *folders, name = dockerfile.lower().split("/")
     return {*folders[-1:], *_DOCKERFILE.split(name)[0].split("."), *name.split(".")[1:]} - {""}
 
 
 def _installs_python(dockerfile: str) -> bool:
-    """Return whether an image gets its Python in the build; node images have one for their own build tools."""
+    """Return whether the build installs a Python; node images contain one for their own build tools."""
     if re.search(r"^[ \t]*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
         return False
     return any(_PYTHON_INSTALL.search(line) for line in run_lines(dockerfile))
@@ -167,10 +166,10 @@ def _installs_python(dockerfile: str) -> bool:
 def choose(
     services: tuple[RunningService, ...], preferred: str | None, named: str | None = None
 ) -> RunningService | None:
-    """Return the service to debug, None when none runs this repository's Python.
+    """Return the service to debug, None if none runs this repository's Python.
 
-    What plain `docker compose` would start comes first; a dev container's own service (`preferred`) before that, and
-    the one that a person has `named` before all: the first one of the name, since they are in the order of the files.
+    The first service with the name `named` has precedence. Otherwise the best-rated service is returned: a dev
+    container's own one (`preferred`) counts most, and the files that plain `docker compose` reads before others.
     """
     if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
         return found
@@ -179,7 +178,7 @@ def choose(
         if service.fact.is_python:
             score = _points(service, preferred) - order * 0.1
             known = best.get(service.fact.file)
-            # A name such as `app` tells services of one file apart, not one project from the next.
+            # A name such as `app` distinguishes services of one file, not projects.
             if known is None or score + _name_points(service) > known[0] + _name_points(known[1]):
                 best[service.fact.file] = (score, service)
     return max(best.values(), key=lambda pair: pair[0])[1] if best else None
@@ -234,7 +233,7 @@ def _points(service: RunningService, preferred: str | None) -> float:
 def code_mappings(
     tree: Tree, binds: Mappings, dockerfile: DockerfileFact | None, context: str | None
 ) -> Mappings:
-    """Return the (local, remote) pairs that bring code, also to `/`: bind mounts first, then copies of the image."""
+    """Return the (local, remote) pairs of code, also those at `/`: bind mounts first, then copies of the image."""
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
     for local, remote in dockerfile.copies if dockerfile else ():
         path = join(context or ".", local)
@@ -249,7 +248,7 @@ def code_mappings(
 
 
 def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
-    """Return the Python files that `COPY *.py /app/` brings; `remote` ends with the pattern where it names a folder."""
+    """Return the Python files of a `COPY *.py /app/`; `remote` ends with the pattern if it is a folder."""
     folder = remote.rsplit("/", 1)[0] if remote.endswith("/" + pattern.rsplit("/", 1)[-1]) else remote
     paths = (path for path in tree.files if path.endswith(".py") and not path.endswith("setup.py"))
     found = [
@@ -259,14 +258,14 @@ def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
 
 
 def holds_code(tree: Tree, directory: str) -> bool:
-    """Return whether a directory has Python or shell sources at any depth."""
+    """Return whether a directory contains Python or shell sources at any depth."""
     if directory == ".":
         return True
     return any(path.startswith(f"{directory}/") and path.endswith((".py", ".pyx")) for path in tree.files)
 
 
 def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
-    """Return entrypoint and command as the engine joins them: an own entrypoint drops the image's CMD."""
+    """Return entrypoint and command joined as in the engine: a service's own entrypoint drops the image's CMD."""
     if fact.entrypoint is not None:
         return (*fact.entrypoint, *(fact.command or ()))
     if fact.command is not None:
@@ -276,7 +275,7 @@ def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ..
 
 
 def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
-    """Return what `docker run IMAGE` starts, with the values that the image itself gives to variables."""
+    """Return the argv of `docker run IMAGE`, with the image's own values of variables."""
     return (*_filled(dockerfile.entrypoint, dockerfile), *_filled(dockerfile.cmd, dockerfile))
 
 

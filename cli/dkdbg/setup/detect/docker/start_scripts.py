@@ -1,4 +1,4 @@
-"""Shell scripts of the repository that a service may start with: which of them need no other user's rights."""
+"""Find the shell scripts that a service can start with without root's rights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 _SCRIPT = re.compile(r".*\.(?:sh|bash)|.*entry-?point.*|start|run", re.IGNORECASE)
-#: What changes the user, belongs to root alone, or asks who one is.
+#: Commands that change the user, need root, or query the user.
 _ROOTS = re.compile(
     r"\b(?:gosu|su-exec|su|setpriv|runuser|sudo|chown|chroot|useradd|usermod|adduser|addgroup|groupadd|supervisord|service"
     r"|s6-[a-z]+|chpst|start-stop-daemon|apt-get|apt|apk|mount|cron|crond|sshd|nginx|ldconfig|sysctl|id|whoami|EUID|USER)\b"
@@ -17,7 +17,7 @@ _ROOTS = re.compile(
 
 
 def harmless_scripts(tree: Tree) -> frozenset[str]:
-    """Return the names of the scripts that name nothing of root's; one whose name is there twice counts with both."""
+    """Return the names of the scripts without such commands; scripts that share a name must all be free of them."""
     harmless: dict[str, bool] = {}
     for path in tree.matching(_SCRIPT):
         name, text = path.rsplit("/", 1)[-1], tree.text(path)

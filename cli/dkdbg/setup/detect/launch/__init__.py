@@ -1,1 +1,1 @@
-"""How the program is started: where command lines are shown, what each starts, which program is the one."""
+"""Find out how the program is started: read the command lines in a repository, and choose the program."""

@@ -1,4 +1,4 @@
-"""The programs that a repository may be about, each with where it was seen; entrypoint.py ranks them."""
+"""Collect the candidate programs of a repository with their evidence; entrypoint.py ranks them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NEVER = re.compile(
     r"(?:^|/)(?:setup|conftest|noxfile|fabfile|versioneer|_version|__init__|hubconf|tasks|conf|gunicorn[_.]conf|config|configurator)\.py$"
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
-#: In a folder of Docker's: a program of the host that starts the container in which the program runs.
+#: In a folder for Docker: a program on the host that starts the program's container.
 _STARTS_CONTAINERS = re.compile(r"\bdocker\.from_env\(|\bDockerClient\(")
-#: What starts only as a module of its package: `python -m package.program`.
+#: A file that starts only as a module of its package: `python -m package.program`.
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 _MAX_READ = 2500
-#: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: how to build a command, not one.
+#: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: a usage line, not a command.
 _TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
@@ -50,18 +50,18 @@ _CHECKS = re.compile(
 
 @dataclass(kw_only=True)
 class Candidate:
-    """A program with its best evidence; it gathers more as more is read.
+    """A program with its best evidence so far.
 
     Attributes:
-        launch: the command line that shows it best.
-        file: relative to the root, None when it lies only in an image.
+        launch: the best command line for it.
+        file: relative to the root, None if it is only in an image.
         cwd: directory to start it in, relative to the root.
-        command: as a person would type it there.
+        command: as typed in that directory.
         place: a key of launches.PLACES, or `console-script`, `guard`, `top-level`, `notebook`.
-        source: where it was seen, in words.
-        order: running number of the evidence, from 0.
-        mentions: how often it is shown.
-        readme_mentions: how often in the README.
+        source: where it was seen, as text.
+        order: number of the evidence, from 0.
+        mentions: number of command lines for it.
+        readme_mentions: number of those in the README.
         places: every place where it was seen.
     """
 
@@ -78,7 +78,7 @@ class Candidate:
 
 
 def role_of(path: str) -> str:
-    """Return what the name of a program says that it does: `train`, `app`, `main`, `infer`, `demo`, `tool` or `other`."""
+    """Return the role in a program's name: `train`, `app`, `main`, `infer`, `demo`, `tool` or `other`."""
     stem = path.rsplit("/", 1)[-1].rsplit(".", 1)[0] if path.endswith(".py") else path.rsplit(".", 1)[-1]
     if stem == "__main__" and "/" in path:
         stem = parent(path).rsplit("/", 1)[-1] + "_main"
@@ -86,7 +86,7 @@ def role_of(path: str) -> str:
         word for word in re.split(r"[_\-.\d]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", stem).lower()) if word
     ]
     roles = [next((role for role, pattern in _ROLES if pattern.fullmatch(word)), "other") for word in words]
-    # A training word wins anywhere (train_dataset, main_pretrain); otherwise the verb, which stands first or last.
+    # A training word counts anywhere (train_dataset, main_pretrain); otherwise the verb, which is first or last.
     if "train" in roles:
         return "train"
     if re.fullmatch(r"(?:run_\w+|main_\w+)", stem.lower()) and "infer" not in roles and "tool" not in roles:
@@ -98,7 +98,7 @@ def role_of(path: str) -> str:
 
 
 def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> str | None:
-    """Return the file of a dotted module, looked for in `cwd`, the root and the usual source folders."""
+    """Return the file of a dotted module, searched in `cwd`, the root and the usual source folders."""
     steps = module.replace(".", "/")
     endings = [f"{steps}.py", f"{steps}/__main__.py", *([f"{steps}/__init__.py"] if package else [])]
     for base in dict.fromkeys((cwd, join(cwd, "src") or ".", ".", "src", "lib", "python")):
@@ -123,20 +123,20 @@ def script_file(tree: Tree, target: str) -> str | None:
 
 
 def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
-    """Return the file that a launcher finds by itself when it is given none."""
+    """Return the file that a launcher runs by default."""
     by = registry.named(launcher)
     paths = (join(cwd, name) for name in (by.discovers if by else ()))
     return next((path for path in paths if path is not None and tree.has(path)), None)
 
 
 def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str | None]:
-    """Return the file that a typed path means, the directory to type it in, and the path to type there."""
+    """Return the file for a typed path, the directory to type it in, and the path to type there."""
     clean = re.sub(r"^(?:\./)+", "", target)
     for base in dict.fromkeys((cwd, ".")):
         path = join(base, clean)
         if path is not None and tree.has(path):
             return path, base, target
-    # `/app/train.py`, `YourRepo/train.py`, or only the name of a file that lies deeper.
+    # `/app/train.py`, `YourRepo/train.py`, or the name of a file in a subfolder.
     steps = [
         step for step in clean.split("/") if step and step != ".." and not step.startswith(("$", "<", "{"))
     ]
@@ -159,7 +159,7 @@ def find_file(tree: Tree, target: str, cwd: str) -> tuple[str | None, str, str |
 
 
 def add(found: dict[str, Candidate], candidate: Candidate) -> None:
-    """Add a candidate, or its evidence to the one that starts the same file."""
+    """Add a candidate, or merge its evidence into the candidate with the same file."""
     key = candidate.file or candidate.command
     known = found.get(key)
     if known is None:
@@ -170,8 +170,8 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.mentions += 1
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
-    # A console script that a README shows stays a console script; a better place replaces the command line, and so
-    # does a run that does the program's work after one that only checks something, or after a usage line.
+    # A console script in a README stays a console script. A better place replaces the command line. So does a full run
+    # after one that only checks something, or after a usage line.
     better = place_points(candidate.place) - place_points(known.place)
     works = _worth(candidate.launch) - _worth(known.launch)
     complete = _TEMPLATE.search(known.command) and not (
@@ -184,7 +184,7 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 
 def _worth(launch: Launch) -> float:
-    """Of two lines for one program, the one that trains, and then the one that runs as it stands, shows it better."""
+    """Return how well a line represents its program: training first, then lines that run unchanged."""
     return (
         8 * (verb_of(launch) == "train")
         - 8 * only_checks(launch)
@@ -194,7 +194,7 @@ def _worth(launch: Launch) -> float:
 
 
 def verb_of(launch: Launch) -> str:
-    """Return what the first word behind a console script says that it does: `llamafactory-cli train`, `svc infer`."""
+    """Return the role of the first argument of a console script: `llamafactory-cli train`, `svc infer`."""
     if launch.launcher != "console-script" and not launch.is_module:
         return "other"
     word = next(iter(launch.args), "")
@@ -202,12 +202,12 @@ def verb_of(launch: Launch) -> str:
 
 
 def only_checks(launch: Launch) -> bool:
-    """Return whether a command line asks for help or evaluates instead of doing what the program is for."""
+    """Return whether a command line asks for help or evaluates, instead of the program's main work."""
     return any(_CHECKS.fullmatch(arg) for arg in launch.args)
 
 
 def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> Candidate | None:
-    """Return the candidate that a launch line means, None when the repository has no such program."""
+    """Return the candidate for a launch line, None if the repository has no such program."""
     launch = item.launch
     file, cwd, command = None, item.cwd, launch.command
     if launch.launcher == "console-script":
@@ -226,7 +226,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
             command = command.replace(launch.target, typed, 1)
     # `python program.py --help` shows where the program is, not how it is started.
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
-    is_declared = launch.launcher == "console-script"  # whatever its file is called
+    is_declared = launch.launcher == "console-script"  # whatever the name of its file
     if file is None or (_NEVER.search(file) and not is_declared):
         return None
     if parent(file).rpartition("/")[2] == "docker" and _STARTS_CONTAINERS.search(tree.text(file)):
@@ -237,7 +237,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
 
 
 def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
-    """Add the scripts that nobody shows, but that are written to be started."""
+    """Add scripts that no command line starts, but that are programs."""
     paths = [path for path in tree.files if path.endswith(".py") and path not in found][:_MAX_READ]
     for order, path in enumerate(paths):
         if _NEVER.search(path) or is_vendored(path) or path.count("/") > 5:
@@ -248,7 +248,7 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             if "/" in path and role_of(path) != "train":
                 continue
             fact = read_source(text)
-            is_named = fact.error and role_of(path) in {"train", "main", "app"}  # what it does cannot be seen
+            is_named = fact.error and role_of(path) in {"train", "main", "app"}  # it cannot be analysed
             if not text or not (fact.runs or is_named):
                 continue
             place = "top-level"
@@ -272,7 +272,7 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
 
 
 def _as_module(tree: Tree, path: str) -> tuple[str, str] | None:
-    """Return the folder to stand in and the dotted name of a file of a package, None for any other file."""
+    """Return working directory and dotted name of a file in a package, None for any other file."""
     top = parent(path)
     if not tree.has(f"{top}/__init__.py"):
         return None
@@ -284,5 +284,5 @@ def _as_module(tree: Tree, path: str) -> tuple[str, str] | None:
 
 
 def place_points(place: str) -> float:
-    """Return how much a place is worth as evidence."""
+    """Return the weight of a place as evidence."""
     return PLACES.get(place, {"console-script": 16, "guard": 4, "top-level": 1}.get(place, 0))

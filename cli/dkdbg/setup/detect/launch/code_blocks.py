@@ -1,4 +1,4 @@
-"""The blocks of shell commands in a document: Markdown's, HTML's in Markdown, reStructuredText's."""
+"""Extract the blocks of shell commands from Markdown, HTML in Markdown, and reStructuredText."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHELL_LANGUAGES = {
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
-#: What begins or ends a block, of Markdown or of HTML; no part of it repeats without an end, whatever the document is.
+#: Start or end of a block in Markdown or HTML; all repetitions are bounded, because the document is untrusted.
 _EDGE = re.compile(r"^[ \t>]{0,20}(`{3,}|~{3,})|(<pre\b[^<>]{0,200}>)|</pre>", re.MULTILINE | re.IGNORECASE)
 _TAG = re.compile(r"</?(?:code|span|strong|font|em|b|i)\b[^<>]{0,200}>", re.IGNORECASE)
 
@@ -56,7 +56,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
                 yield "\n".join(block)
             block, fence, language = [], match[1][:3], match[2]
             continue
-        # An indented block; in Markdown only after a blank line, four columns or a tab deep.
+        # An indented block; in Markdown only after a blank line, indented by four columns or a tab.
         indented = bool(re.match(r"(?: {4}|\t)", line)) or (is_rst and line.startswith("  "))
         if indented and (blank_before or block):
             block.append(line.strip())
@@ -72,7 +72,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
 
 
 def _commands(block: list[str], language: str) -> Iterator[str]:
-    """Yield what is for a shell in a fenced block; one that is called Python may be `python train.py`, which is none."""
+    """Yield a fenced block if it is shell; a block marked as Python may contain the command `python train.py`."""
     if language.lower() in _SHELL_LANGUAGES or (
         language.lower() in {"python", "py"} and _STARTS_PYTHON.match("\n".join(block))
     ):
@@ -80,7 +80,7 @@ def _commands(block: list[str], language: str) -> Iterator[str]:
 
 
 def _with_fences(text: str) -> str:
-    """The same with ``` around what is in `<pre>` and outside of Markdown's own blocks."""
+    """Return the text with `<pre>` blocks as fences, except inside Markdown's own blocks."""
     parts, done, fence, opened, begin = [], 0, "", 0, -1
     for edge in _EDGE.finditer(text):
         if fence or (edge[1] and begin < 0):

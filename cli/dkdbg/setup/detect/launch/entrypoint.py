@@ -1,8 +1,8 @@
-"""Which program of a repository a person wants to stand in: every candidate with its evidence, best first.
+"""Rank the programs of a repository by how likely the user wants to debug them.
 
-A candidate's rank is the sum of where it was seen (launches.PLACES), what its name says it does (training before
-serving before evaluation before data preparation, in a repository of machine learning), how plain its name is, how
-often it is shown, and what its source shows. Nothing here knows any repository.
+A candidate's rank is the sum of several points: where it was seen (launches.PLACES), the role in its name (in machine
+learning training before serving before evaluation before data preparation), how plain its name is, how often it is
+mentioned, and its source. No repository is special-cased.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _ASIDE = re.compile(
 _EXAMPLES = re.compile(
     r"(?:^|/)(?:examples?|tutorials?|samples?|recipes|benchmarks?|notebooks?|contrib|research|projects|demos?|playground|evaluations?|baselines)/"
 )
-#: The least that a script found only by its main guard must show before it is called the program.
+#: Minimum points for a script with only a main guard to be chosen as the program.
 _THRESHOLD = 16
 _MAX_PARSED = 80
-#: What a course has at least, and the best place that shows its scripts.
+#: Minimum notebooks of a course, and the best place for its scripts.
 _MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The candidates, best first, and how many of them are good enough to be called the program (0 or 1)."""
+    """The candidates, best first, and whether the first one is good enough to be the program."""
 
     candidates: tuple[EntryPoint, ...]
     has_best: bool
@@ -83,11 +83,11 @@ def rank(
 
     Args:
         tree: the repository.
-        seen: launch lines, the files still as typed.
+        seen: launch lines, with files as typed.
         scripts: console scripts, name to `module:function`.
-        resolved: launch lines of images and services with the file already found (None: only in the image).
-        project: name of the project, so that a console script of the same name counts.
-        is_ml: whether training is what this repository is for.
+        resolved: launch lines of images and services with the resolved file (None: only in the image).
+        project: name of the project, to match a console script of that name.
+        is_ml: whether the repository is about training.
         notebooks: paths of notebooks.
     """
     found: dict[str, Candidate] = {}
@@ -150,7 +150,7 @@ def rank(
 
 
 def _is_all(candidate: Candidate, count: int, fact: SourceFact | None) -> bool:
-    """Whether a script is all that can be started: alone, in the root, and Python can read it."""
+    """Return whether a script is the only candidate: alone, in the root, and valid Python."""
     is_alone = count == 1 and "/" not in (candidate.file or "/")
     return is_alone and fact is not None and not fact.error and (fact.has_guard or fact.runs)
 
@@ -158,9 +158,9 @@ def _is_all(candidate: Candidate, count: int, fact: SourceFact | None) -> bool:
 def _is_course(
     ordered: list[Candidate], notebooks: tuple[str, ...], sources: Mapping[int, SourceFact]
 ) -> bool:
-    """Whether the notebooks are what the repository is about: many, more than programs, none of which its README starts.
+    """Return whether the repository is about its notebooks: many, more than programs, and the README starts no program.
 
-    Not where a package has a training program as a module of its own: the notebooks beside it explore and explain.
+    A package with a training module is not a course: its notebooks explore and explain.
     """
     programs = [item for item in ordered if item.place != "notebook"]
     for item in programs:
@@ -203,7 +203,7 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     if file is not None:
         score += _path_points(file)
     if candidate.place == "readme":
-        # The first example is the one that people try; the hundredth line is a corner case.
+        # Users try the first example; the hundredth line is a special case.
         score += max(0.0, 4 - candidate.order * 0.3)
     return score
 
@@ -231,7 +231,7 @@ def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> fl
     if fact.parses_args:
         score += 2
     if is_ml and fact.trains:
-        # A `main.py` with a training loop is the training program under another name.
+        # A `main.py` with a training loop is a training program with another name.
         is_main = re.fullmatch(r"(?:.*/)?main\.py", candidate.file or "") is not None
         score += 5 + (_ROLE_POINTS["train"] - _ROLE_POINTS["main"] if is_main else 0)
     return score

@@ -1,4 +1,4 @@
-"""The program that a person names by --command or in dkdbg.toml: its file, whose folder may have dependencies of its own."""
+"""Resolve the program of --command or dkdbg.toml to its file, whose folder may have its own dependencies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPoint | None, str]:
-    """Return what a command line starts, and the script that it names where none is; None for no Python program.
+    """Return the entry point of a command line, and its missing script, if any; None if it runs no Python program.
 
-    Paths that are absolute, or lead out of the repository, are the container's own.
+    Absolute paths, and paths out of the repository, are paths in the container.
     """
     lines = [part for line in logical_lines(command) for part in line.replace("&&", ";").split(";")]
     seen = lines_of(tree, lines, scripts)

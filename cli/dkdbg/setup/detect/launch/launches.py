@@ -1,4 +1,4 @@
-"""Where a repository shows how it is started: README, documents, scripts, Makefile, CI, editor configurations."""
+"""Collect launch lines from READMEs, documents, scripts, Makefiles, CI and editor configurations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.launch.tasks import Tasks
 
-#: How much each place is worth as evidence of "this is how people start it"; see entrypoint.py.
+#: Weight of each place as evidence of "this is how users start it"; see entrypoint.py.
 PLACES = {
     "service": 100, "image": 45, "other-service": 20, "other-image": 16, "procfile": 34, "readme": 30, "editor": 24, "makefile": 18, "docs": 15, "script": 14,
     "inline": 13, "subreadme": 11, "ci": 5,
@@ -36,14 +36,14 @@ _MAX_SCRIPTS = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A launch line with the place where it stands.
+    """A launch line and where it was seen.
 
     Attributes:
-        launch: what it starts.
-        cwd: directory that it is meant to be typed in, relative to the root.
+        launch: the parsed command.
+        cwd: directory to run it in, relative to the root.
         place: a key of PLACES.
-        source: file, in words for a person.
-        order: running number within its place, from 0.
+        source: file, as text for the user.
+        order: number within its place, from 0.
     """
 
     launch: Launch
@@ -54,7 +54,7 @@ class Seen:
 
 
 def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
-    """Return the launch lines of the whole repository, the best places first, in reading order within each."""
+    """Return the launch lines of the whole repository, the best places first, each in reading order."""
     found: list[Seen] = []
     documents = [path for path in tree.matching(_DOCUMENT) if not is_vendored(path)]
     documents += [path for path in tree.matching(_README) if path not in documents and "." not in path]
@@ -106,7 +106,7 @@ def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> 
 
 
 def lines_of(tree: Tree, lines: list[str], scripts: Collection[str]) -> list[Seen]:
-    """Return what lines typed in the root start, in order."""
+    """Return the launches of lines typed in the root, in order."""
     return list(_lines(tree, lines, "", "editor", scripts=scripts, home="."))
 
 
@@ -144,7 +144,7 @@ def _changed(tree: Tree, cwd: str, home: str, directory: str) -> str:
 def _followed(
     tree: Tree, launch: Launch, cwd: str, *, path: str, place: str, scripts: Collection[str]
 ) -> Iterator[Seen]:
-    """Yield what a shell script starts, in the place of the line that runs the script."""
+    """Yield the launches in a shell script, at the place of the line that runs the script."""
     script = launch.shell_script or ""
     for base in (cwd, "."):
         local = join(base, script)
@@ -168,7 +168,7 @@ def _shell_script(
             values[assigned[1]] = assigned[3]
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
-    # One step only: scripts of a project source one another in circles.
+    # Follow one level only: scripts of a project may source each other in circles.
     found = list(_lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow))
     spread = {seen.launch.target for seen in found if spreads(seen.launch)}
     # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
@@ -176,7 +176,7 @@ def _shell_script(
 
 
 def spreads(launch: Launch) -> bool:
-    """Return whether a launch line starts its program several times."""
+    """Return whether a launch line starts several processes of its program."""
     by = registry.named(launch.launcher)
     return by is not None and by.spreads
 
@@ -208,7 +208,7 @@ def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
 
 
 def _editor(tree: Tree) -> Iterator[Seen]:
-    """Yield the launch configurations of VS Code: somebody has debugged exactly this."""
+    """Yield the launch configurations of VS Code, which somebody has debugged with."""
     for path in (".vscode/launch.json",):
         if not tree.has(path):
             continue

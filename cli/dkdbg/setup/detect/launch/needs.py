@@ -1,4 +1,4 @@
-"""What a shown command line asks for before it runs: machines, secrets, values of a person's, a screen."""
+"""Rate the requirements of a launch line: machines, secrets, values to fill in, a display."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SECRET = re.compile(
     r"--(?:hub|hf|hugging[-_]?face|api|auth|access|wandb|openai)[-_]?(?:token|key|secret)\b|--(?:token|api-?key)[= ]|--push[-_]to[-_]hub\b",
     re.IGNORECASE,
 )
-#: Toolkits that end at once where there is no screen, as in a container.
+#: GUI toolkits, which fail without a display, as in a container.
 _WINDOWS = frozenset(
     {"tkinter", "customtkinter", "PySimpleGUI", "FreeSimpleGUI", "PyQt5", "PyQt6", "PySide2", "PySide6", "wx", "kivy", "dearpygui", "pystray"}
 )  # fmt: skip
 
 
 def burden(launch: Launch) -> float:
-    """Return how far a command line is from one that runs anywhere, 0 for one that does."""
+    """Return the penalty of a command line that does not run everywhere, 0 if it does."""
     text = launch.command
     points = 0.0
     if has_blank(text):
@@ -39,14 +39,14 @@ def burden(launch: Launch) -> float:
     return points
 
 
-#: What fails, or ends the program, where standard input is no terminal; shutil.get_terminal_size() does not.
+#: Calls that fail, or end the program, if standard input is not a terminal; shutil.get_terminal_size() is harmless.
 _TERMINAL = re.compile(
     r"stty size|(?<!shutil\.)\bos\.get_terminal_size\(|\bcurses\.(?:initscr|wrapper)\(|\btermios\.tcgetattr\(|\btty\.set(?:raw|cbreak)\("
 )
 
 
 def terminal_asked(sources: Iterable[tuple[str, str]]) -> str:
-    """Return where one of (path, text) asks for a terminal, `file:line: words`; empty when none does."""
+    """Return where one of (path, text) requires a terminal, as `file:line: call`; empty if none does."""
     for path, text in sources:
         if match := _TERMINAL.search(text):
             return f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].rstrip('(')}"
@@ -54,5 +54,5 @@ def terminal_asked(sources: Iterable[tuple[str, str]]) -> str:
 
 
 def shows_windows(imports: frozenset[str]) -> bool:
-    """Tell whether a program that imports these opens windows."""
+    """Return whether a program with these imports opens windows."""
     return bool(imports & _WINDOWS)

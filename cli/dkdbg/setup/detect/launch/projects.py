@@ -1,4 +1,4 @@
-"""The projects of a repository of several: folders with a program and dependencies, or a README, of their own."""
+"""Split a repository into projects: folders with a program, and dependencies or a README of their own."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import EntryPoint
     from dkdbg.setup.detect.files import Tree
 
-#: Fewer are a program and what belongs to it.
+#: Minimum number of projects; fewer are parts of one program.
 _FEWEST = 3
 _DEEPEST = 3
 _OWN = ("requirements.txt", "pyproject.toml", "setup.py", "environment.yml", "environment.yaml", "Pipfile", "Dockerfile", "README.md", "README.rst")  # fmt: skip
 
 
 def projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...]:
-    """Return them in the order of their folders' names; none for a repository that is one project itself.
+    """Return the projects ordered by folder; none if the repository is a single project.
 
-    It is one when its root has dependencies or an image of its own, or a program.
+    It is a single one if its root has dependencies, an image or a program.
     """
     if any(tree.has(name) for name in _OWN[:-2]) or any("/" not in (item.file or "/") for item in candidates):
         return ()

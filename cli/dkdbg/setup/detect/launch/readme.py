@@ -1,4 +1,4 @@
-"""What a README tells people to install."""
+"""Read the install lines of a README."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOOLS = {"pip", "setuptools", "wheel", "uv", "poetry", "virtualenv", "pipenv", 
 
 
 def installs_with(text: str) -> Literal["conda", "pip"] | None:
-    """Return what the install lines of a document install packages with; an environment alone is not a package."""
+    """Return the package manager in a document's install lines; creating an environment alone does not count."""
     found: Literal["pip"] | None = None
     for block in code_blocks(text):
         for line in logical_lines(block):
@@ -43,7 +43,7 @@ def installs_with(text: str) -> Literal["conda", "pip"] | None:
 
 
 def _names_package(words: list[str]) -> bool:
-    """Whether the words behind `conda install` or `conda create` name a package that is neither Python nor pip."""
+    """Return whether the arguments of `conda install` or `conda create` name a package other than Python and pip."""
     previous = ""
     for word in words:
         plain = re.split(r"[=<>]", word.strip("\"'"))[0].rsplit("::", 1)[-1].lower()
@@ -58,7 +58,7 @@ def _names_package(words: list[str]) -> bool:
 
 
 def installed_names(text: str) -> tuple[str, ...]:
-    """Return the distributions that install lines of a document name, in order, without tools that only install."""
+    """Return the distributions in the install lines of a document, in order, without tools for installing."""
     found: dict[str, None] = {}
     for block in code_blocks(text):
         for line in logical_lines(block):

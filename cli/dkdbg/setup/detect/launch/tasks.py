@@ -1,4 +1,4 @@
-"""Tasks of project managers: a README says `pixi run app`, and pyproject.toml says what that starts."""
+"""Resolve tasks of project managers: `pixi run app` in a README to its command in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.values import Value
 
-#: (runner, name of a task) to the lines that it runs.
+#: (runner, name of a task) -> its lines.
 Tasks = dict[tuple[str, str], tuple[str, ...]]
-#: `pixi run -e dev app`, `hatch run test:cov`, `uv run poe train --epochs 1`: the runner, the task, the task's own words.
+#: Runner, task and arguments: `pixi run -e dev app`, `hatch run test:cov`, `uv run poe train --epochs 1`.
 _RUN = re.compile(
     r"(?:^|(?<=[\s;&|$>]))(?:(pixi|pdm|hatch|rye) run (?:-[\w-]+ \S+ )*?|(poe|taskipy|task) )(\w[\w.:-]*)([^\n;&|]*)"
 )
 
 
 def read_tasks(tree: Tree) -> Tasks:
-    """Return the tasks of the project in the root; none where its files cannot be read."""
+    """Return the tasks of the project in the root; none if its files cannot be read."""
     tool = table(_document(tree, "pyproject.toml").get("tool"))
     found: Tasks = {}
     for pixi in (_document(tree, "pixi.toml"), table(tool.get("pixi"))):
@@ -42,7 +42,7 @@ def read_tasks(tree: Tree) -> Tasks:
 
 
 def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines, those that run a task as what the task runs."""
+    """Yield the lines, with each task replaced by its lines."""
     for line in lines:
         run = _RUN.search(line) if tasks else None
         known = tasks.get((run[1] or run[2], run[3])) if run else None
@@ -57,7 +57,7 @@ def _document(tree: Tree, path: str) -> dict[str, Value]:
     try:
         return load_toml(tree.text(path)) if tree.has(path) else {}
     except (TOMLKitError, ValueError, RecursionError):
-        return {}  # who reads its dependencies says so
+        return {}  # the reader of its dependencies reports it
 
 
 def _add(found: Tasks, runner: str, tasks: Mapping[str, Value]) -> None:

@@ -1,1 +1,1 @@
-"""The Python of a repository: its version, its dependencies and their manager, what its source shows."""
+"""Detect the Python of a repository: its version, its dependencies and their manager, and its source files."""

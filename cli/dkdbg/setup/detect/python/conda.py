@@ -1,4 +1,4 @@
-"""Conda environment files, their names and pins translated to those of pip."""
+"""Read conda environment files, with names and pins translated for pip."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONDA_NAMES = {
 
 
 def read_conda(tree: Tree, path: str) -> DependencyFile | None:
-    """Return a conda environment file, None when it is broken or something else by that name."""
+    """Return a conda environment file, None if it is broken or not an environment."""
     try:
         document = load_yaml(tree.text(path))
     except (YAMLError, ValueError, RecursionError) as error:
@@ -91,5 +91,5 @@ def conda_spec(spec: str) -> str:
 
 
 def conda_name(name: str) -> str:
-    """Return the name that pip knows a conda package by."""
+    """Return pip's name of a conda package."""
     return _CONDA_NAMES.get(name.lower(), canonicalize_name(name))

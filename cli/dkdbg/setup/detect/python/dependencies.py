@@ -1,4 +1,4 @@
-"""Dependency files: which there are in a repository."""
+"""Find the dependency files of a repository."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.python.requirements import DependencyFile
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
-#: YAML files of other names that are opened to see whether they are conda's.
+#: Maximum YAML files with other names to check for conda environments.
 _MOST_UNUSUAL = 100
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"
 )
-#: Requirement files for something other than running the program on Linux.
+#: Requirement files that are not for running the program on Linux.
 _SIDE_FILES = re.compile(
     r"dev|test|doc|lint|ci\b|style|quality|build|windows|macos|mac_|darwin|rocm|ipex|xpu|runpod|colab|optional|extra|npu|amd|"
     r"example|tensorboard|notebook|lock",
@@ -30,7 +30,7 @@ _SIDE_FILES = re.compile(
 
 
 def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
-    """Return every dependency file of the repository that is its own, shallow ones first."""
+    """Return every dependency file of the repository, without third-party code, shallow ones first."""
     found: list[DependencyFile] = []
     unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][
         :_MOST_UNUSUAL
@@ -64,16 +64,16 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
 
 
 def _may_be_conda(path: str) -> bool:
-    """Return whether a file of any name lies where an environment of conda may lie."""
+    """Return whether a file is in a place for conda environments, whatever its name."""
     return path.count("/") < 2 and not path.startswith(".")
 
 
 def _is_conda(text: str) -> bool:
-    """Return whether a YAML file is an environment of conda by what stands in it."""
+    """Return whether a YAML file is a conda environment, by its content."""
     return all(f"\n{key}:" in f"\n{text}" for key in ("channels", "dependencies"))
 
 
 def is_side_file(path: str) -> bool:
-    """Return whether a requirements file is for tests, another platform or the like, judged by its name."""
+    """Return whether a requirements file is for tests, another platform or similar, by its name."""
     name = path.rsplit("/", 1)[-1]
     return bool(_SIDE_FILES.search(name)) or bool(re.search(r"(?:^|/)(?:tests?|docs?)/", path))

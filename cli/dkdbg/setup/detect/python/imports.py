@@ -1,4 +1,4 @@
-"""Third-party imports of a repository and the distributions that bring them."""
+"""Map the third-party imports of a repository to distributions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DISTRIBUTIONS = {
     "lpips": "lpips", "pycocotools": "pycocotools", "torch_geometric": "torch-geometric", "torch_scatter": "torch-scatter",
     "pkg_resources": "setuptools", "community": "python-louvain", "wx": "wxpython", "gi": "pygobject", "soundfile": "soundfile",
 }  # fmt: skip
-#: Only in images of their own, in editors, or in notebooks on somebody else's machine.
+#: Modules that are only in special images, in editors, or in hosted notebooks.
 _NOT_ON_PYPI = {
     "rospy",
     "rclpy",
@@ -50,19 +50,19 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
     re.MULTILINE,
 )
-#: What mostly comes with something else that is named, torch and transformers first.
+#: Distributions that usually come as dependencies, of torch and transformers first.
 _COMES_ALONG = {
     "absl-py", "aiohttp", "attrs", "click", "einops", "filelock", "fsspec", "grpcio", "httpx", "huggingface-hub", "jinja2", "joblib",
     "markdown", "networkx", "numpy", "packaging", "pandas", "pillow", "protobuf", "psutil", "pydantic", "python-dateutil", "pyyaml",
     "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
     "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
 }  # fmt: skip
-#: What catches a module that is not installed.
+#: Exceptions that catch a missing module.
 _MISSING = {"ImportError", "ModuleNotFoundError", "Exception"}
 _CATCHES = re.compile(
     r"^[ \t]*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE
 )
-#: Of Python 2, of installers, and what is called otherwise on the index.
+#: Modules of Python 2, of installers, or with another name on the index.
 _OF_OLD = {
     "cPickle",
     "urllib2",
@@ -83,13 +83,13 @@ _OF_OLD = {
     "decord",
 }
 _MAX_FILES = 600
-#: Ends of files that can be imported, once they are built.
+#: Suffixes of importable files, including built ones.
 _MODULES = (".py", ".pyx", ".so", ".pyd")
 _MAX_NOTEBOOKS = 40
 
 
 def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the top names of foreign modules that the Python files import, in order of first use."""
+    """Return the top names of third-party modules that the Python files import, in order of first use."""
     own = _own_modules(tree)
     found: dict[str, None] = {}
     for path in files[:_MAX_FILES]:
@@ -99,9 +99,9 @@ def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the top names of foreign modules that (path, text) of a program import when they are imported themselves.
+    """Return the top names of third-party modules that a program of (path, text) imports at module level.
 
-    Not what they import below a `try`, an `if` or a `def`: they may do without.
+    Imports in a `try`, an `if` or a `def` do not count: they may be optional.
     """
     own = _own_modules(tree)
     found: dict[str, None] = {}
@@ -111,12 +111,12 @@ def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[st
 
 
 def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
-    """Return those of `names` that the Python files import only where a missing module is caught."""
+    """Return the `names` that the Python files import only where a missing module is caught."""
     needed: set[str] = set()
     caught: set[str] = set()
     for path in files[:_MAX_FILES]:
         text = tree.text(path)
-        # Without a handler for a missing module there is nothing to tell apart.
+        # Without such a handler all imports are required.
         if is_vendored(path) or not _CATCHES.search(text):
             needed.update(_top_names(text))
             continue
@@ -154,17 +154,17 @@ def _top_names(text: str) -> set[str]:
 
 
 def _imported(text: str) -> Iterator[str]:
-    """Yield the modules that import lines name, as written (`torch.utils.data`)."""
+    """Yield the modules in import lines, as written (`torch.utils.data`)."""
     for match in _IMPORT.finditer(text):
         yield from re.split(r"\s*,\s*", match[1] or match[2])
 
 
 def notebook_code(tree: Tree, path: str) -> str:
-    """Return the code of a notebook's cells without their outputs, empty when it cannot be read."""
+    """Return the code of a notebook's cells without their outputs, empty if it cannot be read."""
     try:
         document: Any = json.loads(tree.text(path))
     except (ValueError, RecursionError):
-        # Cut off by the size limit, most likely: take what looks like source lines.
+        # Probably cut off by the size limit: take the lines that look like imports.
         return "\n".join(re.findall(r'^[ \t]*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
     cells = document.get("cells") if isinstance(document, dict) else None
     parts: list[str] = []
@@ -176,13 +176,13 @@ def notebook_code(tree: Tree, path: str) -> str:
 
 
 def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return (path, words) of the Python that notebooks with pinned installs were last run with, by their metadata.
+    """Return (path, text) of the last Python of notebooks with pinned installs, from their metadata.
 
-    Without pins it is whatever their author had; with them it is what these releases have wheels for.
+    Without pins it is the author's own Python. With pins it is one for which these releases have wheels.
     """
     found: dict[str, list[str]] = {}
     for path in notebooks[:_MAX_NOTEBOOKS]:
-        # The metadata stands behind the cells, or before them.
+        # The metadata is after the cells, or before them.
         text = tree.text(path)
         if not re.search(r"pip3? install\b[^\n]*==", text):
             continue
@@ -195,7 +195,7 @@ def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, 
 
 
 def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the top names of foreign modules that notebooks import."""
+    """Return the top names of third-party modules that notebooks import."""
     own = _own_modules(tree)
     found: dict[str, None] = {}
     for path in notebooks[:_MAX_NOTEBOOKS]:
@@ -204,18 +204,18 @@ def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the distribution names that bring the modules."""
+    """Return the distribution names of the modules."""
     kept = (name for name in names if name not in _NOT_ON_PYPI)
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
 def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
-    """Return the distributions of those modules that nobody names, without what mostly comes with something else.
+    """Return the distributions of undeclared modules, without the usual dependencies of others.
 
     Args:
-        named: distributions.
-        written: the dependency files themselves: many a distribution is called like its module and a little more
-            (`grpcio`, `pyopenssl`, `apache-airflow`, `git+https://.../CLIP`).
+        named: declared distributions.
+        written: the dependency files' text: names of distributions often contain the module's (`grpcio`, `pyopenssl`,
+            `apache-airflow`, `git+https://.../CLIP`).
     """
     known = {_stem(name) for name in (*_COMES_ALONG, *named)}
     text = _letters(written)
@@ -233,7 +233,7 @@ def _letters(name: str) -> str:
 
 
 def _stem(distribution: str) -> str:
-    """`opencv-python` and `opencv-python-headless`, `lightning` and `pytorch-lightning` bring the same modules."""
+    """Return the common name of variants such as `opencv-python-headless` and `pytorch-lightning`."""
     return re.sub(
         r"^(?:pytorch|python)-|-(?:headless|binary|cpu|gpu|core|python)\b.*$",
         "",
@@ -244,7 +244,7 @@ def _stem(distribution: str) -> str:
 def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
     for dotted in _imported(text):
         name = dotted.split(".")[0]
-        # torch brings the door and not what is behind it.
+        # torch contains the wrapper, but not tensorboard.
         if dotted.startswith("torch.utils.tensorboard"):
             found.setdefault("tensorboard")
         if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
@@ -252,6 +252,6 @@ def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
 
 
 def _own_modules(tree: Tree) -> frozenset[str]:
-    """Every directory and module of the repository may be importable from where somebody stands."""
+    """Return every directory and module name of the repository: it may be importable from some folder."""
     names = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
     return frozenset(names | {path.rsplit("/", 1)[-1] for path in tree.dirs})

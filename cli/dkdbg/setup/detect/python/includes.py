@@ -1,4 +1,4 @@
-"""What a requirements file, or the pip part of a conda environment, pulls in from the repository: files, or itself."""
+"""Find the repository's files that a requirements file, or the pip part of a conda environment, refers to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.files import Tree
 
-#: A line of pip's in a conda environment has `- ` before it.
+#: Prefix `- ` of a pip line in a conda environment.
 _ITEM = r"^(?:[ \t]*-[ \t]+[\x22\x27]?)?"
 _REFERENCE = re.compile(_ITEM + r"(?:-r|--requirement|-c|--constraint)[ \t=]*([^\s\x22\x27]+)", re.MULTILINE)
 _ITSELF = re.compile(
@@ -22,9 +22,9 @@ _KINDS = (".txt", ".in", ".yml", ".yaml")
 
 
 def included_files(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that pip needs besides `files`, relative to the root, in the order in which it meets them.
+    """Return the files that pip needs besides `files`, relative to the root, in the order of reading.
 
-    Source: pip's requirements file format; a path is relative to the file that names it.
+    Source: pip's requirements file format; a path is relative to the file that contains it.
     """
     return tuple(dict.fromkeys(_follow(tree, [name for name in files if name.endswith(_KINDS)], set())))
 
@@ -42,5 +42,5 @@ def _follow(tree: Tree, files: list[str], seen: set[str]) -> Iterator[str]:
 
 
 def installs_itself(tree: Tree, files: Iterable[str]) -> bool:
-    """Return whether one of the files among `files` installs a folder of the repository."""
+    """Return whether one of `files` installs a folder of the repository."""
     return any(_ITSELF.search(tree.text(name)) for name in files if name.endswith(_KINDS))

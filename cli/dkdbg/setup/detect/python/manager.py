@@ -1,4 +1,4 @@
-"""Who installs the dependencies, and from which files."""
+"""Choose the package manager, and the files that it installs from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=
 _README_CONDA = re.compile(
     r"(?:conda|mamba|micromamba) (?:env )?(?:create|update)[^\n]*?(?:-f|--file)[\s=]+([\w./-]+\.ya?ml)"
 )
-#: Without a word for a part, a platform or a version.
+#: A plain name, without a part, a platform or a version.
 _PLAIN_CONDA = re.compile(r"(?:^|/)(?:conda[-_]?)?(?:env|environment)\.ya?ml$|(?:^|/)conda\.ya?ml$")
 _INSTALLS_PROJECT = re.compile(
     r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
@@ -45,7 +45,7 @@ _BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:insta
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The manager, the files to install from, in order, and the same as read."""
+    """The manager, its files in order, and their content."""
 
     manager: PackageManager
     files: tuple[str, ...]
@@ -63,22 +63,22 @@ def choose_manager(
     readme: str,
     told: PackageManager | None = None,
 ) -> Choice:
-    """Return who manages the dependencies.
+    """Choose the package manager.
 
     Args:
         tree: the repository.
         files: every dependency file.
-        home: directory of the project to look at first: the service's context, or the root.
-        entry: file of the program, whose own folders may hold its requirements.
-        build: (path, context, RUN lines) of the Dockerfile that is used, None without one.
+        home: directory of the project to check first: the service's context, or the root.
+        entry: file of the program, whose folders may contain its requirements.
+        build: (path, context, RUN lines) of the Dockerfile in use, None if there is none.
         dockerfiles: the same for every Dockerfile.
         readme: text of the root's README.
-        told: what its install lines install packages with, for where no file says more.
+        told: package manager of the README's install lines, for lack of a file.
     """
     for directory in dict.fromkeys((home, ".")):
         found = _in_directory(tree, files, directory, readme)
         if found is not None and found.manager == "setuptools" and (stated := _named_in(tree, readme)):
-            # `pip install -r sub/requirements.txt` in a README says more than a setup.py that nobody is told to use.
+            # `pip install -r sub/requirements.txt` in a README outweighs a setup.py that no document mentions.
             return _of_paths("pip", stated, files) if not _INSTALLS_PROJECT.search(readme) else found
         if (
             found is not None
@@ -113,7 +113,7 @@ def choose_manager(
 
 
 def _installed_folders(readme: str) -> tuple[str, ...]:
-    """Return where a README goes before `pip install .`: `cd REPOSITORY/python` may begin with the repository's name."""
+    """Return the folders of `cd` before `pip install .` in a README; they may begin with the repository's name."""
     found = []
     for match in _GOES_AND_INSTALLS.finditer(readme):
         steps = match[1].strip("/").split("/")
@@ -127,13 +127,13 @@ def _of_paths(manager: PackageManager, paths: tuple[str, ...], files: Sequence[D
 
 
 def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
-    """Return the first requirement file that an install line of the README names and that exists."""
+    """Return the first existing requirement file in the README's install lines."""
     names = (join(".", match[1]) for match in _README_REQUIREMENTS.finditer(readme))
     return next(((name,) for name in names if name is not None and tree.has(name)), ())
 
 
 def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choice) -> Choice | None:
-    """Return the first environment of conda, in whatever folder, that the README has people create."""
+    """Return the first conda environment, in any folder, that the README creates."""
     names = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
     found = [file for name in names for file in files if file.kind == "conda" and file.path == name]
     own = tuple(file for file in project.read if file.kind != "conda")
@@ -141,7 +141,7 @@ def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choic
 
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
-    """Add the workspace member that holds the program when the root's own project lists nothing."""
+    """Add the workspace member of the program if the root's own project has no dependencies."""
     if any(file.wanted for file in choice.read if file.kind != "lock"):
         return choice
     for directory in _folders_of(entry):
@@ -224,7 +224,7 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
 
 
 def _conda_files(files: Sequence[DependencyFile], readme: str) -> list[DependencyFile]:
-    """Return the environments of conda, the one for everybody first: as the README names it, then by its plain name."""
+    """Return the conda environments, the most general first: by the README, then by a plain name."""
     named = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
     found = [file for file in files if not is_side_file(file.path)] or list(files)
     return sorted(found, key=lambda file: (file.path not in named, not _PLAIN_CONDA.search(file.path)))
@@ -252,7 +252,7 @@ def _has_requirements(files: Sequence[DependencyFile]) -> bool:
 
 
 def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile, ...]:
-    """Return the file to install, none when there are only files for tests, other platforms and the like."""
+    """Return the file to install, none if all are for tests, other platforms and similar."""
 
     def order(file: DependencyFile) -> tuple[int, int, str]:
         name = file.path.rsplit("/", 1)[-1]
@@ -282,7 +282,7 @@ def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile,
 def _named_in_builds(
     tree: Tree, builds: Sequence[tuple[str, str, tuple[str, ...]]], entry: str | None
 ) -> tuple[str, ...]:
-    """Return the requirement files that a Dockerfile installs: the one whose folder holds the program, else the first."""
+    """Return the requirement files of a Dockerfile: of the one whose folder contains the program, else of the first."""
     best: tuple[int, tuple[str, ...]] | None = None
     for path, context, lines in builds:
         found: list[str] = []
@@ -303,6 +303,6 @@ def _named_in_builds(
 
 
 def _folders_of(path: str | None) -> tuple[str, ...]:
-    """Return the folders that a file lies in, the nearest first, without the root."""
+    """Return the folders that contain a file, the nearest first, without the root."""
     steps = path.split("/")[:-1] if path else []
     return tuple("/".join(steps[:count]) for count in range(len(steps), 0, -1))

@@ -1,4 +1,4 @@
-"""pyproject.toml, Pipfile and the locks of the managers that use them."""
+"""Read pyproject.toml, Pipfile, and lock files."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 
-#: In `DependencyFile.tables`: an NVIDIA driver is asked for.
+#: Entry of `DependencyFile.tables`: an NVIDIA driver is required.
 NEEDS_CUDA = "system-requirements.cuda"
-#: In `DependencyFile.tables`: it is written out that the project needs no other.
+#: Entry of `DependencyFile.tables`: the project explicitly has no dependencies.
 NEEDS_NOTHING = "dependencies = []"
-#: Optional groups without which a program does not run, by their names.
+#: Names of optional groups that a program needs to run.
 _FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
 
-#: Packages of conda that are no Python, which pip has not.
+#: Conda packages that are not Python packages (pip cannot install them).
 _CONDA_ALONE = re.compile(
     r"make|git|git-lfs|ffmpeg|gcc\w*|gxx\w*|clang\w*|(?:c-|cxx-)?compilers?|cuda(?:[-_]\w+)*|cudnn|lib[\w-]+|nodejs|pkg-config|rust|openssl"
 )
 
 
 def read_pyproject(tree: Tree, path: str) -> DependencyFile:
-    """Return what a pyproject.toml holds: PEP 621, poetry, uv, pdm and pixi tables; nothing when it is not TOML."""
+    """Return the content of a pyproject.toml: PEP 621, poetry, uv, pdm and pixi tables; empty if it is not TOML."""
     document: Value
     try:
         document = load_toml(tree.text(path))
@@ -83,7 +83,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     }
     backend = table(document.get("build-system")).get("build-backend")
     tables = [name for name in ("poetry", "uv", "pixi", "hatch", "flit", "rye") if tool.get(name)]
-    # pdm-backend alone only builds; who works with pdm has scripts, sources or groups in its table.
+    # pdm-backend alone only builds; users of pdm have scripts, sources or groups in its table.
     if set(table(tool.get("pdm"))) - {"build", "version", "distribution"}:
         tables.append("pdm")
     if project:
@@ -112,7 +112,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
 
 
 def read_pixi(tree: Tree, path: str) -> DependencyFile:
-    """Return what a pixi.toml holds, which has at its top what a pyproject.toml has below `tool.pixi`."""
+    """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
     document: Value
     try:
         document = load_toml(tree.text(path))
@@ -130,7 +130,7 @@ def read_pixi(tree: Tree, path: str) -> DependencyFile:
 
 
 def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
-    """Requirements, and specifiers of Python; versions of both tables are written as conda writes them."""
+    """Return requirements and specifiers of Python; both tables use conda's version syntax."""
     wanted, python = [], []
     listed = [*table(pixi.get("dependencies")).items(), *table(pixi.get("pypi-dependencies")).items()]
     for name, value in listed:
@@ -143,7 +143,7 @@ def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[s
 
 
 def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
-    """Yield index URLs, those that torch is bound to first (uv `sources`)."""
+    """Yield index URLs, those bound to torch first (uv `sources`)."""
     listed = [item for item in elements(uv.get("index")) if isinstance(item, dict)]
     by_name = {str(item.get("name")): str(item.get("url", "")) for item in listed}
     bound = table(uv.get("sources")).get("torch")
@@ -170,7 +170,7 @@ def _poetry_spec(value: Value) -> tuple[str, str | None]:
 
 
 def caret(text: str) -> str:
-    """Return a specifier for poetry's caret, tilde, wildcard and bare versions; others are left as they are."""
+    """Return a specifier for poetry's caret, tilde, wildcard and bare versions; keep others unchanged."""
     text = text.strip()
     if text in {"*", ""}:
         return ""
@@ -194,7 +194,7 @@ def caret(text: str) -> str:
 
 
 def read_pipfile(tree: Tree, path: str) -> DependencyFile:
-    """Return what a Pipfile holds."""
+    """Return the content of a Pipfile."""
     document: Value
     try:
         document = load_toml(tree.text(path))
@@ -219,7 +219,7 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
 
 
 def read_lock(tree: Tree, path: str) -> DependencyFile:
-    """Read names and versions by pattern: a lock of 20 000 lines takes seconds through a TOML parser."""
+    """Read names and versions by pattern: a TOML parser takes seconds for a lock of 20 000 lines."""
     text = tree.text(path)
     if path.endswith("pixi.lock"):
         return _read_pixi_lock(text, path)
@@ -241,7 +241,7 @@ _LOCKED_CUDA = re.compile(r"/pytorch-[\d.]+-cuda(\d{2})(\d)_")
 
 
 def _read_pixi_lock(text: str, path: str) -> DependencyFile:
-    """The packages of the first environment for Linux, where the lock tells them apart."""
+    """Read the packages of the first environment for Linux, if the lock separates environments."""
     part = re.search(r"^      linux-64:\n((?:      -.*\n|       .*\n)*)", text, re.MULTILINE)
     lines = part[1] if part else text
     wanted = [

@@ -1,4 +1,4 @@
-"""What a Python file is for, read from its syntax tree: a program, a module, which framework, which arguments."""
+"""Classify a Python file by its syntax tree: program or module, frameworks, arguments."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 _TRAIN = re.compile(
     r"\.backward\(|optimizer\.step\(|\.fit\(|Trainer\(|DataLoader\(|apply_gradients|GradientTape|train_step|\.train\(\)"
 )
-#: A statement at the first column that does something, in a text that cannot be parsed.
+#: A statement at the first column with an effect, in a text that cannot be parsed.
 _ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFact:
-    """What one Python file shows of itself.
+    """Facts of one Python file.
 
     Attributes:
-        has_guard: an `if __name__ == "__main__"`.
-        runs: it does something at the top level besides definitions, so that starting it has an effect.
-        required: option strings and positionals that it cannot start without.
+        has_guard: it has an `if __name__ == "__main__"`.
+        runs: its top level does more than define things, so that running it has an effect.
+        required: required option strings and positionals.
         parses_args: it reads a command line.
-        trains: it holds the words of a training loop.
+        trains: it contains calls of a training loop.
         framework_words: imports at any level, top names only.
-        error: `LINE: why` when it does not parse, else empty.
+        error: `LINE: why` if it cannot be parsed, else empty.
     """
 
     has_guard: bool = False
@@ -40,10 +40,10 @@ class SourceFact:
 
 
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a stranger's file, whose warnings (an escape such as backslash d) are not for our user.
+    """Return the syntax tree of an untrusted file, without its warnings (such as those about invalid escapes).
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is none of Python, or nested too deeply.
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python, or nested too deeply.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -51,7 +51,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def read_source(text: str) -> SourceFact:
-    """Return the facts of a Python file; one that does not parse (Python 2, a template) gives what text tells."""
+    """Return the facts of a Python file, from its text alone if it cannot be parsed (Python 2, a template)."""
     try:
         module = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -100,7 +100,7 @@ def _acts(node: ast.stmt) -> bool:
         return True
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         called = node.value.func
-        # Setting up logging, paths or warnings is what modules do too.
+        # Modules, too, set up logging, paths or warnings.
         dotted = ast.unparse(called)
         return not re.match(
             r"(?:logging|warnings|sys\.path|os\.environ|logger|load_dotenv|torch\.(?:set|backends)|\w+\.register)",

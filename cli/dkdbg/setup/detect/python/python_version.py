@@ -1,4 +1,4 @@
-"""The Python minor version that a repository runs on, from the strongest statement to the weakest."""
+"""Choose the Python minor version of a repository, from the strongest statement to the weakest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.python.requirements import DependencyFile, Wanted
 
-#: What is taken when nothing speaks against it: wheels of everything current and of much that is not.
+#: Default without evidence: it has wheels of everything current, and of much that is old.
 DEFAULT = 11
-#: Minor numbers, in the order in which they are tried when the default does not fit.
+#: Minor numbers in the order of trial if the default does not fit.
 _ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14, 5)
-#: The oldest minor number that images and wheels of frameworks are found for.
+#: Oldest minor number with images and framework wheels.
 _OLDEST = 5
 _MINOR = re.compile(r"\b3\.(\d{1,2})(?!\d)")
 _PROSE = re.compile(
@@ -34,11 +34,11 @@ _CREATE = re.compile(
 _BADGE = re.compile(r"badge/[Pp]ython-3\.(\d{1,2})")
 _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNORECASE)
 
-#: Modules that no index has, by what their own setup.py asks for: Isaac Gym is compiled for 3.6 to 3.8.
+#: Python versions of modules that are in no index, from their setup.py: Isaac Gym is compiled for 3.6 to 3.8.
 _MODULES = {"isaacgym": range(6, 9)}
-#: Statements of a file that are looked at; nobody writes as many.
+#: Maximum statements of a file to read.
 _MOST_SPECS = 100
-#: More than any minor release below had.
+#: Maximum patch number, above that of any minor release below.
 _MOST_PATCHES = 40
 # Highest and lowest Python minor number with wheels on PyPI, for releases that often stand pinned in old projects.
 _WHEELS = {
@@ -59,7 +59,7 @@ _WHEELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A place that names one Python minor number."""
+    """A place that states a Python minor number."""
 
     minor: int
     source: str
@@ -77,18 +77,18 @@ def read_python(
     torch: str | None = None,
     imported: Iterable[str] = (),
 ) -> PythonFact:
-    """Return the Python minor version and where it was read.
+    """Return the Python minor version and its source.
 
     Args:
-        images: (path, minor version) of the Dockerfiles that matter, the best first.
-        pins: (path, text) of `.python-version` and its like.
-        files: dependency files that are installed; the root's.
+        images: (path, minor version) of the relevant Dockerfiles, the best first.
+        pins: (path, text) of `.python-version` and similar.
+        files: installed dependency files, and those of the root.
         workflows: (path, text) of CI definitions.
-        documents: (path, text) of the README and the like.
-        hosted: (path, text) of what a hosting service is told, which often stands there since years.
-        tool_target: (file, version such as `py311`) of a linter's target in pyproject, None without.
-        torch: version that people are told to install, wherever it is said; it decides where nothing else does.
-        imported: top names of foreign modules; those that few Pythons have decide there, too.
+        documents: (path, text) of the README and similar.
+        hosted: (path, text) of files for a hosting service, which are often outdated.
+        tool_target: (file, version such as `py311`) of a linter's target in pyproject, None if there is none.
+        torch: torch version to install, from any source; it decides if nothing else does.
+        imported: top names of third-party modules; those with few Pythons decide in that case, too.
     """
     allowed = _allowed(files)
     stated = _statements(images, pins, files, workflows, documents)
@@ -139,7 +139,7 @@ def _statements(
         for match in _CREATE.finditer(text):
             yield Statement(minor=int(next(group for group in match.groups() if group)), source=path)
     for path, text in texts:
-        # "Python 3.8+" is a lower bound, no statement of what it runs on.
+        # "Python 3.8+" is a lower bound, not the version in use.
         for match in _PROSE.finditer(text):
             before = text[max(0, match.start() - 4) : match.end()]
             if not match[2] and not re.search(r">=|≥|>", before):
@@ -148,7 +148,7 @@ def _statements(
 
 
 def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
-    """Yield the versions that CI tests most: a single version before a matrix, in a matrix the one nearest the default."""
+    """Yield the versions in CI: those of a matrix, the nearest to the default first, then single ones by frequency."""
     single: list[Statement] = []
     matrix: list[Statement] = []
     for path, text in workflows:
@@ -164,7 +164,7 @@ def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
 
 
 def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
-    """Return the minor numbers that every constraint admits; constraints that exclude all are dropped one by one."""
+    """Return the minor numbers that all constraints allow; a constraint that excludes all of them is ignored."""
     allowed = set(range(_OLDEST, 16))
     for file in files:
         for spec, _ in file.python[:_MOST_SPECS]:
@@ -185,7 +185,7 @@ def _minors_of(spec: str) -> set[int] | None:
         parsed = SpecifierSet(spec.replace("||", "|").split("|")[0])
     except InvalidSpecifier:
         return None
-    # `>=3.10.4` admits a later 3.10, and `<3.11.2` an earlier 3.11.
+    # `>=3.10.4` allows a later 3.10, and `<3.11.2` an earlier 3.11.
     return {
         minor
         for minor in range(_OLDEST, 16)
@@ -233,7 +233,7 @@ def _wheels(item: Wanted, file: DependencyFile) -> set[int] | None:
 
 
 def _of_releases(releases: tuple[tuple[str, int, int], ...], spec: str) -> set[int] | None:
-    """Return the minor numbers that a pin or a range with an upper bound has wheels for, None where it says nothing."""
+    """Return the minor numbers with wheels for a pin or a range with an upper bound, None for other ranges."""
     if pinned := re.match(r"={2,3}(\d+\.\d+)", spec):
         ranges = [(low, high) for minor, low, high in releases if minor == pinned[1]]
     else:

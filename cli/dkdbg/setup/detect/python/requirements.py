@@ -1,4 +1,4 @@
-"""Requirements as pip reads them: one line, one file, the files that it includes."""
+"""Read requirements as pip does: a line, a file, and included files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ INCLUDE_OPTION = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One requirement as a file states it.
+    """A requirement as stated in a file.
 
     Attributes:
         name: canonical distribution name.
         spec: version specifiers, such as `>=2.0,<3`, empty when unpinned.
-        url: what follows `@`, or the whole of a VCS line; None without.
+        url: text after `@`, or a whole VCS line; None without.
         source: file (and line).
-        extra: the extra or group that it belongs to, None for the base.
+        extra: its extra or group, None for the base.
     """
 
     name: str
@@ -42,25 +42,25 @@ class Wanted:
 
     @property
     def requirement(self) -> str:
-        """The requirement as pip takes it on its command line."""
+        """Return the requirement as an argument of pip."""
         return f"{self.name} @ {self.url}" if self.url else f"{self.name}{self.spec}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DependencyFile:
-    """What one dependency file holds.
+    """Content of a dependency file.
 
     Attributes:
         path: relative to the root.
         kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `pixi`, `Pipfile`, `lock`.
-        wanted: its requirements, included files' too.
+        wanted: its requirements, with those of included files.
         python: (specifier, key) pairs of Python constraints.
         indexes: package index URLs.
         scripts: (name, `module:function`) of console scripts.
         extras: names of optional groups.
-        name: project or environment name, None without.
-        tables: names of the managers' tables of a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
-        backend: build backend of a pyproject, None without.
+        name: project or environment name, None if there is none.
+        tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
+        backend: build backend of a pyproject, None if there is none.
     """
 
     path: str
@@ -76,7 +76,7 @@ class DependencyFile:
 
 
 def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
-    """Return a pip requirements file, the files that it includes with `-r` folded in."""
+    """Return a pip requirements file, merged with the files that it includes by `-r`."""
     wanted: list[Wanted] = []
     indexes: list[str] = []
     text = re.sub(r"\\\n", " ", tree.text(path))
@@ -100,7 +100,7 @@ def read_requirements(tree: Tree, path: str, _depth: int = 0) -> DependencyFile:
 
 
 def parse_requirement(text: str, source: str, extra: str | None = None) -> Wanted | None:
-    """Return one PEP 508 or pip requirement line, None for options, paths and what cannot be read."""
+    """Return a PEP 508 or pip requirement line, None for options, paths and unreadable lines."""
     text = re.sub(r"\s+--(?:hash|config-settings|global-option)\S*.*$", "", text).strip()
     text = re.sub(r"^(?:-e|--editable)\s+", "", text)
     if match := re.match(r"(?:git|hg|svn)\+\S+", text):
@@ -140,7 +140,7 @@ def parse_requirement(text: str, source: str, extra: str | None = None) -> Wante
 
 
 def items_of(values: Value, source: str, extra: str | None = None) -> Iterator[Wanted]:
-    """Yield the requirements of a list of strings, whatever else is in it."""
+    """Yield the requirements of a list of strings, and skip other items."""
     for value in values if isinstance(values, (list, tuple)) else ():
         if isinstance(value, str) and (item := parse_requirement(value, source, extra)):
             yield item

@@ -1,4 +1,4 @@
-"""setup.py and setup.cfg, read without being run."""
+"""Read setup.py and setup.cfg without running them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_setup_py(tree: Tree, path: str) -> DependencyFile:
-    """Read the arguments of the `setup()` call without running it; lists held in variables are followed."""
+    """Read the arguments of the `setup()` call without running it; resolve lists in variables."""
     try:
         module = parsed(tree.text(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -74,13 +74,13 @@ def read_setup_py(tree: Tree, path: str) -> DependencyFile:
         scripts=tuple(_script_lines(lines)),
         extras=tuple(str(key) for key in extras),
         name=name if isinstance(name, str) else None,
-        # A setup.py that calls no setup() is an installer of the project's own.
+        # A setup.py without setup() is the project's own installer.
         tables=("setup",) if call else (),
     )
 
 
 def _literal(node: ast.expr | None, values: dict[str, ast.expr], depth: int = 0) -> Value:
-    """Return the literal parts of an expression: names are looked up, what cannot be known is left out."""
+    """Return the literal parts of an expression: names are resolved, unknown parts left out."""
     if node is None or depth > 6:
         return None
     if isinstance(node, ast.Name):
@@ -99,7 +99,7 @@ def _literal(node: ast.expr | None, values: dict[str, ast.expr], depth: int = 0)
             if key is not None
         }
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        # `deps["torch"]`, made from a list of all pins by name: Hugging Face's setup.py and those that follow it.
+        # `deps["torch"]` from a list of all pins by name: the pattern of Hugging Face's setup.py.
         pins = _literal(values.get("_deps") or values.get("deps"), values, depth + 1)
         wanted = canonicalize_name(str(node.slice.value))
         named = [

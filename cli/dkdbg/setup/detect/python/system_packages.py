@@ -1,4 +1,4 @@
-"""Debian packages that Python distributions need beside their wheels: at run time, and to be built at all."""
+"""List Debian packages that Python distributions need besides their wheels, at run time and for a build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from dkdbg.setup.detect.python.requirements import Wanted
 
-#: Distribution -> Debian packages needed at run time (names of bookworm; trixie and Ubuntu 24.04 know them as aliases).
+#: Distribution -> Debian packages at run time (names of bookworm; trixie and Ubuntu 24.04 have them as aliases).
 _RUN = {
     "opencv-python": ("libgl1", "libglib2.0-0"),
     "opencv-contrib-python": ("libgl1", "libglib2.0-0"),
@@ -55,7 +55,7 @@ _RUN = {
     "wand": ("libmagickwand-6.q16-6",),
 }
 _COMPILER = ("build-essential",)
-#: Distributions without Linux wheels: what their build needs.
+#: Distribution without Linux wheels -> Debian packages for its build.
 _BUILD = {
     "mpi4py": ("build-essential", "libopenmpi-dev"),
     "psycopg2": ("build-essential", "libpq-dev"),
@@ -90,7 +90,7 @@ def system_packages(
     """Return Debian packages for run time and for the build, each sorted.
 
     Args:
-        wanted: requirements of the files that are installed.
+        wanted: requirements of the installed files.
         names: further distribution names, from README lines and imports.
     """
     items = list(wanted)
