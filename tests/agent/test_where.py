@@ -69,7 +69,7 @@ def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path):
     """A rank that is elsewhere for another reason is in the page's example below."""
     odd = f"rank 2 in take at hanging.py:{line_of('lock')}"
     others = f"2 ranks (0, 1) in all_reduce, from step at hanging.py:{line_of('collective')}"
-    late = "rank 2 has not come to all_reduce #6 of all ranks: ranks 0, 1 came "
+    late = "rank 2 has not reached all_reduce #6 of all ranks: ranks 0, 1 arrived "
     thread = f"thread writer in take at hanging.py:{line_of('lock')}"
     said = hang("lock", odd, others, late, "3 ranks, 1 other process", thread)
     assert said.index(odd) < said.index(others)
@@ -78,7 +78,7 @@ def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path):
 
 def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_path):
     """Of three ranks gloo ends one."""
-    alike = "collective #6 of all ranks is not called alike"
+    alike = "collective #6 of all ranks differs between ranks"
     called = "rank 2: all_reduce of Float [7]", "ranks 0, 1, 3: all_reduce of Float [4]"
     hang("shapes", alike, *called, ranks=4)
     all_go_on(tmp_path, (0, 1, 2, 3))
@@ -146,7 +146,7 @@ def test_what_the_page_says_is_so(tmp_path):
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
-            late = "rank 2 has not come to all_reduce #6 of all ranks"
+            late = "rank 2 has not reached all_reduce #6 of all ranks"
 
             def comes(command, fits):
                 """Type a command of the page until it shows that; a rank that answers late is not in a look."""

@@ -28,9 +28,9 @@ def test_the_grid_shows_the_odd_rank_and_a_click_its_stack(browser, tmp_path):
     assert len(crowd) == 1
     assert colours[2] not in crowd
     expect(shown.locator(".absent")).to_have_text("6")
-    expect(shown.locator(".finding").first).to_have_text("rank 6 is not there: ended, or never started")
+    expect(shown.locator(".finding").first).to_have_text("rank 6 is missing: ended, or never started")
     expect(shown.locator(".finding").nth(1)).to_have_text(
-        "rank 2 has not come to all_reduce #118 of all ranks: ranks 0, 1, 3-5, 7 came 12 s ago"
+        "rank 2 has not reached all_reduce #118 of all ranks: ranks 0, 1, 3-5, 7 arrived 12 s ago"
     )
     waiting = shown.locator(".group", has_text="all_reduce, from step")
     expect(waiting.locator(".stack")).to_be_hidden()

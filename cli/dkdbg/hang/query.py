@@ -54,8 +54,8 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
         agent = target.agent()
         if agent is None:
             raise DkdbgError(
-                f"no agent of dkdbg can be asked on {wanted.label}",
-                hint=f"dkdbg ps {target.address} shows what runs there",
+                f"there is no dkdbg agent on {wanted.target}",
+                hint=f"dkdbg ps {place.address} shows what runs there",
             )
         words = ["where", *(["--native"] if native else [])]
         for each in wanted.ids:
@@ -71,4 +71,4 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
     try:
         return stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
     except BadRecord as error:
-        raise DkdbgError(f"{wanted.label}: what its agent says cannot be understood: {error}") from error
+        raise DkdbgError(f"{wanted.target}: its agent's answer cannot be understood: {error}") from error

@@ -1,4 +1,4 @@
-"""Measure how long processes have been at the same place, since somebody began to watch. Pure."""
+"""Measure how long processes have been at the same place, while they are watched. Pure."""
 
 from __future__ import annotations
 

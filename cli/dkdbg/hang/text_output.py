@@ -64,7 +64,7 @@ def absent(job: Job) -> str:
     """Return the sentence on absent ranks; empty if there are none."""
     if not job.absent:
         return ""
-    return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} not there: ended, or never started"
+    return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} missing: ended, or never started"
 
 
 def headline(group: Group, job: Job) -> str:
@@ -78,9 +78,9 @@ def said(finding: Late | Mismatch) -> list[str]:
         late, waiting = ranks(finding.late), ranks(finding.waiting)
         verb = "has" if len(finding.late) == 1 else "have"
         what = f"{printable(finding.op)} #{finding.seq} {printable(finding.group)}"
-        return [f"{late} {verb} not come to {what}: {waiting} came {_ago(finding.age)}"]
+        return [f"{late} {verb} not reached {what}: {waiting} arrived {_ago(finding.age)}"]
     found = [
-        f"collective #{finding.seq} {printable(finding.group)} is not called alike ({_ago(finding.age)}):"
+        f"collective #{finding.seq} {printable(finding.group)} differs between ranks ({_ago(finding.age)}):"
     ]
     return found + [f"    {ranks(who)}: {printable(call)}" for call, who in finding.calls]
 

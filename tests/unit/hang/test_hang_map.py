@@ -51,7 +51,7 @@ def test_parts_of_one_world_are_one_job_and_two_jobs_with_the_same_ranks_stay_tw
     parts = [first, session(process(2, main(STEP)), name="b")]
     (job,) = hang_map.jobs(parts)
     assert (job.ranks[0].ranks, job.absent) == ((0, 1, 2), (3,))
-    assert "rank 3 is not there" in lines(*parts)
+    assert "rank 3 is missing" in lines(*parts)
     one = session(process(0, main(STEP)), name="a")
     two = session(process(0, main(LOAD)), name="b")
     assert len(hang_map.jobs([one, two])) == 2
