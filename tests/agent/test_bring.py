@@ -272,7 +272,7 @@ def test_a_place_that_takes_no_more_bytes_is_given_up(here, monkeypatch):
     ("through", "said"),
     [
         (r"printf '\033[2Jgone\n' >&2; exit 3", r"ended \(code 3\): \?\[2Jgone"),
-        ("echo 'exec: sh: not found' >&2; exit 127", r"nothing can be started on here: exec: sh: not found"),
+        ("echo 'exec: sh: not found' >&2; exit 127", r"cannot start anything on here: exec: sh: not found"),
     ],
 )
 def test_a_place_that_ends_is_told_with_its_last_words_which_do_nothing_to_the_terminal(here, through, said):

@@ -183,7 +183,7 @@ def test_without_any_folder_that_can_be_written_it_says_so(root, cluster, made):
     cluster.put(Pod("train-0", {"main": box.name}))
     done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
     assert done.returncode == 1
-    assert "k8s://ml/train-0 does not take the agent" in done.stderr
+    assert "k8s://ml/train-0 rejects the agent" in done.stderr
     assert "DKDBG_RUNTIME_DIR" in done.stderr
 
 

@@ -235,8 +235,8 @@ class _Stream:
             raise self.garbage(line) from None
         if word == "refused":
             raise DkdbgError(
-                f"{self._label} does not take the agent: {_plain(str(read))}",
-                hint="DKDBG_RUNTIME_DIR there can name another folder for it",
+                f"{self._label} rejects the agent: {_plain(str(read))}",
+                hint="set DKDBG_RUNTIME_DIR there to another folder",
             )
         if word not in words:
             raise self.garbage(line)
@@ -293,7 +293,7 @@ class _Stream:
             )
         if code in {126, 127}:
             return DkdbgError(
-                f"nothing can be started on {self._label}: {said or f'exit code {code}'}",
+                f"cannot start anything on {self._label}: {said or f'exit code {code}'}",
                 hint="dkdbg needs sh and Python 3.8 or newer there",
                 exit_code=127,
             )

@@ -109,7 +109,7 @@ class Relay:
         *,
         ends: bool = False,
     ) -> None:
-        self.why = "it is being connected"
+        self.why = "it is connecting"
         self.is_gone = False
         self.connections = 0
         self._command = command
@@ -189,7 +189,7 @@ class Relay:
             try:
                 self._loop.step()
             except WireError as error:  # noqa: PERF203 - the loop is what goes on
-                self.why = f"what answers there is no relay of dkdbg: {printable(error)}"
+                self.why = f"the answer does not come from a relay of dkdbg: {printable(error)}"
                 self._name, self._secret = _new_names()
                 self._loop.start_over()
                 self._ended.set()
@@ -219,7 +219,7 @@ class Relay:
                     self._program.lost()
                     return
                 self._start_over(
-                    "its keeper there is gone: the machine was restarted, or its processes were killed"
+                    "its remote keeper is gone: the machine was restarted, or its processes were killed"
                 )
             except DkdbgError as error:
                 self.why = printable(error.message)
@@ -327,7 +327,7 @@ class _Loop(Exchange):
         if self.has_transport:
             if now - self.heard > DEAD:
                 self._forget_transport()
-                self._tell_lost(f"nothing was heard for {DEAD:g} s", True)
+                self._tell_lost(f"no data for {DEAD:g} s", True)
             elif self.counting.connected and now - self._pinged > PING:
                 self._pinged = now
                 self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
@@ -425,7 +425,7 @@ class _Loop(Exchange):
 
     def opened(self, channel: int, payload: bytes) -> None:  # noqa: ARG002
         """Reject a connection from the remote side."""
-        raise WireError("it opens a connection to this machine")
+        raise WireError("it tries to open a connection to this machine")
 
     def told(self, kind: int, channel: int, payload: bytes) -> None:
         """Handle the exit of the program or of a query."""
@@ -440,7 +440,7 @@ class _Loop(Exchange):
 
     def said_goodbye(self) -> None:
         """Reject a goodbye from the remote side."""
-        raise WireError("it says goodbye")
+        raise WireError("it sends an unexpected goodbye")
 
     def transport_ended(self, why: str) -> None:
         """Drop the transport; the transport's thread opens another one."""
@@ -529,7 +529,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
                 raise _KeeperGoneError
             if not data or len(seen) > _NOISE:
                 last = (said.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
-                raise DkdbgError(f"the relay does not start there: {last[-300:]}")
+                raise DkdbgError(f"the relay does not start: {last[-300:]}")
         elif err in ready and time.monotonic() > deadline:
             raise DkdbgError(f"no answer within {limit:g} s")
 

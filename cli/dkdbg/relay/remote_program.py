@@ -139,7 +139,7 @@ class _FarProgram:
                 return self._code
         if self._is_left.is_set():
             raise DkdbgError(
-                f"left while {self._label} was not connected; the program keeps running",
+                f"detached while {self._label} was disconnected; the program is still running",
                 hint=self._hint,
                 exit_code=_LOST,
             )
@@ -161,13 +161,13 @@ class _FarProgram:
                     self._say("connected again")
                 cut, is_told = 0.0, False
             elif not self._was_connected and now - began > FIRST:
-                raise DkdbgError(f"nothing can be started on {self._label}: {why}", exit_code=EXIT_TIMEOUT)
+                raise DkdbgError(f"cannot start anything on {self._label}: {why}", exit_code=EXIT_TIMEOUT)
             else:
                 cut = cut or now
                 if self._was_connected and not is_told and now - cut > TOLD_AFTER:
                     is_told = True
                     self._say(
-                        f"{self._label}: {why}. Trying again; if the program still runs, its output comes when the connection is back"
+                        f"{self._label}: {why}. Reconnecting; if the program still runs, its output follows then"
                     )
             self._news.wait(_LOOK)
 
@@ -182,7 +182,7 @@ class _FarProgram:
             self._news.set()
         else:
             self._say(
-                "not connected: the program gets your Ctrl-C later. Press it again to leave; the program keeps running"
+                "disconnected: the program receives your Ctrl-C later. Press it again to detach; the program keeps running"
             )
 
     def _say(self, text: str) -> None:
