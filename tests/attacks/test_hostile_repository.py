@@ -732,7 +732,7 @@ def test_what_an_editor_would_replace_is_refused(tmp_path, text, place):
     )
     before = snapshot(root)
     done = dkdbg_in(root, "init", "--yes")
-    assert "cannot be written into the files of dkdbg" in done.stderr
+    assert "cannot be written into dkdbg's files" in done.stderr
     assert snapshot(root) == before
 
 

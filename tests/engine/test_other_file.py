@@ -108,7 +108,7 @@ def test_it_runs_without_what_cannot_be_read_beside_the_compose_file_in_the_root
     )
     found = config(root, "--profile", "debug")
     assert "depends_on" not in found["services"]["app-debug"]
-    assert "runs without db: " in said
+    assert "runs without db, " in said
 
 
 WEB = "services: {web: {image: nginx}}\n"
@@ -143,7 +143,7 @@ def test_what_an_override_adds_to_the_service_is_mounted_written_or_said(made):
     found = config(root, "--profile", "debug")["services"]["trainer-debug"]
     assert {"/app", "/work"} <= {each["target"] for each in found["volumes"]}
     assert found["command"][-3:] == ["python", "train.py", "2"]
-    assert "compose.override.yaml says more of trainer (volumes, environment, shm_size)" in " ".join(
+    assert "compose.override.yaml adds settings to trainer (volumes, environment, shm_size)" in " ".join(
         said.split()
     )
 

@@ -35,7 +35,7 @@ def artefact(folder: str, name: str) -> Traversable:
             return found
     raise DkdbgError(
         f"this installation lacks {folder}/{name}",
-        hint="install dkdbg again, the way you installed it",
+        hint="reinstall dkdbg",
     )
 
 

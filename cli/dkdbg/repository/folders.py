@@ -45,8 +45,8 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
         raise DkdbgError(f"{path} is not a path inside the repository")
     if any(git.folded(part) in git.FOLDERS for part in path.parts):
         raise DkdbgError(
-            f"{path} lies in a folder of git's own",
-            hint="dkdbg writes nothing there, because git runs what it finds: name another place",
+            f"{path} is in git's own folder",
+            hint="dkdbg never writes there, because git runs files in it: choose another path",
             exit_code=EXIT_CONFLICT,
         )
     return path
@@ -111,7 +111,7 @@ class Folder:
         if status is None:
             return None
         kinds = {stat.S_IFREG: "a file", stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link"}
-        return kinds.get(stat.S_IFMT(status.st_mode), "no regular file")
+        return kinds.get(stat.S_IFMT(status.st_mode), "not a regular file")
 
     def write_new(
         self,

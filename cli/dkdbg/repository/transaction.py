@@ -66,9 +66,9 @@ def place(root: Path, path: PurePosixPath) -> Path:
         kind = (
             "a directory"
             if obstacle.is_dir()
-            else "no directory"
+            else "not a directory"
             if obstacle == parent
-            else "no regular file"
+            else "not a regular file"
         )
         raise DkdbgError(
             f"cannot write {path}: {obstacle} is {kind}",
@@ -138,8 +138,8 @@ class Transaction:
         """Return the missing folders in the path of the change's target."""
         if read(self.root, change.path) != change.before:
             raise DkdbgError(
-                f"{change.path} changed while dkdbg was looking at it",
-                hint="Run the command again; it will look at the new version.",
+                f"{change.path} changed while dkdbg was reading it",
+                hint="Run the command again to use the new version.",
                 exit_code=EXIT_CONFLICT,
             )
         missing: list[PurePosixPath] = []
@@ -244,7 +244,7 @@ class Transaction:
                 above.remove_folder(name)
         except OSError as error:
             raise DkdbgError(
-                f"writing failed, and so did going back: {error}",
+                f"writing failed, and so did the rollback: {error}",
                 hint="Nothing is lost: dkdbg init --undo restores every file from its journal.",
             ) from error
         self.is_whole = True

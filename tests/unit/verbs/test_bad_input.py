@@ -38,8 +38,8 @@ BROKEN = {
     "a launch.json that is not UTF-8": ({".vscode/launch.json": b'{"x": "\xe4"}'}, EXIT_ERROR, ".vscode/launch.json", "byte 7"),
     "a tasks.json that is no JSON": ({".vscode/tasks.json": "tasks: none"}, EXIT_ERROR, ".vscode/tasks.json:1:1"),
     "a launch.json that is a folder": ({".vscode/launch.json/x": ""}, EXIT_CONFLICT, ".vscode/launch.json", "is a directory"),
-    "a .vscode that is a file": ({".vscode": "x"}, EXIT_CONFLICT, "/.vscode is no directory"),
-    "a .dkdbg that is a file": ({".dkdbg": "x"}, EXIT_CONFLICT, "/.dkdbg is no directory"),
+    "a .vscode that is a file": ({".vscode": "x"}, EXIT_CONFLICT, "/.vscode is not a directory"),
+    "a .dkdbg that is a file": ({".dkdbg": "x"}, EXIT_CONFLICT, "/.dkdbg is not a directory"),
     "a dkdbg.toml that is no TOML": ({"dkdbg.toml": "[debug\n"}, EXIT_USAGE, "dkdbg.toml is not valid TOML", "line 1"),
     "a dkdbg.toml that is not UTF-8": ({"dkdbg.toml": b"[debug]\n# \xe4\n"}, EXIT_USAGE, "dkdbg.toml:2", "0xe4"),
     "a [debug] that is no table": ({"dkdbg.toml": "debug = 3\n"}, EXIT_USAGE, "dkdbg.toml", "table"),
@@ -171,7 +171,7 @@ def test_a_folder_that_may_not_be_read_is_named_with_the_verb_that_was_typed(tmp
     finally:
         root.chmod(0o755)
     typed = f"dkdbg -C PATH {verb}".rstrip()
-    refused(done, EXIT_USAGE, f"cannot go to {root / inside}: you have no permission for {root}\n")
+    refused(done, EXIT_USAGE, f"cannot go to {root / inside}: no permission for {root}\n")
     assert done.stderr.endswith(f"  hint: ls -ld {root} shows who has it; another folder: {typed}\n")
 
 

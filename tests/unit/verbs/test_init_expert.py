@@ -88,7 +88,7 @@ def test_what_a_person_has_to_fill_in_is_left_out_and_said_and_a_token_of_a_mode
     repository.empty().write("train.py", TRAIN).readme("python train.py --eos_token '<|im_end|>'")
     plan = repository.plan()
     assert "<|im_end|>" in " ".join(plan.service.argv)
-    assert not any("fill in" in note or "arguments of yours" in note for note in plan.notes)
+    assert not any("fill in" in note or "needs arguments" in note for note in plan.notes)
 
 
 def test_a_training_run_stays_a_job_beside_ports_and_a_server_behind_a_script_does_not_wait(repository):
@@ -112,7 +112,7 @@ def test_a_program_with_windows_is_not_started_and_one_that_runs_as_it_stands_co
     repository.write("Dockerfile", SLIM + 'ENTRYPOINT ["python", "gui.py"]\n').readme("python train.py")
     plan = repository.plan()
     assert plan.service.argv == ("python", "train.py")
-    assert any("gui.py" in note and "screen" in note for note in plan.notes)
+    assert any("gui.py" in note and "display" in note for note in plan.notes)
     repository.empty().write("main.py", TRAIN)
     repository.readme("python main.py --push_to_hub --hub_token $HF_TOKEN", "python main.py --epochs 1")
     assert repository.plan().service.argv == ("python", "main.py", "--epochs", "1")
@@ -258,12 +258,12 @@ def test_of_services_of_one_name_a_person_names_one_by_its_file(repository):
         )
     plan = repository.plan(service="runtime")
     assert plan.service.extends.file == "a/compose.yaml"
-    (note,) = [each for each in plan.notes if "there are more" in each]
+    (note,) = [each for each in plan.notes if "there are others" in each]
     other = note.rpartition(": ")[2]
     plan = repository.plan(service=other)
     assert plan.service.extends.file == "b/compose.yaml"
     assert ("b", "/b") in [(m.local, str(m.remote)) for m in plan.mappings]
-    assert not [each for each in plan.notes if "there are more" in each]
+    assert not [each for each in plan.notes if "there are others" in each]
 
 
 @pytest.mark.parametrize(("gpu", "says"), [(True, "asks for a GPU"), (False, "gives app a GPU, another one")])
@@ -280,10 +280,10 @@ def test_an_import_of_the_program_that_no_file_names_is_said(repository):
     imports = "import ray, numpy, cv2, pytorch_lightning\nfrom lib.net import log\n"
     repository.write("train.py", imports + "try:\n    import apex\nexcept ImportError: ...\n" + TRAIN)
     repository.write("lib/net.py", "from wandb import log\n").write("lib/__init__.py")
-    (note,) = [each for each in repository.plan().notes if "does not name" in each]
-    assert note.startswith("train.py imports what requirements.txt does not name: ray, wandb;")
+    (note,) = [each for each in repository.plan().notes if "does not list" in each]
+    assert note.startswith("train.py imports packages that requirements.txt does not list: ray, wandb;")
     repository.write("requirements.txt", "torch\nopencv-python\nlightning\nray[default]\nwandb\n")
-    assert not [each for each in repository.plan().notes if "does not name" in each]
+    assert not [each for each in repository.plan().notes if "does not list" in each]
 
 
 def test_what_is_named_otherwise_built_here_or_lacks_in_an_own_image_is_no_import_nobody_names(repository):
@@ -292,10 +292,10 @@ def test_what_is_named_otherwise_built_here_or_lacks_in_an_own_image_is_no_impor
     repository.write("requirements.txt", "\n".join(["torch", *named.split()]) + "\n")
     repository.write("fastop.cpython-311-x86_64-linux-gnu.so").write("cyth.pyx")
     repository.write("train.py", "".join(f"import {name}\n" for name in modules.split(", ")) + TRAIN)
-    assert not [each for each in repository.plan().notes if "does not name" in each]
+    assert not [each for each in repository.plan().notes if "does not list" in each]
     repository.empty().write("requirements.txt", "torch\n").write("Dockerfile", SLIM)
     repository.write("train.py", "import ray\n" + TRAIN)
-    assert not [each for each in repository.plan().notes if "does not name" in each]
+    assert not [each for each in repository.plan().notes if "does not list" in each]
 
 
 def test_a_command_of_the_readme_comes_first_and_a_wait_of_dkdbg_toml_is_said_to_be_of_there(repository):
@@ -389,7 +389,7 @@ def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arro
         repository.write(f"{name}/fit_{name}.py", TRAIN)
     repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
     shown = typed(repository.root, b"\x1b[B\r", expect=b"beta/fit_beta.py  (README.md)")
-    assert re.search(r"command python beta/fit_beta\.py\s+because you said so", shown)
+    assert re.search(r"command python beta/fit_beta\.py\s+because you set it", shown)
     several(repository.empty())
     shown = typed(repository.root, b"\x1b[A\r", expect=b"vae  (main.py)")
     assert "mapping . -> /workspace/" in shown

@@ -34,7 +34,7 @@ def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
             (each for each in ways if os.path.lexists(each) and not os.access(each, os.X_OK)), whole
         )
         return DkdbgError(
-            f"cannot go to {directory}: you have no permission for {closed}",
+            f"cannot go to {directory}: no permission for {closed}",
             hint=f"ls -ld {shlex.quote(str(closed))} shows who has it; another folder: {typed}",
             exit_code=EXIT_USAGE,
         )

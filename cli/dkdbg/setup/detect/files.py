@@ -98,7 +98,7 @@ class Tree:
         if path not in self._file_set:
             return ""
         if time.monotonic() > self._until:
-            self.note(f"looking took longer than {MAX_SECONDS:g} s: not all files were read")
+            self.note(f"detection took longer than {MAX_SECONDS:g} s: not all files were read")
             return ""
         try:
             # The walk has found a file inside; it may be a FIFO by now, which would block for ever.
@@ -217,7 +217,7 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                     files.append(path)
             if len(files) > MAX_FILES or len(dirs) > MAX_DIRS:
                 problems.append(
-                    f"more than {MAX_FILES} files or {MAX_DIRS} folders: the deeper ones were not looked at"
+                    f"more than {MAX_FILES} files or {MAX_DIRS} folders: the deeper ones were skipped"
                 )
                 return files, dirs
         level = below

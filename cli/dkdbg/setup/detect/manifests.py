@@ -116,7 +116,7 @@ def _documents(text: str, path: str, problems: list[str]) -> list[dict[str, Any]
         found = load_yaml_documents(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problems.append(f"{path}{f':{mark.line + 1}' if mark else ''}: no YAML")
+        problems.append(f"{path}{f':{mark.line + 1}' if mark else ''}: not valid YAML")
         return []
     except (ValueError, RecursionError) as error:
         problems.append(f"{path}: {error}")

@@ -113,9 +113,7 @@ def _check_value(value: Value) -> None:
         each, depth = waiting.pop()
         left -= 1
         if left < 0 or depth > MAX_DEPTH:
-            raise ValueError(
-                "it has too many values when its aliases are written out, or is nested too deeply"
-            )
+            raise ValueError("it has too many values with its aliases expanded, or is nested too deeply")
         if isinstance(each, dict):
             waiting += [(item, depth + 1) for item in each.values()]
         elif isinstance(each, (list, tuple, set)):

@@ -37,7 +37,9 @@ def plan_image(
     existing = usable_dockerfile(facts)
     if existing:
         return ImagePlan(dockerfile=existing, base=_base_of(facts, existing)), (
-            Decision(what=f"image from {existing}", why="the repository has it, and it stays as it is"),
+            Decision(
+                what=f"image from {existing}", why="the repository has it, and dkdbg leaves it unchanged"
+            ),
         )
     base, why = choose_base(facts)
     installs = plan_installs(facts)
@@ -83,7 +85,7 @@ def choose_base(facts: RepoFacts) -> tuple[str, str]:
             tag = f"{_patch(facts.torch.version)}-cuda{facts.torch.cuda}-cudnn{cudnn}-devel"
             return f"pytorch/pytorch:{tag}", "a dependency compiles CUDA code, so nvcc must be in the image"
         return DEVEL_BASE, "a dependency compiles CUDA code, so nvcc must be in the image"
-    why = f"Python {version} is what fits ({facts.python.source})"
+    why = f"Python {version} fits ({facts.python.source})"
     return f"python:{version}-slim", why + ("; wheels bring CUDA themselves" if facts.torch else "")
 
 

@@ -34,7 +34,7 @@ def with_sources(
     if how not in {"copied", "released"} or facts.source_root is None:
         return service, ()
     if facts.compiled:
-        said = f"{dockerfile} installs a copy of this repository with compiled parts: breakpoints bind in the copy alone"
+        said = f"{dockerfile} installs a copy of this repository with compiled parts: breakpoints bind only in the copy"
         return service, (f"{said}; pip install -e in it makes the image run these files",)
     image = next((fact for fact in facts.dockerfiles if fact.path == dockerfile), None)
     root = next((m.remote for m in mappings if m.local == facts.source_root), None)
@@ -48,7 +48,5 @@ def with_sources(
     if before.split(":")[0] == str(root):
         return service, ()
     path = f"{root}:{before}" if before and "$" not in before else str(root)
-    note = (
-        f"{dockerfile} installs a copy of this repository; PYTHONPATH={path} has these files run in its place"
-    )
+    note = f"{dockerfile} installs a copy of this repository; PYTHONPATH={path} makes these files run instead"
     return replace(service, pythonpath=path), (note,)

@@ -44,10 +44,10 @@ def check(
     base = service.extends
     for name in (service.name, *((base.name,) if base else ())):
         if not is_name(name):
-            raise _refused(name, "a service name has letters, digits, `.`, `_` and `-`")
+            raise _refused(name, "a service name consists of letters, digits, `.`, `_` and `-`")
     for word in service.argv:
         if "\0" in word or not _encodes(word):
-            raise _refused(word, "a command line cannot have a NUL or half a character")
+            raise _refused(word, "a command line cannot contain NUL or an incomplete character")
     paths = [*chain, *service.includes, *(word for mount in service.mounts for word in mount), *service.masks]
     paths += [word for mapping in mappings for word in (mapping.local, str(mapping.remote))]
     paths += [base.file] if base else []
@@ -55,7 +55,7 @@ def check(
     for path in paths:
         _check_path(path)
     if compose_file_value is not None and not _ENV_VALUE.fullmatch(compose_file_value):
-        raise _refused(compose_file_value, "COMPOSE_FILE in .env takes no blanks, quotes, `$` and `#`")
+        raise _refused(compose_file_value, "COMPOSE_FILE in .env cannot contain blanks, quotes, `$` or `#`")
     if image.ours:
         _check_image(image)
         if facts.torch and facts.torch.cuda and not re.fullmatch(r"[0-9.]+", facts.torch.cuda):
@@ -71,7 +71,7 @@ def _check_image(image: ImagePlan) -> None:
     for install in image.installs:
         for name in install.copy:
             if not is_file_name(name):
-                raise _refused(name, "a Dockerfile cannot name this file plainly")
+                raise _refused(name, "a Dockerfile cannot contain this file name")
         if not all(map(is_text, install.run)) or install.run.endswith("\\"):
             raise _refused(install.run, "a line of a Dockerfile is one line of text")
 
@@ -98,7 +98,7 @@ def is_user(name: str) -> bool:
 
 def _check_path(path: str) -> None:
     if "${" in path:
-        raise _refused(path, "an editor would replace ${...} in it, and there is no other way to write it")
+        raise _refused(path, "editors replace ${...}, which cannot be escaped")
     if not all(map(is_text, path)):
         raise _refused(path, "a path must be text")
 
@@ -113,7 +113,7 @@ def _encodes(text: str) -> bool:
 
 def _refused(text: str, why: str) -> DkdbgError:
     return DkdbgError(
-        f"'{printable(text)[:200]}' cannot be written into the files of dkdbg: {why}",
-        hint="rename it in the repository, or say what to debug: dkdbg init --command 'python train.py'",
+        f"'{printable(text)[:200]}' cannot be written into dkdbg's files: {why}",
+        hint="rename it in the repository, or set the command: dkdbg init --command 'python train.py'",
         exit_code=EXIT_CONFLICT,
     )

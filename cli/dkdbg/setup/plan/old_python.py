@@ -64,11 +64,11 @@ def with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[st
     note = (
         f"{says}, which no current debugger supports: "
         + (
-            f"{kept[0].path} has {python.version} and is taken"
+            f"{kept[0].path} has {python.version} and is used"
             if kept
             else f"the debug service gets an image of its own with {python.version}"
         )
-        + f"; releases without wheels for it fail to install, and nothing else of {facts.service.name if facts.service else 'the former'} is taken over"
+        + f"; releases without wheels for it fail to install, and no other setting of {facts.service.name if facts.service else 'the former'} is used"
         * (not kept)
     )
     return replace(facts, python=python, service=None, mappings=(), dockerfiles=kept), (note,)

@@ -45,7 +45,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     if not mappings:
         notes = (
             *notes,
-            "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped",
+            "no path mapping was found: the image contains its own code, and breakpoints bind only in mapped files",
         )
     service, mappings, workspace = _with_workspace(service, mappings)
     service = _with_working_dir(facts, service, workspace, image.dockerfile)
@@ -71,7 +71,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         decisions=(
             *image_why,
             *service_why,
-            Decision(what=f"port {service.port} on 127.0.0.1", why="a debug port is remote code execution for whoever reaches it"),
+            Decision(what=f"port {service.port} on 127.0.0.1", why="anyone who can connect to a debug port can run code"),
             *_token(config),
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
@@ -131,7 +131,10 @@ def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ..
 
 def _devcontainer(facts: RepoFacts) -> tuple[str, str]:
     if {DEVCONTAINER, ".devcontainer.json"} & set(facts.devcontainers):
-        return SECOND_DEVCONTAINER, "the repository has a dev container already, and it stays as it is"
+        return (
+            SECOND_DEVCONTAINER,
+            "the repository has a dev container already, and dkdbg leaves it unchanged",
+        )
     return DEVCONTAINER, "Reopen in Container opens the debug service"
 
 
@@ -199,7 +202,7 @@ def _unnamed(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
     )
     files = ", ".join(facts.dependency_files)
     return (
-        f"{facts.entrypoint.file} imports what {files} does not name: {shown}{more}; unless something else brings it, add it there",
+        f"{facts.entrypoint.file} imports packages that {files} does not list: {shown}{more}; add them there, unless another package installs them",
     )
 
 

@@ -167,7 +167,7 @@ def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | No
 def _as_its_user(plan: ServicePlan) -> tuple[Decision, ...]:
     if plan.as_owner:
         return ()
-    why = f"{plan.argv[0]} may need it; what the program writes here belongs to that user"
+    why = f"{plan.argv[0]} may need it; files that the program writes here belong to that user"
     return (Decision(what="it runs as the user of its image", why=why),)
 
 
@@ -182,9 +182,7 @@ def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:
 def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
     if base is None or base.release is None:
         return ()
-    why = (
-        f"{base.file} runs {base.release}, a release; with breakpoints the sources that are here have to run"
-    )
+    why = f"{base.file} runs {base.release}, a release; breakpoints need the sources here to run"
     return (Decision(what=f"image from {base.dockerfile}", why=why),)
 
 
@@ -194,7 +192,7 @@ def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:
     said = [name for name, value in by_hand.env if value is not None]
     yours = [name for name, value in by_hand.env if value is None]
     what = [*by_hand.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
-    return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} gives it to docker run"),)
+    return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} passes it to docker run"),)
 
 
 def _bytecode(plan: ServicePlan, dockerfile: DockerfileFact | None) -> tuple[Decision, ...]:
@@ -222,7 +220,7 @@ def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]
         return ()
     names = ", ".join(base.env_files)
     return (
-        f"{base.file} has {base.name} read {names}, and not all of it is here: {base.name} cannot start; the debug service reads what is there",
+        f"{base.file} makes {base.name} read {names}, some of which are missing: {base.name} cannot start; the debug service reads the others",
     )
 
 
@@ -231,7 +229,7 @@ def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...
         return ()
     read = ", ".join(facts.compose_read)
     return (
-        f"the debug service runs without {', '.join(without)}: {base.file} starts that for {base.name}, and cannot be read beside {read}",
+        f"the debug service runs without {', '.join(without)}, which {base.file} starts for {base.name}: it cannot be combined with {read}",
     )
 
 
@@ -253,7 +251,7 @@ def _more(base: ServiceFact | None) -> tuple[str, ...]:
         ", ".join(dict.fromkeys(file for file, _ in left)),
     )
     return (
-        f"{files} says more of {base.name} ({keys}): the debug service has what {base.file} says, and the code is mounted; write the rest into it if the program needs it",
+        f"{files} adds settings to {base.name} ({keys}): the debug service only has those of {base.file}; add the others to it if the program needs them",
     )
 
 
@@ -265,7 +263,7 @@ def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tu
     if not others or base.file in facts.compose_read:
         return ()
     names = ", ".join(f"{each.file}:{each.name}" for each in others[:5])
-    return (f"--service {base.name} is that of {base.file}; there are more: {names}",)
+    return (f"--service {base.name} selects the one of {base.file}; there are others: {names}",)
 
 
 def _needs(base: ServiceFact | None) -> tuple[str, ...]:
@@ -346,7 +344,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
         ),
         hint=f"Correct {' and '.join(broken)}, if it is in there; then try again"
         if broken
-        else "give one of them with --service, or none to debug a service of its own",
+        else "pass one of them with --service, or leave it out to debug a separate service",
         exit_code=EXIT_USAGE,
     )
 
@@ -356,7 +354,7 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
     if service.says and not service.says & {"image", "build"}:
         raise DkdbgError(
             f"{service.name} of {service.file} has neither an image nor a build section: it only adds to another file's",
-            hint="leave --service out, and dkdbg init finds one that runs by itself",
+            hint="leave --service out: dkdbg init selects a complete service",
             exit_code=EXIT_USAGE,
         )
     if service.needs and facts.compose_read and service.file not in facts.compose_read:
@@ -397,7 +395,7 @@ def choose_command(
 ) -> Command:
     """Choose the command to run: the user's, else the service's or the image's, else the best entry point."""
     if config.command is not None:
-        return Command(command=shell_argv(config.command), why="you said so")
+        return Command(command=shell_argv(config.command), why="you set it")
     existing = image_command(base, dockerfile)
     windows = next(
         (
@@ -425,9 +423,7 @@ def choose_command(
     if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
         argv, processes = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {shlex.join(argv)}"), ()
         documented = 0
-    instead = (
-        (f"{windows!r} of the image opens windows, which a container has no screen for",) if windows else ()
-    )
+    instead = (f"the image's {windows!r} opens windows, but a container has no display",) if windows else ()
     return Command(
         command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate", from_entry=True, from_env=processes, processes=documented,
         notes=(*instead, *one_rank, *_left_notes(entry, left), *_entry_notes(facts)),
@@ -535,7 +531,7 @@ def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
         shown = "; ".join(left)
         return (f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}",)
     if entry.needs_args:
-        return (f"{entry.command!r} needs arguments of yours: give the whole line with --command",)
+        return (f"{entry.command!r} needs arguments: pass the whole line with --command",)
     return ()
 
 
@@ -608,16 +604,14 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
 def _why_wait(wait: int, *, idle: bool) -> str:
     if wait:
         return "a breakpoint on the first line should hit, and a GPU should not be held forever (exit 124)"
-    return (
-        "nothing runs in it yet" if idle else "a server comes up by itself; an editor may attach at any time"
-    )
+    return "nothing runs in it yet" if idle else "an editor can attach to a server at any time"
 
 
 def _why_file(merge: str) -> str:
     return {
         "compose.yaml": "there is no compose file yet",
-        "override": "compose merges this file by itself and yours stays as it is",
-        "COMPOSE_FILE": "an override file exists already, so COMPOSE_FILE in .env names one more",
+        "override": "compose merges this file automatically, and yours stays unchanged",
+        "COMPOSE_FILE": "an override file exists already, so COMPOSE_FILE in .env lists one more",
     }[merge]
 
 

@@ -201,7 +201,7 @@ class Journal:
         if not entries:
             raise DkdbgError(
                 "nothing to undo: dkdbg init has written nothing in this checkout",
-                hint="what a colleague's init wrote and committed is removed with git; .dkdbg/manifest.json lists it",
+                hint="remove files that a colleague's init wrote and committed with git; .dkdbg/manifest.json lists them",
             )
         current = {path: read(self.root, path) for path in entries}
         edited = [path for path, entry in entries.items() if _is_edited(path, entry, current[path])]

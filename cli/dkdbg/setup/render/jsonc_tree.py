@@ -140,7 +140,7 @@ class _Parser:
         found = repr(self.text[at]) if at < len(self.text) else "the end of the file"
         raise DkdbgError(
             f"{self.file}:{line}:{column}: expected {expected}, found {found}",
-            hint=f"Correct {self.file} there (JSON, where comments and trailing commas are fine), then try again.",
+            hint=f"Correct {self.file} there (JSON with comments and trailing commas), then try again.",
         )
 
     def _skip(self) -> None:

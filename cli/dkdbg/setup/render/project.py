@@ -66,7 +66,7 @@ def wanted_files(
             dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value
         )
         files[".env"] = FileWanted(
-            content=dotenv.encode(env), reason="compose reads one file more", owned=False
+            content=dotenv.encode(env), reason="compose reads one more file", owned=False
         )
     files.update(editor_files(root, plan, local_port, project))
     files.update(_devcontainer(plan))

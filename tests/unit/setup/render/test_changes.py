@@ -131,7 +131,7 @@ def test_nothing_of_gits_own_is_written(tmp_path, path):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize(("path", "message"), [("d", "is a directory"), ("f/a", "is no directory")])
+@pytest.mark.parametrize(("path", "message"), [("d", "is a directory"), ("f/a", "is not a directory")])
 def test_an_obstacle_on_the_way_is_named(tmp_path, path, message):
     (tmp_path / "d").mkdir()
     (tmp_path / "f").write_bytes(b"")

@@ -268,7 +268,7 @@ def _without_cpu_words(
     if strong:
         return "required", f"{strong[0]} works on NVIDIA GPUs only"
     if entry is not None and _NCCL.search(entry[1]) and not re.search(r"gloo", entry[1]):
-        return "required", f"{entry[0]} talks NCCL"
+        return "required", f"{entry[0]} uses NCCL"
     if entry is not None and (goes_on := _first(_GOES_ON, [entry])):
         return "optional", goes_on
     near = _program(entry, texts)

@@ -79,8 +79,8 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
     if main and "/" in main[0]:
         raise DkdbgError(
-            f"COMPOSE_FILE in .env begins with {main[0]}, and compose takes that file's folder for the project's",
-            hint=f"set up that folder: dkdbg -C {shlex.quote(parent(main[0]))} init; or name a compose file of the root first",
+            f"COMPOSE_FILE in .env begins with {main[0]}, and compose uses that file's folder as the project's",
+            hint=f"set up that folder: dkdbg -C {shlex.quote(parent(main[0]))} init; or put a compose file of the root first",
         )
     loaded = {name: _load(tree, name, strict=True) for name in main}
     whole: Value = {}
@@ -265,7 +265,7 @@ def _without_secrets(
         secret = tuple((index, word) for index, word in enumerate(written) if _takes(word, env))
         if secret and len(written) != len(words):  # a value with blanks is several words
             resolved[key] = _interpolate(raw[key], {"PWD": env["PWD"]})
-            tree.note(f"{where}: {key} takes several words from .env; give the whole line with --command")
+            tree.note(f"{where}: {key} takes several words from .env; pass the whole line with --command")
         elif secret:
             found[key] = secret
     return resolved, found

@@ -208,7 +208,7 @@ def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
 
 
 def _editor(tree: Tree) -> Iterator[Seen]:
-    """Yield the launch configurations of VS Code, which somebody has debugged with."""
+    """Yield the launch configurations of VS Code, which have been used for debugging."""
     for path in (".vscode/launch.json",):
         if not tree.has(path):
             continue
