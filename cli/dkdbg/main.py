@@ -90,7 +90,7 @@ def _unexpected(error: Exception) -> int:
     console.failure(
         DkdbgError(
             f"unexpected {type(error).__name__}: {error}",
-            hint=f"this is a bug of dkdbg; the report is {file.name}",
+            hint=f"this is a bug in dkdbg; attach this report to an issue: {file.name}",
         )
     )
     return EXIT_ERROR

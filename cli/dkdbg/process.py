@@ -419,7 +419,7 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         ) from error
     except PermissionError as error:
         raise DkdbgError(
-            f"{argv[0]!r} may not be executed", hint=f"ls -l {shlex.quote(path)} shows who may", exit_code=126
+            f"{argv[0]!r} is not executable", hint=f"ls -l {shlex.quote(path)} shows who may", exit_code=126
         ) from error
 
 

@@ -215,7 +215,7 @@ def test_an_editors_filter_for_uncaught_exceptions_stops_a_program_that_waited_f
             elif stop.reason == "exception":
                 assert debugger.local_values(debugger.stack(stop)[0])["divisor"] == "0"
             debugger.continue_(stop)
-        with pytest.raises(DkdbgError, match="no program is left"):  # it stops once
+        with pytest.raises(DkdbgError, match="all programs ended"):  # it stops once
             debugger.wait_stopped()
     assert reasons == [("breakpoint", 5), ("breakpoint", 8), ("exception", 5)]
     code, _, err = running.finish()

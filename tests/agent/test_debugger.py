@@ -158,7 +158,7 @@ def test_an_uncaught_exception_stops_and_the_end_of_the_program_ends_the_wait_fo
         assert (stop.reason, debugger.stack(stop)[0].line) == ("exception", 2)
         assert "ZeroDivisionError" in stop.text
         debugger.continue_(stop)
-        with pytest.raises(DkdbgError, match="no program is left while waiting for a stop"):
+        with pytest.raises(DkdbgError, match="all programs ended while waiting for a stop"):
             debugger.wait_stopped()
 
 

@@ -28,7 +28,7 @@ def end(running: Any, **extra: object) -> tuple[int, str, list[tuple[str, int]]]
                 stops.append((stop.text, debugger.stack(stop)[0].line))
                 debugger.continue_(stop)
         except DkdbgError as error:
-            assert "no program is left" in str(error)  # noqa: PT017
+            assert "all programs ended" in str(error)  # noqa: PT017
     code, out, _ = running.finish()
     return code, out, stops
 

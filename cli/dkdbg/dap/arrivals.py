@@ -112,7 +112,7 @@ class Arrivals:
             gone = [f"{session.name}: {session.why_ended}" for session in self._sessions if session.is_ended]
             notes = "; ".join(gone + [str(failure) for failure in self._failures]) or "nothing was attached"
         if not live:
-            raise DkdbgError(f"no program is left while waiting for {awaited} ({notes})")
+            raise DkdbgError(f"all programs ended while waiting for {awaited} ({notes})")
         message = f"waited {timeout:g} s for {awaited}; attached: {', '.join(live)}"
         raise DkdbgError(
             f"{message} ({notes})" if gone or self._failures else message, exit_code=EXIT_TIMEOUT
