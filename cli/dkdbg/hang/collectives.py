@@ -1,7 +1,7 @@
 """Find the rank that is late for a collective, or calls a different one than the others. Pure.
 
 It compares the sequence numbers that torch keeps for each process group (its flight recorder). The processes are
-queried one after the other while they run, so collectives younger than SETTLED prove nothing.
+queried one after the other while they run, so collectives younger than SETTLED_S prove nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dkdbg.core.stacks import Collective, Process, ProcessGroup
 
 #: Seconds that a rank has to be in a collective before it counts as waiting.
-SETTLED = 0.5
+SETTLED_S = 0.5
 #: Torch's name for the group of all ranks.
 DEFAULT = "default_pg"
 #: Collectives that every rank calls with tensors of equal sizes.
-_ALIKE = (
+_SYMMETRIC = (
     "all_reduce",
     "allreduce",
     "broadcast",
@@ -91,7 +91,7 @@ def _late(label: str, members: Mapping[int, ProcessGroup], last: Mapping[int, in
     late = tuple(sorted(rank for rank, seq in last.items() if seq < first))
     came = {rank: each for rank, group in members.items() if (each := _numbered(group, first)) is not None}
     waiting = tuple(sorted(rank for rank, seq in last.items() if seq >= first))
-    if not came or min(each.age for each in came.values()) < SETTLED:
+    if not came or min(each.age for each in came.values()) < SETTLED_S:
         return None
     op = came[min(came)].op
     return Late(
@@ -107,10 +107,10 @@ def _mismatch(label: str, members: Mapping[int, ProcessGroup]) -> Mismatch | Non
         }
         calls: dict[str, list[int]] = defaultdict(list)
         for rank, each in sorted(called.items()):
-            alike = each.tensors if each.op in _ALIKE else ()
+            alike = each.tensors if each.op in _SYMMETRIC else ()
             calls[f"{each.op} of {', '.join(alike)}" if alike else each.op].append(rank)
         age = min(each.age for each in called.values())
-        if len(calls) > 1 and age >= SETTLED:
+        if len(calls) > 1 and age >= SETTLED_S:
             ordered = sorted(calls.items(), key=lambda each: (len(each[1]), each[1]))
             return Mismatch(
                 group=label, seq=seq, calls=tuple((call, tuple(ranks)) for call, ranks in ordered), age=age

@@ -79,7 +79,7 @@ class Job:
 
 
 #: Maximum world size: a hostile process may report 2**31 ranks.
-_WORLD = 100_000
+_MAX_WORLD_SIZE = 100_000
 
 
 def jobs(sessions: Iterable[Session]) -> list[Job]:
@@ -113,7 +113,7 @@ def chosen(job: Job, is_wanted: Callable[[int], bool]) -> Job:
 def _job(sessions: Sequence[Session]) -> Job:
     members = [Member(process=process, session=each) for each in sessions for process in each.processes]
     ranked = [each for each in members if each.process.rank is not None]
-    size = min(max((_world(each) for each in sessions), default=0), _WORLD)
+    size = min(max((_world(each) for each in sessions), default=0), _MAX_WORLD_SIZE)
     there = {each.process.rank for each in ranked}
     return Job(
         sessions=tuple(sessions), ranks=groups(ranked), others=groups([each for each in members if each.process.rank is None]),

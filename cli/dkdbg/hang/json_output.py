@@ -26,7 +26,7 @@ def job(found: Job) -> dict[str, Any]:
         "absent": list(found.absent),
         "absent_text": text_output.absent(found),
         "findings": [
-            {"kind": "late" if isinstance(each, Late) else "mismatch", "text": "\n".join(text_output.said(each)), **asdict(each)}
+            {"kind": "late" if isinstance(each, Late) else "mismatch", "text": "\n".join(text_output.finding_lines(each)), **asdict(each)}
             for each in found.findings
         ],
         "ranks": [_group(each, found) for each in found.ranks],
@@ -45,7 +45,7 @@ def _group(group: Group, found: Job) -> dict[str, Any]:
         "threads": [
             {
                 "name": each.name,
-                "of": text_output.whose(each, group),
+                "of": text_output.owners_text(each, group),
                 "pids": [member.process.pid for member in each.members],
                 "frames": _frames(each.frames),
             }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MARK = '<meta name="generator" content="dkdbg where">'
 _BLOCK = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 #: Seconds between two reloads of a page that is written repeatedly.
-_REFRESH = 2
+_REFRESH_S = 2
 
 
 def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
@@ -42,7 +42,7 @@ def page(jobs: Sequence[dict[str, Any]], *, asked: str, again: bool) -> str:
     )  # fmt: skip
     parts = {
         "@POLICY@": policy,
-        "@REFRESH@": f'<meta http-equiv="refresh" content="{_REFRESH}">\n' if again else "",
+        "@REFRESH@": f'<meta http-equiv="refresh" content="{_REFRESH_S}">\n' if again else "",
         "@DATA@": _embedded({"asked": asked, "jobs": _readable(list(jobs))}),
     }
     return re.sub("|".join(parts), lambda found: parts[found[0]], text)

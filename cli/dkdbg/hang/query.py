@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 #: Maximum bytes of an answer; its timeout in seconds, also with native frames; parallel queries.
-_MOST, _LIMIT, _NATIVE_LIMIT, _PARALLEL = 64 << 20, 20.0, 120.0, 32
+_MAX_ANSWER_BYTES, _TIMEOUT_S, _NATIVE_TIMEOUT_S, _MAX_PARALLEL = 64 << 20, 20.0, 120.0, 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
     """Return the sessions, and for each target that failed the reason."""
     found: list[Session] = []
     missing: dict[str, str] = {}
-    with concurrent.futures.ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=_MAX_PARALLEL) as pool:
         asked = [(each, pool.submit(_ask, each, native=native)) for each in wanted]
         for each, future in asked:
             try:
@@ -61,7 +61,9 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
         for each in wanted.ids:
             words += ["--name", each]
         done = process.read(
-            target.wrap([*agent, *words]), most=_MOST, timeout=_NATIVE_LIMIT if native else _LIMIT
+            place.wrap([*agent, *words]),
+            most=_MAX_ANSWER_BYTES,
+            timeout=_NATIVE_TIMEOUT_S if native else _TIMEOUT_S,
         )
     if done.code:
         said = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _Key = tuple[str, str, int]
 
 
-class Still:
+class Staleness:
     """The stacks seen at the last look, and since when."""
 
     def __init__(self) -> None:

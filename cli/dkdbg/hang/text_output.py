@@ -14,17 +14,23 @@ if TYPE_CHECKING:
     from dkdbg.core.stacks import Frame
     from dkdbg.hang.collectives import Mismatch
     from dkdbg.hang.hang_map import Aside, Group, Job
-    from dkdbg.hang.staleness import Still
+    from dkdbg.hang.staleness import Staleness
 
 #: Maximum frames to show of a thread, and maximum other threads of a group.
-_FRAMES, _ASIDES = 12, 8
+_MAX_FRAMES, _MAX_ASIDES = 12, 8
 #: The outermost frames of every thread, which are left out.
-_BEGIN = ("Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "_bootstrap", "_bootstrap_inner")
+_THREAD_START = (
+    "Thread._bootstrap",
+    "Thread._bootstrap_inner",
+    "Thread.run",
+    "_bootstrap",
+    "_bootstrap_inner",
+)
 #: Folders after which the importable part of an installed file's path begins.
 _MARKS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 
-def lines(job: Job, still: Still | None = None) -> list[str]:
+def lines(job: Job, staleness: Staleness | None = None) -> list[str]:
     """Return the lines of one job.
 
     Args:
@@ -35,13 +41,13 @@ def lines(job: Job, still: Still | None = None) -> list[str]:
     if job.absent:
         found += [absent(job), ""]
     for finding in job.findings:
-        found += [*said(finding), ""]
+        found += [*finding_lines(finding), ""]
     for each in job.ranks:
-        found += _group(each, job, common, still)
+        found += _group(each, job, common, staleness)
     if job.others and job.ranks:
         found += ["other processes", ""]
     for each in job.others:
-        found += _group(each, job, common, still)
+        found += _group(each, job, common, staleness)
     return found[:-1]
 
 
@@ -69,10 +75,10 @@ def absent(job: Job) -> str:
 
 def headline(group: Group, job: Job) -> str:
     """Return who a group is and where: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
-    return f"{who(group, job)}{' ' if group.frames else ': '}{place(group)}"
+    return f"{members_text(group, job)}{' ' if group.frames else ': '}{location_text(group)}"
 
 
-def said(finding: Late | Mismatch) -> list[str]:
+def finding_lines(finding: Late | Mismatch) -> list[str]:
     """Return the lines on a late rank or a mismatch."""
     if isinstance(finding, Late):
         late, waiting = ranks(finding.late), ranks(finding.waiting)
@@ -82,14 +88,14 @@ def said(finding: Late | Mismatch) -> list[str]:
     found = [
         f"collective #{finding.seq} {printable(finding.group)} differs between ranks ({_ago(finding.age)}):"
     ]
-    return found + [f"    {ranks(who)}: {printable(call)}" for call, who in finding.calls]
+    return found + [f"    {ranks(callers)}: {printable(call)}" for call, callers in finding.calls]
 
 
 def _ago(seconds: float) -> str:
     return f"{age(seconds)} ago"
 
 
-def who(group: Group, job: Job) -> str:
+def members_text(group: Group, job: Job) -> str:
     """Return the ranks or processes of a group."""
     if group.ranks:
         name = ranks(group.ranks)
@@ -104,7 +110,7 @@ def who(group: Group, job: Job) -> str:
     return printable(shown + more + at)
 
 
-def place(group: Group) -> str:
+def location_text(group: Group) -> str:
     """Return where a group is, in a few words."""
     if not group.frames:
         return printable(group.why)
@@ -142,24 +148,26 @@ def _common(job: Job) -> set[tuple[str, tuple[Frame, ...]]]:
 
 
 def _group(
-    group: Group, job: Job, common: set[tuple[str, tuple[Frame, ...]]], still: Still | None
+    group: Group, job: Job, common: set[tuple[str, tuple[Frame, ...]]], staleness: Staleness | None
 ) -> list[str]:
-    found = [headline(group, job) + (f", for {age(still.seconds(group))}" if still is not None else "")]
+    found = [
+        headline(group, job) + (f", for {age(staleness.seconds(group))}" if staleness is not None else "")
+    ]
     held = sorted({each.process.stopped for each in group.members if each.process.stopped})
     if held:
         found.append(
             f"    a debugger holds {'it' if len(group.members) == 1 else 'some of them'}: {printable(held[0])}"
         )
     found += _stack(group.frames, group.more, "    ")
-    for aside in group.asides[:_ASIDES]:
+    for aside in group.asides[:_MAX_ASIDES]:
         found += _aside(aside, group, is_common=(aside.name, aside.frames) in common)
-    if group.asides[_ASIDES:]:
-        found.append(f"  and {_count(len(group.asides) - _ASIDES, 'other thread')} (--json shows all)")
+    if group.asides[_MAX_ASIDES:]:
+        found.append(f"  and {_count(len(group.asides) - _MAX_ASIDES, 'other thread')} (--json shows all)")
     notes = {each.process.note for each in group.members if each.process.note}
     return [*found, *(f"  {printable(each)}" for each in sorted(notes)), ""]
 
 
-def whose(aside: Aside, group: Group) -> str:
+def owners_text(aside: Aside, group: Group) -> str:
     """Return the members of a group that have these threads; empty if all have them."""
     if len(aside.members) == len(group.members):
         return ""
@@ -169,16 +177,16 @@ def whose(aside: Aside, group: Group) -> str:
 
 
 def _aside(aside: Aside, group: Group, *, is_common: bool) -> list[str]:
-    of = whose(aside, group)
+    of = owners_text(aside, group)
     spot = _spot(aside.frames) if aside.frames else "in C code"
     found = [f"  thread {printable(aside.name) or 'without a name'}{of and f' of {of}'} {spot}"]
     return found if is_common else found + _stack(aside.frames, 0, "      ")
 
 
 def _stack(frames: Sequence[Frame], more: int, indent: str) -> list[str]:
-    while len(frames) > 1 and frames[-1].function in _BEGIN and not frames[-1].own:
+    while len(frames) > 1 and frames[-1].function in _THREAD_START and not frames[-1].own:
         frames = frames[:-1]
-    shown = frames[:_FRAMES]
+    shown = frames[:_MAX_FRAMES]
     width = max((len(printable(each.function)) for each in shown), default=0)
     found = [
         f"{indent}{printable(each.function).ljust(min(width, 40))}  {printable(short(each.path))}:{each.line}"

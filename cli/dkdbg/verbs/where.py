@@ -13,7 +13,7 @@ from dkdbg.core import sessions
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.hang import hang_map, json_output, text_output
 from dkdbg.hang.query import Wanted, ask
-from dkdbg.hang.staleness import Still
+from dkdbg.hang.staleness import Staleness
 from dkdbg.printable import printable
 from dkdbg.targets import registry
 
@@ -95,10 +95,10 @@ def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
         DkdbgError: nothing runs, a target that was named cannot be asked, or the set of ranks is none.
     """
     wanted = _ranks(shown.ranks)
-    still = Still() if shown.watch else None
+    staleness = Staleness() if shown.watch else None
     try:
         while True:
-            code = _look(root, targets, shown, wanted, still)
+            code = _look(root, targets, shown, wanted, staleness)
             if not shown.watch:
                 return code
             time.sleep(_PAUSE)
@@ -108,7 +108,9 @@ def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
         return 0
 
 
-def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, still: Still | None) -> int:
+def _look(
+    root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, staleness: Staleness | None
+) -> int:
     began = time.monotonic()
     wanted_of, unreadable = _wanted(root, targets)
     found, missing = ask(wanted_of, native=shown.native)
@@ -116,8 +118,8 @@ def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, sti
     jobs = hang_map.jobs(each for each in found if each.processes)
     if not wanted.everyone:
         jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
-    if still is not None:
-        still.look(jobs, began)
+    if staleness is not None:
+        staleness.look(jobs, began)
     asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
     if shown.html is not None:
         from dkdbg.hang import page  # 40 ms, which the others save
@@ -131,7 +133,7 @@ def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, sti
         return EXIT_ERROR if missing and not jobs else 0
     for label, reason in missing.items():
         console.warn(f"dkdbg: {printable(label)} cannot be asked: {printable(reason)}")
-    lines = [line for job in jobs for line in [*text_output.lines(job, still), ""]]
+    lines = [line for job in jobs for line in [*text_output.lines(job, staleness), ""]]
     if not jobs:
         lines = ["nobody has answered" if missing else _NONE, ""]
     lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
