@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach
 
 #: Timeouts in seconds: for the target to start its Python, and for progress of a transfer.
-HELLO_LIMIT, STALL_LIMIT = 60.0, 60.0
+HELLO_TIMEOUT_S, STALL_TIMEOUT_S = 60.0, 60.0
 #: Timeout in seconds for the target to release the file.
-GOODBYE_LIMIT = 5.0
+GOODBYE_TIMEOUT_S = 5.0
 #: Maximum bytes before the receiver's first line, such as a login shell's greeting.
-_NOISE_LIMIT = 1 << 16
+_MAX_NOISE_BYTES = 1 << 16
 #: Reads the receiver from standard input: kubectl puts the command line into a URL, which proxies in front of an API
 #: server cut off, or reject, beyond 8 kB.
 _BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
@@ -98,7 +98,7 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
     try:
         code = zlib.compress(receiver().encode(), 9)
         stream.write(b"%8d" % len(code) + code)
-        version = stream.answer(HELLO_LIMIT, "python")[1]
+        version = stream.answer(HELLO_TIMEOUT_S, "python")[1]
         if not (
             isinstance(version, list) and len(version) == 2 and all(type(each) is int for each in version)
         ):
@@ -106,11 +106,11 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
         content = single_file.build(tuple(version))
         digest = hashlib.sha256(content).hexdigest()
         stream.write(f"{digest} {len(content)}\n".encode())
-        word, path = stream.answer(STALL_LIMIT, "want", "kept")
+        word, path = stream.answer(STALL_TIMEOUT_S, "want", "kept")
         sent = word == "want"
         while word == "want":  # repeats if another host's session removed the file in between
             stream.write(content)
-            word, path = stream.answer(STALL_LIMIT, "want", "kept")
+            word, path = stream.answer(STALL_TIMEOUT_S, "want", "kept")
         if (
             not isinstance(path, str)
             or not path.endswith("/" + kept.name_of(digest))
@@ -160,7 +160,7 @@ class _Stream:
         self._in, self._out, self._err = pipes
         for file in (self._in, self._out, self._err):
             os.set_blocking(file, False)
-        self._read, self._said, self._listening = b"", b"", True
+        self._read, self._stderr, self._listening = b"", b"", True
         self._noise = 0
 
     def answer(self, limit: float, *words: str) -> tuple[str, Any]:
@@ -180,7 +180,7 @@ class _Stream:
                 self._noise += len(line)
                 if line.startswith(self._nonce + b" "):
                     return self._parsed(line[len(self._nonce) + 1 :], words)
-            elif self._noise + len(self._read) > _NOISE_LIMIT:
+            elif self._noise + len(self._read) > _MAX_NOISE_BYTES:
                 raise self.garbage(self._read[:60])
             else:
                 self._wait(deadline)
@@ -189,11 +189,11 @@ class _Stream:
         """Send `data`; the next answer reports the result.
 
         Raises:
-            DkdbgError: the other side reads nothing for STALL_LIMIT seconds, or closes its output meanwhile.
+            DkdbgError: the other side reads nothing for STALL_TIMEOUT_S seconds, or closes its output meanwhile.
         """
         left = memoryview(data)
         while left:
-            deadline = time.monotonic() + STALL_LIMIT
+            deadline = time.monotonic() + STALL_TIMEOUT_S
             try:
                 left = left[os.write(self._in, left) :]
             except BlockingIOError:
@@ -215,7 +215,7 @@ class _Stream:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         with contextlib.suppress(process.TimeoutExpired):
-            self._process.wait(GOODBYE_LIMIT)
+            self._process.wait(GOODBYE_TIMEOUT_S)
         self.kill()
 
     def kill(self) -> None:
@@ -258,7 +258,7 @@ class _Stream:
             )
         if self._err in ready:
             said = self._take(self._err)
-            self._said, self._listening = (self._said + said)[-4000:], bool(said)
+            self._stderr, self._listening = (self._stderr + said)[-4000:], bool(said)
         if self._out in ready:
             data = self._take(self._out)
             if not data:
@@ -275,12 +275,12 @@ class _Stream:
     def _ended(self) -> DkdbgError:
         """Return the error for a process that ended before its answer."""
         with contextlib.suppress(process.TimeoutExpired):
-            self._process.wait(GOODBYE_LIMIT)
+            self._process.wait(GOODBYE_TIMEOUT_S)
         code = self._process.poll()
         with contextlib.suppress(OSError):
             while data := self._take(self._err):
-                self._said = (self._said + data)[-4000:]
-        whole = self._said.decode("utf-8", "replace")
+                self._stderr = (self._stderr + data)[-4000:]
+        whole = self._stderr.decode("utf-8", "replace")
         said = _plain(whole)
         explained = self._reach.explain(whole)
         if explained is not None:

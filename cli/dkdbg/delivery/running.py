@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach
 
 #: Timeout of the answer in seconds.
-_LIMIT = 60.0
+_TIMEOUT_S = 60.0
 
 
 def running_at(reach: Reach) -> Sequence[PythonThere]:
@@ -23,5 +23,5 @@ def running_at(reach: Reach) -> Sequence[PythonThere]:
     Raises:
         DkdbgError: the target cannot be queried, or does not answer in time.
     """
-    asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_LIMIT)
+    asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_TIMEOUT_S)
     return pythons.pythons_in(asked.stdout)

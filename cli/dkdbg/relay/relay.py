@@ -1,7 +1,7 @@
 """Forward local ports to another machine over one command that runs there; connections survive its cuts.
 
 The command (`agent relay`, wrapped by the target's `wrap`) carries frames to a keeper on the remote side. When it
-ends, or is silent for DEAD seconds, it is restarted and the unacknowledged frames are sent again. The remote side is
+ends, or is silent for DEAD_S seconds, it is restarted and the unacknowledged frames are sent again. The remote side is
 untrusted: its data only reaches the local ends of its own connections, and no more is buffered than those may hold.
 """
 
@@ -35,18 +35,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Seconds between two pings, and without a frame until a transport counts as dead.
-PING, DEAD = 1.0, 3.0
+PING_S, DEAD_S = 1.0, 3.0
 #: Seconds for a new transport to answer: at first, and the maximum to which each failure raises it.
-FIRST_ANSWER, LONGEST_ANSWER = 8.0, 30.0
+FIRST_TIMEOUT_S, MAX_TIMEOUT_S = 8.0, 30.0
 #: Seconds until the next try: minimum and maximum.
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
 #: Timeout of the goodbye in seconds.
-GOODBYE = 2.0
+GOODBYE_TIMEOUT_S = 2.0
 #: Maximum bytes before the relay's first line, such as a login shell's greeting, and bytes of stderr to keep.
-_NOISE, _MOST_SAID = 1 << 16, 4000
+_MAX_NOISE_BYTES, _STDERR_TAIL_BYTES = 1 << 16, 4000
+_HOST = "127.0.0.1"
 
 
-class ProgramThere(Protocol):
+class ProgramObserver(Protocol):
     """Observer of a program that a relay started; called on the relay's threads."""
 
     def exited(self, code: int) -> None:
@@ -105,7 +106,7 @@ class Relay:
     def __init__(
         self,
         command: Callable[[str, bool, float], Sequence[str] | Transport],
-        program: ProgramThere | None = None,
+        program: ProgramObserver | None = None,
         *,
         ends: bool = False,
     ) -> None:
@@ -176,10 +177,10 @@ class Relay:
         """End the connections and the remote keeper, and close everything here."""
         self._closing.set()
         self._loop.call(self._loop.say_goodbye)
-        self._loop.finished.wait(GOODBYE)
+        self._loop.finished.wait(GOODBYE_TIMEOUT_S)
         self._ended.set()
         for thread in self._threads:
-            thread.join(DEAD)
+            thread.join(DEAD_S)
         self._loop.end()
 
     # -- the loop's thread ------------------------------------------------------------------------------------
@@ -208,12 +209,12 @@ class Relay:
     # -- the transport's thread -------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        pause, answer = SHORTEST_PAUSE, FIRST_ANSWER
+        pause, answer = MIN_PAUSE_S, FIRST_TIMEOUT_S
         while not self._closing.is_set() and not self.is_gone:
             began = time.monotonic()
             try:
                 self._serve(answer)
-                pause, answer = SHORTEST_PAUSE, FIRST_ANSWER
+                pause, answer = MIN_PAUSE_S, FIRST_TIMEOUT_S
             except _KeeperGoneError:
                 if self._program is not None:
                     self._program.lost()
@@ -226,9 +227,9 @@ class Relay:
                 self._silent = True  # the cause is unknown: check the whole path again
                 if isinstance(error, GoneError) and self._program is None:
                     self._start_over(self.why)
-                answer = min(LONGEST_ANSWER, answer * 2)
-            if time.monotonic() - began < LONGEST_PAUSE:
-                pause = min(LONGEST_PAUSE, pause * 2)
+                answer = min(MAX_TIMEOUT_S, answer * 2)
+            if time.monotonic() - began < MAX_PAUSE_S:
+                pause = min(MAX_PAUSE_S, pause * 2)
             self._closing.wait(pause)
 
     def _start_over(self, why: str) -> None:
@@ -279,14 +280,14 @@ class _Loop(Exchange):
     answers = True
 
     def __init__(
-        self, found: Callable[[], None], lost: Callable[[str, bool], None], program: ProgramThere | None
+        self, found: Callable[[], None], lost: Callable[[str, bool], None], program: ProgramObserver | None
     ) -> None:
         super().__init__()
         self.finished = threading.Event()
         self._tell_found = found
         self._tell_lost = lost
         self._program = program
-        self._said: int | None = None
+        self._stderr: int | None = None
         self._pinged = 0.0
         self._leaving = 0.0
         self._targets: dict[int, int] = {}
@@ -315,20 +316,20 @@ class _Loop(Exchange):
             done.set()
 
         self.call(drop)
-        while not done.wait(PING) and not self.finished.is_set():
+        while not done.wait(PING_S) and not self.finished.is_set():
             pass
 
     # -- on the loop's thread ---------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Run one turn of the loop. Raises WireError."""
-        self.turn(PING / 4)
+        self.turn(PING_S / 4)
         now = time.monotonic()
         if self.has_transport:
-            if now - self.heard > DEAD:
+            if now - self.heard > DEAD_S:
                 self._forget_transport()
-                self._tell_lost(f"no data for {DEAD:g} s", True)
-            elif self.counting.connected and now - self._pinged > PING:
+                self._tell_lost(f"no data for {DEAD_S:g} s", True)
+            elif self.counting.connected and now - self._pinged > PING_S:
                 self._pinged = now
                 self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
         if self._leaving and (
@@ -339,7 +340,7 @@ class _Loop(Exchange):
     def take_transport(self, writes: int, reads: int, says: int) -> None:
         """Talk to the keeper over the standard streams of a command."""
         self.join(reads, writes)
-        self._said = says
+        self._stderr = says
         self.watch(says, self._listen_to_stderr)
         self.counting.say(wire.hello(self.keeper, self.counting.read))
 
@@ -391,7 +392,7 @@ class _Loop(Exchange):
             listener.close()
         if self.has_transport and self.counting.connected:
             self.counting.say(wire.pack(wire.BYE))
-        self._leaving = time.monotonic() + GOODBYE
+        self._leaving = time.monotonic() + GOODBYE_TIMEOUT_S
 
     def start_over(self) -> None:
         """Discard all connections: the old keeper is gone."""
@@ -456,9 +457,9 @@ class _Loop(Exchange):
 
     def _forget_transport(self) -> None:
         self.part()
-        if self._said is not None:
-            self.forget(self._said)
-            self._said = None
+        if self._stderr is not None:
+            self.forget(self._stderr)
+            self._stderr = None
 
     def _called(self) -> None:
         with contextlib.suppress(OSError):
@@ -469,17 +470,17 @@ class _Loop(Exchange):
 
     def _listen_to_stderr(self) -> None:
         """Read and discard the command's stderr, so that it does not block."""
-        if self._said is None:
+        if self._stderr is None:
             return
         try:
-            said = os.read(self._said, _MOST_SAID)
+            said = os.read(self._stderr, _STDERR_TAIL_BYTES)
         except BlockingIOError:
             return
         except OSError:
             said = b""
         if not said:
-            self.forget(self._said)
-            self._said = None
+            self.forget(self._stderr)
+            self._stderr = None
 
     def _accept(self, listener: socket.socket, local: int) -> None:
         try:
@@ -518,8 +519,8 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
         ready = select.select([out, err], [], [], max(0.0, deadline - time.monotonic()))[0]
         if not ready:
             raise DkdbgError(f"no answer within {limit:g} s")
-        if err in ready and (more := _read(err, _MOST_SAID)):
-            said = (said + more)[-_MOST_SAID:]
+        if err in ready and (more := _read(err, _STDERR_TAIL_BYTES)):
+            said = (said + more)[-_STDERR_TAIL_BYTES:]
             if out not in ready:
                 continue
         if out in ready:
@@ -527,7 +528,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
             seen += data
             if seen.endswith(word.encode() + wire.GONE + b"\n"):
                 raise _KeeperGoneError
-            if not data or len(seen) > _NOISE:
+            if not data or len(seen) > _MAX_NOISE_BYTES:
                 last = (said.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
                 raise DkdbgError(f"the relay does not start: {last[-300:]}")
         elif err in ready and time.monotonic() > deadline:

@@ -1,8 +1,8 @@
 """Run a program on a remote machine with our standard streams; both survive a cut of the connection.
 
 The program's streams are two sockets of a relay, and three threads copy. A terminal is made raw, as ssh does it, so
-that the program receives each key. While disconnected, two Ctrl-C within LEAVES seconds detach, and the program runs
-on.
+that the program receives each key. While disconnected, two Ctrl-C within DETACH_WITHIN_S seconds detach, and the
+program runs on.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
 
 #: Timeout of the first connection in seconds, and seconds of a cut until it is reported.
-FIRST, TOLD_AFTER = 90.0, 2.0
+CONNECT_TIMEOUT_S, REPORT_AFTER_S = 90.0, 2.0
 #: Seconds within which a second Ctrl-C detaches.
-LEAVES = 1.0
+DETACH_WITHIN_S = 1.0
 #: Seconds between two checks of the connection.
-_LOOK = 0.2
+_POLL_S = 0.2
 _CHUNK = 1 << 16
 _CTRL_C = 3
 #: Exit code when the program is lost.
-_LOST = 255
+_LOST_EXIT_CODE = 255
 #: Variables that describe our terminal, passed to the program.
-_TAKEN_ALONG = ("TERM",)
+_TERMINAL_VARIABLES = ("TERM",)
 
 
 def run(
@@ -64,17 +64,17 @@ def run(
     size = os.get_terminal_size(0) if tty else None
     order = json.dumps({
         "argv": list(argv), "terminal": None if size is None else [size.lines, size.columns],
-        "environment": {name: os.environ[name] for name in _TAKEN_ALONG if tty and name in os.environ},
+        "environment": {name: os.environ[name] for name in _TERMINAL_VARIABLES if tty and name in os.environ},
         **({"watch": list(over)} if over else {}),
     }).encode()  # fmt: skip
     if len(order) > wire.LARGEST:
         raise DkdbgError(
             "the command line is too long", hint=f"at most {wire.LARGEST} bytes; use a script there"
         )
-    return _RemoteProgram(target, agent, order, label=label, tty=tty, hint=hint).run()
+    return _RemoteProgram(place, agent, order, label=label, tty=tty, hint=hint).run()
 
 
-class _FarProgram:
+class _RemoteProgram:
     """A running remote program, see `run`; used by the main thread."""
 
     def __init__(
@@ -85,7 +85,7 @@ class _FarProgram:
         self._code: int | None = None
         self._is_lost = False
         self._gone: GoneError | None = None
-        self._is_left = threading.Event()
+        self._is_detached = threading.Event()
         self._news = threading.Event()
         self._was_connected = False
         self._last_ctrl_c = 0.0
@@ -137,39 +137,39 @@ class _FarProgram:
                 for each in outputs:
                     each.join()
                 return self._code
-        if self._is_left.is_set():
+        if self._is_detached.is_set():
             raise DkdbgError(
                 f"detached while {self._label} was disconnected; the program is still running",
                 hint=self._hint,
-                exit_code=_LOST,
+                exit_code=_LOST_EXIT_CODE,
             )
         if self._gone is not None:
-            raise DkdbgError(self._gone.message, hint=self._gone.hint, exit_code=_LOST)
+            raise DkdbgError(self._gone.message, hint=self._gone.hint, exit_code=_LOST_EXIT_CODE)
         raise DkdbgError(
             f"the process that kept the program on {self._label} is gone: the machine was restarted, or its processes were killed",
-            hint=self._hint, exit_code=_LOST,
+            hint=self._hint, exit_code=_LOST_EXIT_CODE,
         )  # fmt: skip
 
     def _watch(self) -> None:
         """Wait for the end of the program, and report cuts meanwhile."""
-        began, cut, is_told = time.monotonic(), 0.0, False
-        while self._code is None and not self._is_lost and not self._is_left.is_set():
+        began, cut, is_reported = time.monotonic(), 0.0, False
+        while self._code is None and not self._is_lost and not self._is_detached.is_set():
             why, now = self._relay.why, time.monotonic()
             if not why:
                 self._was_connected = True
-                if is_told:
+                if is_reported:
                     self._say("connected again")
-                cut, is_told = 0.0, False
-            elif not self._was_connected and now - began > FIRST:
+                cut, is_reported = 0.0, False
+            elif not self._was_connected and now - began > CONNECT_TIMEOUT_S:
                 raise DkdbgError(f"cannot start anything on {self._label}: {why}", exit_code=EXIT_TIMEOUT)
             else:
                 cut = cut or now
-                if self._was_connected and not is_told and now - cut > TOLD_AFTER:
-                    is_told = True
+                if self._was_connected and not is_reported and now - cut > REPORT_AFTER_S:
+                    is_reported = True
                     self._say(
                         f"{self._label}: {why}. Reconnecting; if the program still runs, its output follows then"
                     )
-            self._news.wait(_LOOK)
+            self._news.wait(_POLL_S)
 
     def _ctrl_c(self) -> None:
         """Count Ctrl-C while disconnected; the second one detaches. Otherwise the program receives it."""
@@ -177,8 +177,8 @@ class _FarProgram:
             return
         before, now = self._last_ctrl_c, time.monotonic()
         self._last_ctrl_c = now  # before the message: the next Ctrl-C may interrupt it
-        if now - before < LEAVES:
-            self._is_left.set()
+        if now - before < DETACH_WITHIN_S:
+            self._is_detached.set()
             self._news.set()
         else:
             self._say(
@@ -206,7 +206,7 @@ class _FarProgram:
             if number == signal.SIGINT:
                 self._ctrl_c()
             elif self._relay.why:  # our terminal is closed, or we must end: the network is not waited for
-                self._is_left.set()
+                self._is_detached.set()
                 self._news.set()
             if number == signal.SIGHUP and self._tty and not os.isatty(0):
                 # The window was closed. The remote terminal stays open, and a supervisor takes SIGHUP alone for a

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach
 
 #: Maximum bytes of an agent's answer.
-_MAX_ANSWER = 8 << 20
+_MAX_ANSWER_BYTES = 8 << 20
 
 
 def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRecord | str]:
@@ -30,7 +30,7 @@ def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRec
         DkdbgError: no answer in time, or an answer that is too long.
         BadRecord: the answer is not JSON.
     """
-    done = process.read(reach.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER, timeout=limit)
+    done = process.read(reach.wrap((*agent, "sessions", "--json")), most=_MAX_ANSWER_BYTES, timeout=limit)
     return [] if done.code else parse_all(done.stdout)  # removed a moment ago
 
 
