@@ -50,7 +50,7 @@ def dkdbg_in(folder: Path, *words: str, **environ: str) -> subprocess.CompletedP
 
 
 #: `dkdbg` that waits 3 s instead of 30 for an answer of git.
-HURRIED = "import sys; from dkdbg import main; from dkdbg.repository import git; git._LIMIT = 3.0; sys.exit(main.main())"
+HURRIED = "import sys; from dkdbg import main; from dkdbg.repository import git; git._TIMEOUT_S = 3.0; sys.exit(main.main())"
 
 
 def git_in(folder: Path, *words: str) -> str:

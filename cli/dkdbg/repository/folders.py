@@ -31,7 +31,7 @@ _HINTS = {
 _HERE = PurePosixPath(".")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Maximum bytes of a file to read whole; the largest file of dkdbg's own is the agent with 6 MB.
-READ_LIMIT = 64 << 20
+MAX_READ_BYTES = 64 << 20
 
 
 def checked(text: str | PurePosixPath) -> PurePosixPath:
@@ -205,7 +205,7 @@ def read_whole(path: Path) -> bytes:
     """Return the bytes of a regular file; `path` must not be a link.
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or is larger than READ_LIMIT.
+        OSError: it cannot be read, is not a regular file, or is larger than MAX_READ_BYTES.
     """
     return _whole(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
 
@@ -215,7 +215,7 @@ def _whole(descriptor: int) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        data = file.read(READ_LIMIT + 1)
-    if len(data) > READ_LIMIT:
-        raise OSError(errno.EFBIG, f"it is larger than {READ_LIMIT >> 20} MB")
+        data = file.read(MAX_READ_BYTES + 1)
+    if len(data) > MAX_READ_BYTES:
+        raise OSError(errno.EFBIG, f"it is larger than {MAX_READ_BYTES >> 20} MB")
     return data

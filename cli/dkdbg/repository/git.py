@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Timeout in seconds: git may block for ever on a repository, such as one with a FIFO as a list of patterns.
-_LIMIT = 30.0
+_TIMEOUT_S = 30.0
 #: An empty core.fsmonitor is off for every git; before 2.36 `false` would name a program.
 _OPTIONS = (
     "core.fsmonitor=", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit", "core.pager=cat",
@@ -34,10 +34,10 @@ _OPTIONS = (
     "core.sshCommand=false", "core.gitProxy=", "core.askPass=", "credential.helper=", "core.editor=false",
 )  # fmt: skip
 #: Variables about git's installation and the user's configuration, which are kept; the others describe one repository.
-_KEPT = (
+_KEPT_VARIABLES = (
     "GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
 )  # fmt: skip
-_SET = {
+_SET_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
@@ -69,7 +69,7 @@ def ask(folder: Path, verb: Literal["ls-files", "check-attr"], *words: str) -> s
         options += ["-c", option]
     argv = ["git", "--no-pager", "--no-optional-locks", *options, verb, *words]
     try:
-        done = process.run(argv, cwd=folder, env=environment(os.environ), timeout=_LIMIT, names=True)
+        done = process.run(argv, cwd=folder, env=environment(os.environ), timeout=_TIMEOUT_S, names=True)
     except (DkdbgError, OSError):
         return None
     return done.stdout if done.code == 0 else None
@@ -80,9 +80,9 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in environ.items()
-        if not name.startswith("GIT_") or name.startswith(_KEPT)
+        if not name.startswith("GIT_") or name.startswith(_KEPT_VARIABLES)
     }
-    return {**kept, **_SET}
+    return {**kept, **_SET_VARIABLES}
 
 
 def in_bare_repository(folder: Path) -> bool:

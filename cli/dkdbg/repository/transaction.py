@@ -38,7 +38,7 @@ class Change:
     reason: str = ""
 
 
-def place(root: Path, path: PurePosixPath) -> Path:
+def real_path(root: Path, path: PurePosixPath) -> Path:
     """Return the real absolute path of a file of the repository for reading; symlinks are followed.
 
     Raises:
@@ -85,7 +85,7 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
         DkdbgError: as `place`; or the file cannot be read.
     """
     try:
-        return folders.read_whole(place(root, path))
+        return folders.read_whole(real_path(root, path))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -36,9 +36,9 @@ MAX_DEPTH = 9
 MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
 #: Maximum bytes of a lock, with the digests of some hundred packages, or of a notebook with its pictures.
-MAX_LONG_BYTES = 6_000_000
+MAX_LOCK_BYTES = 6_000_000
 #: Seconds after which no more files are read: the user waits, and a repository may be built to keep us busy.
-MAX_SECONDS = 15.0
+MAX_WALK_S = 15.0
 
 
 class Tree:
@@ -54,7 +54,7 @@ class Tree:
     def __init__(self, root: Path, *, ignore: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.problems: list[str] = []
-        self._until = time.monotonic() + MAX_SECONDS
+        self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
         found, dirs = _walk(root, self.problems)
         found = [path for path in found if path not in ignore]
@@ -98,7 +98,7 @@ class Tree:
         if path not in self._file_set:
             return ""
         if time.monotonic() > self._until:
-            self.note(f"detection took longer than {MAX_SECONDS:g} s: not all files were read")
+            self.note(f"detection took longer than {MAX_WALK_S:g} s: not all files were read")
             return ""
         try:
             # The walk has found a file inside; it may be a FIFO by now, which would block for ever.
@@ -108,7 +108,7 @@ class Tree:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     self.note(f"{path}: it is not a regular file")
                     return ""
-                raw = stream.read(MAX_LONG_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES)
+                raw = stream.read(MAX_LOCK_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES)
         except OSError as error:
             self.note(f"{path}: {error.strerror or error}")
             return ""

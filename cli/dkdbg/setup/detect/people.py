@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 #: First user id of a human user; lower ones are services. (login.defs; macOS counts from 501.)
-FIRST = 500 if sys.platform == "darwin" else 1000
+FIRST_UID = 500 if sys.platform == "darwin" else 1000
 NOBODY = 65534
 _NO_LOGIN = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown", ""})
 #: Maximum entries of the folder of homes to check.
-_MOST = 2000
+_MAX_HOMES = 2000
 
 
 def others() -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def others() -> tuple[str, ...]:
 
 
 def _is_person(uid: int) -> bool:
-    return FIRST <= uid < NOBODY or uid > NOBODY + 1
+    return FIRST_UID <= uid < NOBODY or uid > NOBODY + 1
 
 
 def _owners(homes: Path) -> set[int]:
@@ -48,7 +48,7 @@ def _owners(homes: Path) -> set[int]:
     try:
         with os.scandir(homes) as entries:
             for count, entry in enumerate(entries):
-                if count >= _MOST:
+                if count >= _MAX_HOMES:
                     break
                 if entry.is_dir(follow_symlinks=False):
                     found.add(entry.stat(follow_symlinks=False).st_uid)

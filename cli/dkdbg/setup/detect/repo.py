@@ -362,18 +362,20 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
         found = service.code_mappings(
             survey.tree, (), survey.dockerfile, survey.build_context(survey.dockerfile.path)
         )
-        found = found or _mounted_by_hand(survey)
+        found = found or _mounted_manually(survey)
         if found:
             return found
     places = [item.workspace_folder for item in survey.devcontainers if item.workspace_folder]
     return tuple((".", place) for place in places[:1] if "$" not in place)
 
 
-def _mounted_by_hand(survey: Survey) -> tuple[tuple[str, str], ...]:
+def _mounted_manually(survey: Survey) -> tuple[tuple[str, str], ...]:
     """Return the mounts of code by `docker run` lines, for an image that copies no code."""
-    by_hand = survey.docker_run
+    docker_run = survey.docker_run
     return (
-        tuple(pair for pair in by_hand.mounts if service.holds_code(survey.tree, pair[0])) if by_hand else ()
+        tuple(pair for pair in docker_run.mounts if service.holds_code(survey.tree, pair[0]))
+        if docker_run
+        else ()
     )
 
 

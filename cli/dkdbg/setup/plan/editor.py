@@ -23,7 +23,7 @@ DOWN_LABEL = "dkdbg: down"
 #: Task that follows the program's whole output, also before an editor is attached.
 LOGS_LABEL = "dkdbg: logs"
 #: Prefixes of the names of a target's launch entry and task.
-PLACE_NAME, PLACE_LABEL = "dkdbg: on ", "dkdbg: run on "
+TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
 #: Name of the compound for all ranks and of its task, and prefix of the names of its entries.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
 HOST = "127.0.0.1"
@@ -81,7 +81,7 @@ def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     return ({"id": TOKEN_PROPERTY, "type": "promptString", "description": question, "password": True},)
 
 
-def place_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
+def target_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
     """Return the launch entry for a target: F5 runs the program there and attaches to it.
 
     Args:
@@ -103,7 +103,7 @@ def place_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> 
     }
 
 
-def place_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
+def target_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
     """Return the task that F5 on a target runs first; the program uses its terminal, with Ctrl-C.
 
     It keeps running in the background, and VS Code goes on once the agent there reports that it listens.

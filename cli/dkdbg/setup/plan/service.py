@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 #: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
 #: Seconds that a script waits for an editor before it releases its GPU.
-SCRIPT_WAIT = 600
+SCRIPT_WAIT_S = 600
 IDLE = ("sleep", "infinity")
 #: Number of processes for torchrun and similar, from the environment or .env: a committed file cannot know the
 #: machine.
 PROCESSES = "DKDBG_PROCESSES"
-_MOST_PROCESSES = 1024
+_MAX_PROCESSES = 1024
 
 
 def plan_service(
@@ -48,17 +48,17 @@ def plan_service(
     dockerfile = _dockerfile_of(facts, base, image)
     chosen = choose_command(facts, config, base, dockerfile)
     mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
-    by_hand = facts.docker_run if base is None and not image.ours and dockerfile else None
+    docker_run = facts.docker_run if base is None and not image.ours and dockerfile else None
     bare = base is None and not image.ours and dockerfile is not None and not mappings
     workdir = workspace_of(facts) if image.ours and base is None else None
-    if by_hand is not None and by_hand.mounts:
-        added = tuple(each for each in by_hand.mounts if each[1] not in {remote for _, remote in mounts})
+    if docker_run is not None and docker_run.mounts:
+        added = tuple(each for each in docker_run.mounts if each[1] not in {remote for _, remote in mounts})
         mounts = (*mounts, *added)
         mappings = (
             *(Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in added),
             *mappings,
         )
-        workdir = by_hand.workdir
+        workdir = docker_run.workdir
     elif bare:
         mounts, workdir = ((".", WORKSPACE),), WORKSPACE
         mappings = (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),)
@@ -68,7 +68,9 @@ def plan_service(
     idle = chosen.argv == IDLE
     app_ports = tuple(
         port
-        for port in (base.ports if base else by_hand.ports if by_hand and by_hand.ports else facts.ports)
+        for port in (
+            base.ports if base else docker_run.ports if docker_run and docker_run.ports else facts.ports
+        )
         if port != config.port
     )
     seen = facts.entrypoint if config.command is None else None
@@ -78,7 +80,7 @@ def plan_service(
         if config.wait is not None
         else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
     )
-    given = frozenset(variable for variable, _ in by_hand.env) if by_hand else frozenset[str]()
+    given = frozenset(variable for variable, _ in docker_run.env) if docker_run else frozenset[str]()
     plan = ServicePlan(
         name=name,
         extends=base,
@@ -95,10 +97,10 @@ def plan_service(
         from_env=chosen.from_env,
         from_entry=chosen.from_entry,
         working_dir=workdir,
-        shm=by_hand.shm if by_hand else None,
-        ipc=by_hand.ipc if by_hand else None,
-        env=by_hand.env if by_hand else (),
-        env_files=by_hand.env_files if by_hand else (),
+        shm=docker_run.shm if docker_run else None,
+        ipc=docker_run.ipc if docker_run else None,
+        env=docker_run.env if docker_run else (),
+        env_files=docker_run.env_files if docker_run else (),
         mounts=mounts,
         masks=masks,
         port=config.port,
@@ -130,10 +132,10 @@ def plan_service(
             *_as_its_user(plan),
             *_profiled(plan),
             *_built_here(base),
-            *_environment(by_hand),
+            *_environment(docker_run),
             *_bytecode(plan, dockerfile),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, docker_run)) for m in mappings),
         ),
         (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
     )  # fmt: skip
@@ -186,13 +188,15 @@ def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
     return (Decision(what=f"image from {base.dockerfile}", why=why),)
 
 
-def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:
-    if by_hand is None or not (by_hand.env or by_hand.env_files):
+def _environment(docker_run: DockerRun | None) -> tuple[Decision, ...]:
+    if docker_run is None or not (docker_run.env or docker_run.env_files):
         return ()
-    said = [name for name, value in by_hand.env if value is not None]
-    yours = [name for name, value in by_hand.env if value is None]
-    what = [*by_hand.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
-    return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} passes it to docker run"),)
+    said = [name for name, value in docker_run.env if value is not None]
+    yours = [name for name, value in docker_run.env if value is None]
+    what = [*docker_run.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
+    return (
+        Decision(what=f"environment {', '.join(what)}", why=f"{docker_run.source} passes it to docker run"),
+    )
 
 
 def _bytecode(plan: ServicePlan, dockerfile: DockerfileFact | None) -> tuple[Decision, ...]:
@@ -493,7 +497,7 @@ def _one_rank(
             f"the documentation starts {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
             f"(without one: cores), plain docker compose 1; {PROCESSES} in .env or the environment sets the number"
         )
-    documented = min(int(count), _MOST_PROCESSES) if count.isdecimal() else 0
+    documented = min(int(count), _MAX_PROCESSES) if count.isdecimal() else 0
     return changed, ((at, changed[at][:-1] + f"${{{PROCESSES}:-1}}"),), (note,), documented
 
 
@@ -598,7 +602,7 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
     """
     by = registry.named(entry.launcher) if entry else None
     is_server = serves(argv) or (by is not None and by.serves())
-    return 0 if idle or is_server or set(ports) - registry.side_ports() else SCRIPT_WAIT
+    return 0 if idle or is_server or set(ports) - registry.side_ports() else SCRIPT_WAIT_S
 
 
 def _why_wait(wait: int, *, idle: bool) -> str:
@@ -615,11 +619,11 @@ def _why_file(merge: str) -> str:
     }[merge]
 
 
-def _why_mapping(mapping: Mapping, base: ServiceFact | None, by_hand: DockerRun | None) -> str:
+def _why_mapping(mapping: Mapping, base: ServiceFact | None, docker_run: DockerRun | None) -> str:
     if base and (mapping.local, str(mapping.remote)) in base.binds:
         return f"{base.file} mounts it there"
-    if by_hand and (mapping.local, str(mapping.remote)) in by_hand.mounts:
-        return f"{by_hand.source} mounts it there"
+    if docker_run and (mapping.local, str(mapping.remote)) in docker_run.mounts:
+        return f"{docker_run.source} mounts it there"
     if PurePosixPath(WORKSPACE) in mapping.remote.parents:
         return f"the repository around it is mounted at {WORKSPACE}"
     if str(mapping.remote) == WORKSPACE:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.repository.folders import Folder
-from dkdbg.repository.transaction import Change, Transaction, place, read
+from dkdbg.repository.transaction import Change, Transaction, read, real_path
 from dkdbg.setup.render import manifest
 from dkdbg.setup.render.diff import diff
 from dkdbg.setup.render.journal import Journal
@@ -199,7 +199,7 @@ class _Disk:
     def _mode(self, path: PurePosixPath) -> int | None:
         """Return the mode that makes a file executable for all its readers; None if it already is."""
         try:
-            mode = stat.S_IMODE(place(self.root, path).stat().st_mode)
+            mode = stat.S_IMODE(real_path(self.root, path).stat().st_mode)
         except FileNotFoundError:
             mask = os.umask(0)
             os.umask(mask)

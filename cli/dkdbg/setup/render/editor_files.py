@@ -31,7 +31,7 @@ _REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
 #: Array -> the field that identifies its objects.
 _NAMES = {"configurations": "name", "compounds": "name", "tasks": "label", "inputs": "id"}
 #: Local port for the first target; each further one takes the next.
-_FIRST_PLACE_PORT = 5677
+_FIRST_TARGET_PORT = 5677
 
 
 def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -> dict[str, FileWanted]:
@@ -41,15 +41,15 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
         DkdbgError: a file is not JSON with comments, or its structure is not VS Code's.
     """
     launch = {
-        "configurations": [editor.launch_entry(plan, local_port, project), *_of_places(root, LAUNCH)],
+        "configurations": [editor.launch_entry(plan, local_port, project), *_of_targets(root, LAUNCH)],
         "compounds": _written(root, LAUNCH).get("compounds", ()),
         "inputs": editor.inputs(plan),
     }
-    tasks = [*editor.tasks(plan), *_of_places(root, TASKS)]
+    tasks = [*editor.tasks(plan), *_of_targets(root, TASKS)]
     return {LAUNCH: _merged(root, LAUNCH, launch), TASKS: _merged(root, TASKS, {"tasks": tasks})}
 
 
-def place_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
+def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
     """Return both files with a target's entry and task added or replaced.
 
     Raises:
@@ -86,18 +86,18 @@ def ranks_files(
     }
 
 
-def place_port(root: Path, name: str) -> int:
+def target_port(root: Path, name: str) -> int:
     """Return the port in the entry of a target; for a new target the next unused one."""
     ports = {
         each["name"]: each["connect"]["port"]
-        for each in _of_places(root, LAUNCH) if isinstance(each.get("connect"), dict)
+        for each in _of_targets(root, LAUNCH) if isinstance(each.get("connect"), dict)
     }  # fmt: skip
     return ports.get(name) or next(
-        each for each in range(_FIRST_PLACE_PORT, 65536) if each not in ports.values()
+        each for each in range(_FIRST_TARGET_PORT, 65536) if each not in ports.values()
     )
 
 
-def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
+def _of_targets(root: Path, name: str) -> list[dict[str, Any]]:
     """Return the entries of `init --on` and `init --ranks`, which a plain `init` keeps."""
     array, begins = (
         ("configurations", (editor.TARGET_NAME, editor.RANK_NAME))

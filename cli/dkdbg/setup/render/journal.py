@@ -16,7 +16,7 @@ from dkdbg import hints
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders, git
 from dkdbg.repository.folders import Folder, refused
-from dkdbg.repository.transaction import Change, Transaction, place, read, staging_names
+from dkdbg.repository.transaction import Change, Transaction, read, real_path, staging_names
 from dkdbg.setup.render.git_folder import git_folder
 from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 
@@ -234,7 +234,7 @@ class Journal:
     def _first_seen(self, change: Change) -> Entry:
         if change.before is None:
             return Entry(before=None)
-        status = place(self.root, change.path).stat()
+        status = real_path(self.root, change.path).stat()
         mode = stat.S_IMODE(status.st_mode)
         return Entry(before=change.before, mode=mode, mtime_ns=status.st_mtime_ns)
 

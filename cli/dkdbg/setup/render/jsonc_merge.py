@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Path in a value: object keys and array indices.
 Path = tuple[str | int, ...]
-_SHOWN = 60
+_MAX_SHOWN_CHARS = 60
 #: Marks a value that was never requested, since null is a value itself.
 _UNKNOWN = object()
 
@@ -131,4 +131,4 @@ def differences(have: object, want: object, at: Path = ()) -> Iterator[str]:
 
 def _short(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 3] + "..."

@@ -174,8 +174,10 @@ def _service(plan: ProjectPlan, project: str) -> str:
         env_files=service.env_files,
         working_dir=service.working_dir,
         idle=service.idle,
-        entrypoint=_words(("sh", "/opt/dkdbg/agent.pyz", "launch", "--"), _compose_words(service)[:first]),
-        command="" if service.inherits_command else _words((), _compose_words(service)[first:]),
+        entrypoint=_flow_sequence(
+            ("sh", "/opt/dkdbg/agent.pyz", "launch", "--"), _compose_argv(service)[:first]
+        ),
+        command="" if service.inherits_command else _flow_sequence((), _compose_argv(service)[first:]),
         from_env=service.from_env,
         host_network=service.host_network,
         port=service.port,
@@ -224,18 +226,18 @@ def _aliases(service: ServicePlan) -> tuple[str, ...]:
     return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
 
 
-def _compose_words(service: ServicePlan) -> list[str]:
+def _compose_argv(service: ServicePlan) -> list[str]:
     """Return the command line for compose: `$` for the container's shell doubled, values of .env by name."""
     written = dict(service.from_env)
     return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
 
 
-def _words(ours: tuple[str, ...], theirs: list[str]) -> str:
+def _flow_sequence(ours: tuple[str, ...], theirs: list[str]) -> str:
     """Return a YAML flow sequence."""
     return quoted([*ours, *theirs])
 
 
-def _sh_words(service: ServicePlan) -> str:
+def _shell_command(service: ServicePlan) -> str:
     """Return the command line for a shell in the container, which has the values of .env in its environment."""
     from_env = dict(service.from_env)
     return " ".join(
@@ -347,7 +349,7 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         host_network=plan.service.host_network,
         idle=plan.service.idle,
         stands_for=next(iter(_aliases(plan.service)), ""),
-        command_sh=_sh_words(plan.service),
+        command_sh=_shell_command(plan.service),
     )
     files = {
         ".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True),

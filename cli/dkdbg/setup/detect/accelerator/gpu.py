@@ -234,7 +234,7 @@ def read_gpu(
     needs = _first(_NEEDS, statements) or _first(_CUDA_INSTALL, statements)
     if prose is not None and needs is None:
         return "optional", prose
-    return _without_cpu_words(
+    return _without_cpu_evidence(
         entry=entry,
         launcher=launcher,
         modules=modules,
@@ -248,7 +248,7 @@ def read_gpu(
     )
 
 
-def _without_cpu_words(
+def _without_cpu_evidence(
     *,
     entry: tuple[str, str] | None,
     launcher: str | None,
@@ -274,15 +274,15 @@ def _without_cpu_words(
     near = _program(entry, texts)
     falls_back = _first(_FALLBACK, [(path, _TRAINS_ON_CUDA.sub("", text)) for path, text in near])
     needs = _first(_NEEDS, documents)
-    by_itself = _picks_itself(near, modules, configs if places_itself else ())
-    if base_cuda is not None and (needs or not (falls_back or by_itself)):
+    selected = _picks_itself(near, modules, configs if places_itself else ())
+    if base_cuda is not None and (needs or not (falls_back or selected)):
         return "required", f"{base_cuda[0]}: FROM {base_cuda[1]}"
     if needs:
         return "required", needs
     compiles = _first(_COMPILES, [each for each in texts if "cpp_extension" in each[1]])
     if compiles:
         return "required", f"{compiles.rpartition(':')[0]}: compiles CUDA code when it is imported"
-    chooses = _first(_CHOOSES_CPU, near) or by_itself or _first(_ACCELERATE, near)
+    chooses = _first(_CHOOSES_CPU, near) or selected or _first(_ACCELERATE, near)
     if chooses:
         return "optional", chooses
     installs = _first(_CUDA_INSTALL, documents)
@@ -329,10 +329,10 @@ def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) ->
     if entry is None:
         return list(texts)
     home = parent(entry[0])
-    is_door = entry[0].endswith("/__main__.py") or (
+    is_entry = entry[0].endswith("/__main__.py") or (
         any(path == f"{home}/__init__.py" for path, _ in texts) and not _TOUCHES.search(entry[1])
     )
-    return [item for item in texts if item[0] == entry[0] or (is_door and parent(item[0]) == home)]
+    return [item for item in texts if item[0] == entry[0] or (is_entry and parent(item[0]) == home)]
 
 
 def _is_another_program(item: tuple[str, str], entry: tuple[str, str] | None) -> bool:

@@ -41,9 +41,9 @@ _OWN_FOLDER = re.compile(
 _BUILT = re.compile(
     r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
 )
-_MOST = 60
+_MAX_ITEMS = 60
 #: Maximum characters of a line, after its variables are replaced.
-_LONGEST = 20_000
+_MAX_LINE_CHARS = 20_000
 
 
 def read_docker_run(tree: Tree) -> DockerRun | None:
@@ -51,7 +51,9 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
 
     If there is none, return the first one with an image that the repository builds, else None.
     """
-    paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][:_MOST]
+    paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][
+        :_MAX_ITEMS
+    ]
     lines = [(path, line) for path in paths for line in _lines(_text(tree, path))]
     built = frozenset(match[1] for _, line in lines for match in _BUILT.finditer(line))
     unmounted = None
@@ -68,7 +70,7 @@ def _lines(text: str) -> Iterator[str]:
     """Yield the lines, continued ones joined; `docker run` lines have their option variables replaced."""
     values: dict[str, str] = {}
     for line in logical_lines(text):
-        assigned = _ASSIGNED.match(line) if len(values) < _MOST else None
+        assigned = _ASSIGNED.match(line) if len(values) < _MAX_ITEMS else None
         if assigned and _OWN_FOLDER.fullmatch(assigned[2]):
             values[assigned[1]] = "$PWD"
         elif assigned and _OPTIONS.match(assigned[2]):
@@ -80,7 +82,9 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
     for _ in range(2):  # twice, because options refer to the folder
         for name, value in values.items():
             whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
-            line = re.sub(whole, value.replace("\\", "\\\\"), line)[:_LONGEST] if name in line else line
+            line = (
+                re.sub(whole, value.replace("\\", "\\\\"), line)[:_MAX_LINE_CHARS] if name in line else line
+            )
     return line
 
 
@@ -88,7 +92,7 @@ def _text(tree: Tree, path: str) -> str:
     """Return the text with possible `docker run` lines; of a Dockerfile its comments, which may document its use."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
-        for name in sorted(set(_NAMED.findall(text)))[:_MOST]:
+        for name in sorted(set(_NAMED.findall(text)))[:_MAX_ITEMS]:
             text = re.sub(rf"[\"']?\$[{{(]?{name}\b[}})]?[\"']?(?=\s+(?:container\s+)?run\s)", "docker", text)
         return text
     return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.launch.launches import Seen
 
 #: Maximum files to mount one by one, for the sake of the engine.
-_MOST_FILES = 40
+_MAX_FILES = 40
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
     r"tensorboard|flower|dashboard|grafana|prometheus|adminer|pgadmin|mlflow|jupyter\w*|notebook|docs?|tests?|lint\w*|migrat\w+|"
@@ -254,7 +254,7 @@ def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
     found = [
         path for path in paths if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
     ]
-    return [(path, f"{folder}/{path.rsplit('/', 1)[-1]}") for path in found[:_MOST_FILES]]
+    return [(path, f"{folder}/{path.rsplit('/', 1)[-1]}") for path in found[:_MAX_FILES]]
 
 
 def holds_code(tree: Tree, directory: str) -> bool:

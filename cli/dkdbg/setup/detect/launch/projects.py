@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
 
 #: Minimum number of projects; fewer are parts of one program.
-_FEWEST = 3
-_DEEPEST = 3
+_MIN_PROJECTS = 3
+_MAX_DEPTH = 3
 _OWN = ("requirements.txt", "pyproject.toml", "setup.py", "environment.yml", "environment.yaml", "Pipfile", "Dockerfile", "README.md", "README.rst")  # fmt: skip
 
 
@@ -29,8 +29,8 @@ def projects(tree: Tree, candidates: Iterable[EntryPoint]) -> tuple[Project, ...
     best: dict[str, EntryPoint] = {}
     for item in candidates:
         folder = parent(item.file) if item.file else "."
-        if folder.count("/") < _DEEPEST and any(tree.has(f"{folder}/{name}") for name in _OWN):
+        if folder.count("/") < _MAX_DEPTH and any(tree.has(f"{folder}/{name}") for name in _OWN):
             best.setdefault(folder, item)
-    if len(best) < _FEWEST:
+    if len(best) < _MIN_PROJECTS:
         return ()
     return tuple(Project(folder=folder, program=best[folder].file or "") for folder in sorted(best))

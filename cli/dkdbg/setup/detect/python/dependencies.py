@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
 #: Maximum YAML files with other names to check for conda environments.
-_MOST_UNUSUAL = 100
+_MAX_UNUSUAL = 100
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"
 )
@@ -32,9 +32,7 @@ _SIDE_FILES = re.compile(
 def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
     """Return every dependency file of the repository, without third-party code, shallow ones first."""
     found: list[DependencyFile] = []
-    unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][
-        :_MOST_UNUSUAL
-    ]
+    unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][:_MAX_UNUSUAL]
     conda_files = {path for path in unusual if _is_conda(tree.text(path))}
     for path in tree.files:
         name = path.rsplit("/", 1)[-1]

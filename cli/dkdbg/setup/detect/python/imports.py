@@ -63,7 +63,7 @@ _CATCHES = re.compile(
     r"^[ \t]*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE
 )
 #: Modules of Python 2, of installers, or with another name on the index.
-_OF_OLD = {
+_OLD_MODULES = {
     "cPickle",
     "urllib2",
     "urlparse",
@@ -222,7 +222,7 @@ def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tup
     return tuple(
         name
         for module in modules
-        if module not in _OF_OLD and _letters(module) not in text
+        if module not in _OLD_MODULES and _letters(module) not in text
         for name in distributions((module,))
         if _stem(name) not in known and _letters(name) not in text
     )

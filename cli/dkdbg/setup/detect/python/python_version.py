@@ -37,9 +37,9 @@ _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNOR
 #: Python versions of modules that are in no index, from their setup.py: Isaac Gym is compiled for 3.6 to 3.8.
 _MODULES = {"isaacgym": range(6, 9)}
 #: Maximum statements of a file to read.
-_MOST_SPECS = 100
+_MAX_SPECS = 100
 #: Maximum patch number, above that of any minor release below.
-_MOST_PATCHES = 40
+_MAX_PATCH = 40
 # Highest and lowest Python minor number with wheels on PyPI, for releases that often stand pinned in old projects.
 _WHEELS = {
     "tensorflow": (*((f"1.{minor}", 5, 6) for minor in range(13)), ("1.13", 5, 7), ("1.14", 5, 7), ("1.15", 5, 7), ("2.0", 5, 7), ("2.1", 5, 7), ("2.2", 5, 8), ("2.3", 5, 8), ("2.4", 6, 8), ("2.5", 6, 9),
@@ -167,7 +167,7 @@ def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
     """Return the minor numbers that all constraints allow; a constraint that excludes all of them is ignored."""
     allowed = set(range(_OLDEST, 16))
     for file in files:
-        for spec, _ in file.python[:_MOST_SPECS]:
+        for spec, _ in file.python[:_MAX_SPECS]:
             allowed = _narrow(allowed, _minors_of(spec))
     for file in files:
         for item in file.wanted:
@@ -189,7 +189,7 @@ def _minors_of(spec: str) -> set[int] | None:
     return {
         minor
         for minor in range(_OLDEST, 16)
-        if any(parsed.contains(f"3.{minor}.{patch}") for patch in range(_MOST_PATCHES))
+        if any(parsed.contains(f"3.{minor}.{patch}") for patch in range(_MAX_PATCH))
     }
 
 
@@ -246,6 +246,6 @@ def _of_releases(releases: tuple[tuple[str, int, int], ...], spec: str) -> set[i
         ranges = [
             (low, high)
             for minor, low, high in releases
-            if any(parsed.contains(f"{minor}.{patch}") for patch in range(_MOST_PATCHES))
+            if any(parsed.contains(f"{minor}.{patch}") for patch in range(_MAX_PATCH))
         ]
     return {number for low, high in ranges for number in range(low, high + 1)} or None
