@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run `dkdbg` with `argv` (default: the process's) and return the exit code."""
     try:
         if argv is None:
-            signals.hear_at_once()
+            signals.handle_promptly()
         parser = command_line.parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
             from dkdbg.verbs.completion import answer

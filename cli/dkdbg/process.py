@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
 #: Bytes of an untrusted standard error to keep, and to read; seconds to wait for it to be closed.
-_STDERR_KEPT, _STDERR_MOST, _GRACE = 16384, 1 << 20, 1.0
+_STDERR_TAIL_BYTES, _MAX_STDERR_BYTES, _GRACE_S = 16384, 1 << 20, 1.0
 #: Raised by waits for a started process.
 TimeoutExpired = subprocess.TimeoutExpired
 #: Processes that `run` waits for on any thread, and threads that are starting one.
@@ -73,7 +73,7 @@ def run(
     try:
         with _start():
             running = subprocess.Popen(
-                list(argv), executable=_found(argv[0], env), cwd=cwd, env=_told(env, cwd), stdin=subprocess.PIPE,
+                list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
             _running.add(running)
@@ -98,7 +98,7 @@ def run(
     return Result(argv=tuple(argv), code=running.returncode, stdout=decoded(out), stderr=decoded(complained))
 
 
-def _told(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
+def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
     """Return the environment with PWD set to `cwd`: compose derives the project's name from it.
 
     A shell that entered through a symlink keeps the link's name there, which would make two projects of one.
@@ -125,12 +125,12 @@ def _start() -> Iterator[None]:
 def _end_all() -> None:
     """Kill the processes that unjoined threads still wait for, such as git reading a FIFO, which never ends."""
     with _started:
-        _started.wait_for(lambda: not _starting, _GRACE)
+        _started.wait_for(lambda: not _starting, _GRACE_S)
     for running in list(_running):
         running.kill()
     for running in list(_running):
         with contextlib.suppress(subprocess.TimeoutExpired):
-            running.wait(_GRACE)
+            running.wait(_GRACE_S)
 
 
 def _text(output: bytes) -> str:
@@ -173,11 +173,11 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         outran.set()
         running.kill()
 
-    told, left = [b""], [_STDERR_MOST]
+    told, left = [b""], [_MAX_STDERR_BYTES]
 
     def listen() -> None:
         while running.stderr is not None and (data := os.read(running.stderr.fileno(), 1 << 16)):
-            told[0] = (told[0] + data)[-_STDERR_KEPT:]
+            told[0] = (told[0] + data)[-_STDERR_TAIL_BYTES:]
             left[0] -= len(data)
             if left[0] < 0:
                 running.kill()
@@ -193,13 +193,13 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         if len(said) > most:
             running.kill()
         running.wait()
-        listener.join(_GRACE)  # its children may keep standard error open
+        listener.join(_GRACE_S)  # its children may keep standard error open
     if outran.is_set():
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
     if len(said) > most:
         raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
     if left[0] < 0:
-        raise DkdbgError(f"{argv[0]} wrote more than {_STDERR_MOST} bytes to its standard error")
+        raise DkdbgError(f"{argv[0]} wrote more than {_MAX_STDERR_BYTES} bytes to its standard error")
     return Result(
         argv=tuple(argv),
         code=running.returncode,
@@ -262,7 +262,7 @@ def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
         found = _found(argv[0], env)
         if cwd is not None:
             os.chdir(cwd)
-        os.execve(found, list(argv), dict(_told(env, cwd)))  # noqa: S606
+        os.execve(found, list(argv), dict(_environment(env, cwd)))  # noqa: S606
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
@@ -297,7 +297,7 @@ def attached(
             list(argv),
             executable=_found(argv[0], env),
             cwd=cwd,
-            env=_told(env, cwd),
+            env=_environment(env, cwd),
             start_new_session=not tty,
             stdout=outputs[0],
             stderr=outputs[1],
@@ -389,7 +389,7 @@ def start(
     """
     try:
         return subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_told(env, cwd), stdin=stdin, stdout=stdout,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=stdin, stdout=stdout,
             stderr=stderr, text=True, errors="replace", start_new_session=new_session,
         )  # fmt: skip
     except FileNotFoundError as error:

@@ -16,7 +16,7 @@ import time
 from typing import NoReturn
 
 #: Seconds before each interruption: a busy machine may take a while to block.
-PAUSES = (0.05, 0.5, 2.0)
+PAUSES_S = (0.05, 0.5, 2.0)
 _heard: list[int] = []
 #: Signals that end a verb.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -24,7 +24,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNAL_INTERVAL = 0.3
 
 
-def hear_at_once() -> None:
+def handle_promptly() -> None:
     """Start the thread. Call it once, in the main thread; it does nothing where the platform lacks such signals."""
     if _heard or not hasattr(signal, "pthread_kill"):
         return
@@ -42,7 +42,7 @@ def _interrupt(read: int) -> None:
     while main is not None and (told := os.read(read, 64)):
         if set(told) <= {signal.SIGURG}:
             continue
-        for pause in PAUSES:
+        for pause in PAUSES_S:
             time.sleep(pause)
             signal.pthread_kill(main, signal.SIGURG)
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 #: Columns for text that goes to a program or a file: no line wraps.
-_UNLIMITED = 100_000
-_BAR = 20
+_UNLIMITED_COLUMNS = 100_000
+_BAR_COLUMNS = 20
 #: Minimum columns of a cell that wraps.
-_NARROW = 9
+_MIN_CELL_COLUMNS = 9
 
 
 def table(
@@ -45,7 +45,9 @@ def table(
     """
     widest = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
     kept = {at for at, heading in enumerate(header) if heading in whole}
-    needed = sum(widest[at] if at in kept else min(_NARROW, widest[at]) for at in range(len(header)))
+    needed = sum(
+        widest[at] if at in kept else min(_MIN_CELL_COLUMNS, widest[at]) for at in range(len(header))
+    )
     has_room = columns is None or needed + 2 * (len(header) - 1) <= columns
     made = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="" if columns is None else "bold"
@@ -62,7 +64,7 @@ def table(
 
 def coloured(word: str, style: str) -> str:
     """Return a word in a rich style, for a terminal."""
-    return _rendered(Text.assemble((word, style)), _UNLIMITED)
+    return _rendered(Text.assemble((word, style)), _UNLIMITED_COLUMNS)
 
 
 def bar(share: float, text: str, columns: int) -> str:
@@ -71,8 +73,8 @@ def bar(share: float, text: str, columns: int) -> str:
     Args:
         share: from 0 to 1.
     """
-    drawn = _rendered(ProgressBar(total=1.0, completed=share, width=_BAR), columns)
-    return f"{drawn} {cropped(text, columns - _BAR - 1)}"
+    drawn = _rendered(ProgressBar(total=1.0, completed=share, width=_BAR_COLUMNS), columns)
+    return f"{drawn} {cropped(text, columns - _BAR_COLUMNS - 1)}"
 
 
 def cropped(text: str, columns: int) -> str:
@@ -84,7 +86,7 @@ def _rendered(what: RenderableType, columns: int | None) -> str:
     out = io.StringIO()
     # rich reads NO_COLOR, TERM and COLORTERM, only with a terminal.
     console = Console(
-        file=out, force_terminal=columns is not None, width=columns or _UNLIMITED, markup=False, emoji=False,
+        file=out, force_terminal=columns is not None, width=columns or _UNLIMITED_COLUMNS, markup=False, emoji=False,
         highlight=False, legacy_windows=False,
     )  # fmt: skip
     console.print(what, end="")

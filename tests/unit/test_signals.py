@@ -10,8 +10,8 @@ import os, signal, threading
 from dkdbg import signals
 
 threading.Thread(target=threading.Event().wait, daemon=True).start()  # the kernel gives the signal to this thread
-signals.hear_at_once()
-signals.hear_at_once()
+signals.handle_promptly()
+signals.handle_promptly()
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 try:
     print("up", flush=True)
@@ -22,7 +22,7 @@ except KeyboardInterrupt:
 
 
 def test_a_signal_that_another_thread_takes_interrupts_what_the_main_thread_waits_for():
-    """Nothing is ever written to what it reads: without `hear_at_once` it waits for ever."""
+    """Nothing is ever written to what it reads: without `handle_promptly` it waits for ever."""
     ours, theirs = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-c", WAITS], stdin=ours, stdout=subprocess.PIPE, text=True

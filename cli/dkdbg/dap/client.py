@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Seconds to wait for an answer of the adapter; evaluating an expression runs the user's code.
 TIMEOUT = 120.0
 #: Seconds to wait for the reader to notice a broken connection after a failed send.
-_END_LIMIT = 10.0
+_END_TIMEOUT_S = 10.0
 _CHUNK = 1 << 16
 
 
@@ -160,7 +160,7 @@ class Session:
     def _will_end(self) -> bool:
         """Return whether the session is about to end: a failed `send` may precede the reader's notice."""
         with self.changed:
-            return self.changed.wait_for(lambda: self.is_ended, _END_LIMIT)
+            return self.changed.wait_for(lambda: self.is_ended, _END_TIMEOUT_S)
 
     def _read(self) -> None:
         messages, why = MessageReader(), "the connection was closed"
