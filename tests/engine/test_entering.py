@@ -113,8 +113,8 @@ def stops(root, proxy, line=3):
 def test_python_3_14_is_entered_by_remote_exec_left_and_entered_again(running, tmp_path):
     name = running(newest(14), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
     seen = []
-    with host_door(tmp_path, f"docker://{name}") as door:
-        told = door.wait_for(lambda each: "to attach to it" in each["text"])["text"]
+    with attach_proxy(tmp_path, f"docker://{name}") as proxy:
+        told = proxy.wait_for(lambda each: "to attach to it" in each["text"])["text"]
         [line] = hinted(told, hints.ENTER)
         assert line == f"dkdbg attach docker://{name} --pid {python_in(name)}"
         assert proxy.end() == 0

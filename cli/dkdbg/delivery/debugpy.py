@@ -13,8 +13,6 @@ from dkdbg import process
 from dkdbg.agent.inprocess import bundle
 from dkdbg.errors import DkdbgError
 
-#: Last debugpy with wheels for Python 3.8 and 3.9 (package metadata, 2026-11).
-OLD_PYTHON_DEBUGPY = "1.8.21"
 OLDEST_PYTHON = (3, 8)
 
 

@@ -27,6 +27,7 @@ class Wanted:
     """A query to one target.
 
     Attributes:
+        label: name of the target in its sessions.
         ids: sessions to query; empty for all.
     """
 
@@ -45,7 +46,7 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
             try:
                 found += future.result()
             except DkdbgError as error:  # noqa: PERF203 - each target separately
-                missing[each.target] = error.message.splitlines()[0]
+                missing[each.label] = error.message.splitlines()[0]
     return found, missing
 
 
@@ -54,14 +55,14 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
         agent = target.agent()
         if agent is None:
             raise DkdbgError(
-                f"there is no dkdbg agent on {wanted.target}",
-                hint=f"dkdbg ps {place.address} shows what runs there",
+                f"there is no dkdbg agent on {wanted.label}",
+                hint=f"dkdbg ps {target.address} shows what runs there",
             )
         words = ["where", *(["--native"] if native else [])]
         for each in wanted.ids:
             words += ["--name", each]
         done = process.read(
-            place.wrap([*agent, *words]),
+            target.wrap([*agent, *words]),
             most=_MAX_ANSWER_BYTES,
             timeout=_NATIVE_TIMEOUT_S if native else _TIMEOUT_S,
         )
@@ -73,4 +74,4 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
     try:
         return stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
     except BadRecord as error:
-        raise DkdbgError(f"{wanted.target}: its agent's answer cannot be understood: {error}") from error
+        raise DkdbgError(f"{wanted.label}: its agent's answer cannot be understood: {error}") from error

@@ -44,7 +44,6 @@ MIN_PAUSE_S, MAX_PAUSE_S = 0.05, 2.0
 GOODBYE_TIMEOUT_S = 2.0
 #: Maximum bytes before the relay's first line, such as a login shell's greeting, and bytes of stderr to keep.
 _MAX_NOISE_BYTES, _STDERR_TAIL_BYTES = 1 << 16, 4000
-_HOST = "127.0.0.1"
 
 
 class ProgramObserver(Protocol):

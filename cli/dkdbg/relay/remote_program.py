@@ -71,7 +71,7 @@ def run(
         raise DkdbgError(
             "the command line is too long", hint=f"at most {wire.LARGEST} bytes; use a script there"
         )
-    return _RemoteProgram(place, agent, order, label=label, tty=tty, hint=hint).run()
+    return _RemoteProgram(target, agent, order, label=label, tty=tty, hint=hint).run()
 
 
 class _RemoteProgram:

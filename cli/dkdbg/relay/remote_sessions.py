@@ -34,7 +34,7 @@ def records(reach: Reach, agent: Sequence[str], *, limit: float) -> list[SeenRec
     return [] if done.code else parse_all(done.stdout)  # removed a moment ago
 
 
-class RelayedDoor:
+class RelayedEndpoint:
     """Local endpoint of the newest remote session, by a relay whose connections survive cuts.
 
     Use it from one thread at a time.
@@ -62,7 +62,7 @@ class RelayedDoor:
             self._relay = None
         return why
 
-    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Door:
+    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Endpoint:
         """Return the endpoint of the newest of these sessions.
 
         Args:

@@ -26,7 +26,6 @@ LOGS_LABEL = "dkdbg: logs"
 TARGET_NAME, TARGET_LABEL = "dkdbg: on ", "dkdbg: run on "
 #: Name of the compound for all ranks and of its task, and prefix of the names of its entries.
 RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
-HOST = "127.0.0.1"
 #: Port of rank 0, where it is free.
 FIRST_RANK_PORT = 5678
 #: VS Code lists entries with a `group` first, ordered by group; F5 starts the first one until the user chooses

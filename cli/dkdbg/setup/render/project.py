@@ -208,7 +208,7 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
         "DKDBG_BASE": plan.image.base,
     }
     unused = {
-        "DKDBG_PROCESSES": not any("DKDBG_PROCESSES" in word for word in _compose_words(service)),
+        "DKDBG_PROCESSES": not any("DKDBG_PROCESSES" in word for word in _compose_argv(service)),
         "DKDBG_BASE": not plan.image.ours,
         "DKDBG_CA": not plan.image.ours,
         "DKDBG_TOKEN": plan.token == FROM_NOWHERE,

@@ -44,13 +44,13 @@ def init_target(
     """
     check_root(root)
     argv = _command(root, command)
-    with contextlib.closing(registry.place_of(target, root)) as place:
-        lies = place.room(folder_name(root)) if isinstance(place, Roomy) else place.workspace()
-        where = f"{place.label}:{lies.remote}"
-    entry_name = editor.TARGET_NAME + target
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        lies = target.planned_workdir(folder_name(root))
+        where = f"{target.label}:{lies.remote}"
+    entry_name = editor.TARGET_NAME + name
     port = port or target_port(root, entry_name)
-    entry = editor.target_entry(target, port, described([(lies.local, lies.remote)]))
-    task = editor.target_task(target, port, argv)
+    entry = editor.target_entry(name, port, described([(lies.local, lies.remote)]))
+    task = editor.target_task(name, port, argv)
     return offer(
         root, {**target_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
         check=check, next_steps=lambda count: next_steps(entry_name, count),
