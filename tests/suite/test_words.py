@@ -17,6 +17,8 @@ _ROOT = Path(__file__).parents[2]
 ROOMS = (
     "agent/__init__.py", "agent/__main__.py", "agent/autostart", "agent/console.py", "agent/contract.py",
     "agent/inject", "agent/inprocess", "agent/sockets.py", "agent/state", "agent/supervisor", "agent/unpack.py", "sync",
+    "__init__.py", "console.py", "dap", "delivery", "errors.py", "hang", "hints.py", "main.py", "pai.py", "printable.py",
+    "process.py", "relay", "repository", "setup", "signals.py", "terminal.py",
 )  # fmt: skip
 
 #: Openings without a head: name the object, or begin with a verb in the imperative.

@@ -150,7 +150,7 @@ class Session:
         raise _too_late(self.name, awaited, timeout)
 
     def close(self) -> None:
-        """Close the connection; the program runs on unless it was told to end. May be called twice."""
+        """Close the connection; the program runs on unless it was asked to end. May be called twice."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._reader:

@@ -67,7 +67,7 @@ def heading(job: Job) -> str:
 
 
 def absent(job: Job) -> str:
-    """Return the sentence on absent ranks; empty if there are none."""
+    """Return the sentence on absent ranks; empty if no rank is absent."""
     if not job.absent:
         return ""
     return f"{ranks(job.absent)} {'is' if len(job.absent) == 1 else 'are'} missing: ended, or never started"

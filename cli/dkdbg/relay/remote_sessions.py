@@ -62,15 +62,15 @@ class RelayedEndpoint:
             self._relay = None
         return why
 
-    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Endpoint:
+    def of(self, found: Sequence[SeenRecord | str], *, why_none: str) -> Endpoint:
         """Return the endpoint of the newest of these sessions.
 
         Args:
-            nobody: the reason to give if none of them runs.
+            why_none: the reason to give if none of them runs.
         """
         live = [each for each in found if isinstance(each, SeenRecord) and each.live]
         if not live:
-            return Endpoint(address=None, why=nobody)
+            return Endpoint(address=None, why=why_none)
         if self._relay is None:
             self._relay = Relay(self._command, ends=True)
             self._local = self._relay.listen(live[-1].port)

@@ -366,7 +366,7 @@ class Survey:
         )
 
     def build_text(self) -> TextEvidence:
-        """Return the RUN lines of the program's Dockerfile, empty if there is none."""
+        """Return the RUN lines of the program's Dockerfile, empty if missing."""
         if self.dockerfile is None or self.dockerfile.path not in self.dockerfile_texts:
             return TextEvidence(text="", source="")
         text = "\n".join(run_lines(self.dockerfile_texts[self.dockerfile.path]))

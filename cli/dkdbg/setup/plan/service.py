@@ -564,7 +564,7 @@ def plan_mounts(
 
 
 def workspace_of(facts: RepoFacts) -> str:
-    """Return the folder in an image of ours; above a subfolder the whole repository is mounted, for paths like `../data`."""
+    """Return the folder in our own image; above a subfolder the whole repository is mounted, for paths like `../data`."""
     return str(PurePosixPath(WORKSPACE, facts.below))
 
 

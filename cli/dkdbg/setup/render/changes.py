@@ -63,7 +63,7 @@ def is_ours(path: PurePosixPath | str, root: Path) -> bool:
 
 
 def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:
-    """Return the necessary changes in the order of `wanted`, then dkdbg's own records; empty if there are none.
+    """Return the necessary changes in the order of `wanted`, then dkdbg's own records; empty without changes.
 
     Keys are paths relative to `root` with POSIX separators; None removes a generated file. Files in `kept` are left
     out.

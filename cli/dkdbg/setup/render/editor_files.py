@@ -135,7 +135,7 @@ def launch_port(root: Path) -> int | None:
 
 
 def connects(root: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the endpoint of our launch entry, as last written and as in launch.json now; empty if there is none."""
+    """Return the endpoint of our launch entry, as last written and as in launch.json now; empty if missing."""
     written = _written(root, LAUNCH).get("configurations", ())
     return _connect(written), _connect(entry for _, entry in _entries(root))
 

@@ -169,7 +169,7 @@ def equal(left: object, right: object) -> bool:
 
 
 def _comma(text: str, offset: int) -> int | None:
-    """Return the offset of the comma after a value that ends at `offset`; None if there is none."""
+    """Return the offset of the comma after a value that ends at `offset`; None if missing."""
     gap = _GAP.match(text, offset)
     at = gap.end() if gap else offset
     return at if text[at : at + 1] == "," else None

@@ -256,7 +256,7 @@ class _Parser:
         )
 
     def _comma(self) -> int | None:
-        """Take an optional comma after a child; return the offset after it, None if there is none."""
+        """Take an optional comma after a child; return the offset after it, None if missing."""
         self._skip()
         if self._peek() != ",":
             return None

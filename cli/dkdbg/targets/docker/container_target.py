@@ -43,7 +43,7 @@ class RelayedEndpoint(Protocol):
     def why(self) -> str:
         """See there."""
 
-    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Endpoint:
+    def of(self, found: Sequence[SeenRecord | str], *, why_none: str) -> Endpoint:
         """See there."""
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class ContainerTarget(Target):
             records = containers.records_in(found)
             if self._relay is None:
                 self._relay = self.relayed(self._relayed)
-            return self._relay.of(records, nobody=f"container {found.name} is starting")
+            return self._relay.of(records, why_none=f"container {found.name} is starting")
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
         """The relay's command line; on its thread, while an endpoint may be asked for on another one.

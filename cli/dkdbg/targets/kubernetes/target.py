@@ -118,7 +118,7 @@ class PodTarget(Target):
                 found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
             except (DkdbgError, BadRecord) as error:
                 return Endpoint(address=None, why=str(error).splitlines()[0])
-            return self._endpoint.of(found, nobody=self._nobody(reach.pod))
+            return self._endpoint.of(found, why_none=self._nobody(reach.pod))
 
     def changes(self) -> Changes | None:
         """A watch of the cluster's."""

@@ -151,7 +151,7 @@ class SshTarget(Target):
                 found = self._records()
             except DkdbgError as error:
                 return Endpoint(address=None, why=error.message.splitlines()[0])
-            return self._endpoint.of(found, nobody=f"no session runs on {self.label}")
+            return self._endpoint.of(found, why_none=f"no session runs on {self.label}")
 
     def sessions(self) -> list[SeenSession]:
         """What the agents there say; none is brought for that."""

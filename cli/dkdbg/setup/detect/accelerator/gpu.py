@@ -168,7 +168,7 @@ def read_gpu(
     Args:
         service: name of the service to debug, and whether it requests a GPU.
         other_services: the same for the other services that run this repository.
-        cpu_variant: a compose file for the same program without a GPU, None if there is none.
+        cpu_variant: a compose file for the same program without a GPU, None if missing.
         devcontainers: path, and whether it requests a GPU.
         base_cuda: (file, image) of a Dockerfile based on a CUDA image.
         entry: (path, text) of the program.
@@ -182,7 +182,7 @@ def read_gpu(
         uses_framework: whether a framework can use a GPU.
         places_itself: whether a framework uses a GPU by default (JAX, TensorFlow, Lightning and similar).
         modules: (path, text) of the program and of the repository's modules that it imports.
-        either_way: a service with a GPU in one compose file and without in another, None if there is none.
+        either_way: a service with a GPU in one compose file and without in another, None if missing.
     """
     others = list(other_services)
     if service is not None:

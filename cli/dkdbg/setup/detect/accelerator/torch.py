@@ -74,7 +74,7 @@ def read_torch(
 
     Args:
         files: dependency files, the strongest evidence first: locks, then the installed ones.
-        base: base image of the service or Dockerfile, None if there is none.
+        base: base image of the service or Dockerfile, None if missing.
         base_source: name of the file with that image.
         build: RUN lines of that Dockerfile.
         documents: README and similar, in order.

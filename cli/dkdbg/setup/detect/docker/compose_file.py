@@ -225,7 +225,7 @@ def _needed_files(
 
 
 def _example_of(tree: Tree, name: str) -> str | None:
-    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None if there is none."""
+    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None if missing."""
     last = name.rsplit("/", 1)[-1]
     plain = last.removeprefix(".")
     for kind in ("example", "sample", "template", "dist", "default"):

@@ -49,7 +49,7 @@ _MAX_LINE_CHARS = 20_000
 def read_docker_run(tree: Tree) -> DockerRun | None:
     """Return the first `docker run` line that mounts a folder of the repository, shallow files first.
 
-    If there is none, return the first one with an image that the repository builds, else None.
+    Otherwise return the first one with an image that the repository builds, else None.
     """
     paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][
         :_MAX_ITEMS

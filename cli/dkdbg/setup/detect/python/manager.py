@@ -70,7 +70,7 @@ def choose_manager(
         files: every dependency file.
         home: directory of the project to check first: the service's context, or the root.
         entry: file of the program, whose folders may contain its requirements.
-        build: (path, context, RUN lines) of the Dockerfile in use, None if there is none.
+        build: (path, context, RUN lines) of the Dockerfile in use, None if missing.
         dockerfiles: the same for every Dockerfile.
         readme: text of the root's README.
         told: package manager of the README's install lines, for lack of a file.

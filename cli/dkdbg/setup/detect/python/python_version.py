@@ -86,7 +86,7 @@ def read_python(
         workflows: (path, text) of CI definitions.
         documents: (path, text) of the README and similar.
         hosted: (path, text) of files for a hosting service, which are often outdated.
-        tool_target: (file, version such as `py311`) of a linter's target in pyproject, None if there is none.
+        tool_target: (file, version such as `py311`) of a linter's target in pyproject, None if missing.
         torch: torch version to install, from any source; it decides if nothing else does.
         imported: top names of third-party modules; those with few Pythons decide in that case, too.
     """

@@ -58,9 +58,9 @@ class DependencyFile:
         indexes: package index URLs.
         scripts: (name, `module:function`) of console scripts.
         extras: names of optional groups.
-        name: project or environment name, None if there is none.
+        name: project or environment name, None if missing.
         tables: managers' tables in a pyproject: `project`, `poetry`, `uv`, `pdm`, `pixi`, ...
-        backend: build backend of a pyproject, None if there is none.
+        backend: build backend of a pyproject, None if missing.
     """
 
     path: str
