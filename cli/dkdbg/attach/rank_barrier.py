@@ -163,7 +163,7 @@ class JobBarrier:
             return self._open(told)
         if verdict == rank_timeouts.GIVE_UP:
             return self._open(
-                told, rank_timeouts.without_others(self._missing(told, late), unarmed, one.limit)
+                told, rank_timeouts.without_others(self._missing(told, late), unarmed, one.waited)
             )
         if verdict != rank_timeouts.PASS:
             return []

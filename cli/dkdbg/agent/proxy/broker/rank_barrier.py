@@ -192,7 +192,7 @@ class RankBarrier:
         return [*(action for _, one, thread in found for action in one.go_on(thread)), *self._report()]
 
     def _give_up(self) -> List[Action]:
-        said = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._timeouts.limit)
+        said = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._timeouts.waited)
         return [*self._say(said), *self.open()]
 
     def _missing(self) -> List[str]:

@@ -20,10 +20,13 @@ FIRST_STOP_TIMEOUT_S = 5.0
 #: Seconds without progress before the stopped ranks pass, each time; the last value for all further times. On a slow
 #: machine a quarter of the time that arming took.
 MAX_QUIET_S = 3.0
-QUIET_S = (0.25, 0.25, 0.5, 1.0)
+QUIET_S = (0.25, 0.25, 0.25, 0.5, 1.0)
 #: Seconds from the first stop until the barrier gives up, or four times the time that arming took, up to the maximum.
 GATHER_TIMEOUT_S = 10.0
 MAX_GATHER_TIMEOUT_S = 30.0
+#: Rounds in which the same number of ranks stops and the others do not: the line is not for them (`if rank == 0:`). A
+#: collective need not come in each round: with gradient accumulation it comes every few.
+SAME_ROUNDS = 3
 #: Maximum ranks named in a message.
 MAX_NAMED = 8
 
@@ -45,6 +48,8 @@ class RankTimeouts:
         self._moved = clock()
         self._arming = 0.0
         self._began = -1.0
+        self._held = 0
+        self._same = 0
         self.times = 0
 
     def armed(self) -> None:
@@ -57,8 +62,13 @@ class RankTimeouts:
         self._moved = self._clock()
 
     @property
+    def waited(self) -> float:
+        """Seconds since the first stop."""
+        return max(0.0, self._clock() - self._began) if self._began >= 0 else 0.0
+
+    @property
     def limit(self) -> float:
-        """Seconds from the first stop until the barrier gives up."""
+        """Maximum seconds from the first stop until the barrier gives up."""
         return max(GATHER_TIMEOUT_S, min(MAX_GATHER_TIMEOUT_S, 4 * self._arming))
 
     def verdict(self, unarmed: int, armed: int, held: int) -> str:
@@ -81,17 +91,21 @@ class RankTimeouts:
             return GIVE_UP
         if quiet <= max(QUIET_S[min(self.times, len(QUIET_S) - 1)], min(MAX_QUIET_S, self._arming / 4)):
             return WAIT
+        self._same = self._same + 1 if held == self._held else 1
+        self._held = held
+        if self._same >= SAME_ROUNDS:
+            return GIVE_UP
         self.times += 1
         self._moved = now
         return PASS
 
 
-def without_others(missing: Sequence[str], unarmed: int, limit: float) -> str:
+def without_others(missing: Sequence[str], unarmed: int, waited: float) -> str:
     """Return the message for stops that are reported without the missing ranks.
 
     Args:
-        missing: their names. unarmed: how many of them have no breakpoints. limit: see RankTimeouts.
+        missing: their names. unarmed: how many of them have no breakpoints. waited: see RankTimeouts.
     """
     more = "" if len(missing) <= MAX_NAMED else " and %d more" % (len(missing) - MAX_NAMED)
-    what = "not attached to yet" if unarmed else "not at a breakpoint within %.0f s" % limit
+    what = "not attached to yet" if unarmed else "not at a breakpoint within %.1f s" % waited
     return "stopped without the others: %s%s: %s" % (", ".join(missing[:MAX_NAMED]), more, what)
