@@ -124,7 +124,7 @@ def test_ranks_that_wait_since_before_the_attach_are_told_with_the_time_that_is_
     running = launch(python_with("torch"), *run, python=sys.executable, env={"OMP_NUM_THREADS": "1"})
     wait_for(lambda: all((tmp_path / f"waits{rank}").exists() for rank in (1, 2)), bool)
     told = re.compile(
-        r"ranks 1, 2 began to wait in barrier \d+ s before you attached.* in (\d+) s it gives up"
+        r"waiting in barrier since \d+ s, from before you attached: ranks 1, 2; .* it gives up in (\d+) s"
     )
     with Editor(running.port, {}) as editor:
         found = wait_for(lambda: told.search("".join(editor.output)), bool)

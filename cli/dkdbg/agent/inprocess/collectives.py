@@ -85,7 +85,8 @@ def pending() -> Optional[Tuple[str, float, float]]:
             if frame is None:
                 break
             if frame.f_code.co_filename.endswith("torch/distributed/distributed_c10d.py"):
-                age = max(0.0, time.time() - int(entry["time_created_ns"]) / 1e9)
+                now = time.clock_gettime(time.CLOCK_REALTIME)  # time.time() is slow during a hold
+                age = max(0.0, now - int(entry["time_created_ns"]) / 1e9)
                 name = str(entry.get("profiling_name"))[:100].rpartition(":")[2]
                 return name, age, int(entry["timeout_ms"]) / 1e3 - age
             frame = frame.f_back

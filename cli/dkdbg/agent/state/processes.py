@@ -135,7 +135,7 @@ class ProcessTable:
         with self._lock:
             pids = list(self._known)
         for pid in pids:
-            self._ask_timeouts(pid)
+            self.ask_timeouts(pid)
 
     def tell_of_holds(self) -> None:
         """Tell each process once per attach that one of them is stopped; see inprocess/clocks/clocks.py."""
@@ -143,9 +143,10 @@ class ProcessTable:
             pids = [pid for pid in self._known if pid not in self._told]
             self._told.update(pids)
         for pid in pids:
-            self._ask_timeouts(pid)
+            self.ask_timeouts(pid)
 
-    def _ask_timeouts(self, pid: int) -> None:
+    def ask_timeouts(self, pid: int) -> None:
+        """Have a process raise its timeouts if an editor is attached, else restore them, on a thread of its own."""
         path = self._path(pid, ".sock")
 
         def ask_one() -> None:

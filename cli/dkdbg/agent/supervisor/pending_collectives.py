@@ -9,8 +9,10 @@ from dkdbg.agent import console
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Tuple
+    from typing import Callable, Dict, List, Set, Tuple
 
+#: Seconds after which a rank is asked again: a collective of a running job is over by then.
+LOOK_AGAIN_S = 2.0
 #: Seconds to wait for the other ranks of the same collective.
 GATHER_S = 1.0
 
@@ -20,48 +22,60 @@ class PendingCollectives:
 
     Args:
         name_of: returns what a process is, by its pid.
+        ask: asks a process again, by its pid; it answers with `note`.
         told: called with the line.
     """
 
-    def __init__(self, name_of: Callable[[int], str], told: Callable[[str], None]) -> None:
+    def __init__(
+        self, name_of: Callable[[int], str], ask: Callable[[int], object], told: Callable[[str], None]
+    ) -> None:
         self._name_of = name_of
+        self._ask = ask
         self._told = told
         self._lock = threading.Lock()
+        self._began: Dict[int, float] = {}
+        self._reported: Set[int] = set()
         self._found: Dict[str, List[Tuple[int, float, float]]] = {}
-        self._known: Dict[int, float] = {}
 
     def note(self, pid: int, name: str, age: float, left: float) -> None:
         """Record that a process waits in the collective `name` for `age` seconds, and gives up after `left` seconds."""
         began = time.monotonic() - age
         with self._lock:
-            if abs(self._known.get(pid, float("-inf")) - began) < GATHER_S:
-                return  # the same one, reported again
-            self._known[pid] = began
+            if pid not in self._began:
+                self._began[pid] = began
+                _later(LOOK_AGAIN_S, lambda: self._ask(pid))
+                return
+            if pid in self._reported or abs(self._began[pid] - began) > GATHER_S:
+                return
+            self._reported.add(pid)
             is_first = not self._found
             self._found.setdefault(name, []).append((pid, age, left))
         if is_first:
-            timer = threading.Timer(GATHER_S, self._tell)
-            timer.daemon = True
-            timer.start()
+            _later(GATHER_S, self._tell)
 
     def forget(self) -> None:
         """Report each again: another editor attaches."""
         with self._lock:
-            self._known.clear()
+            self._began.clear()
+            self._reported.clear()
 
     def _tell(self) -> None:
         with self._lock:
             found, self._found = self._found, {}
         for name, waiting in found.items():
             names = sorted({self._name_of(pid) for pid, _, _ in waiting})
-            age, left = (
-                max(each[1] for each in waiting),
-                max(0.0, min(each[2] for each in waiting) - GATHER_S),
-            )
+            age = GATHER_S + max(each[1] for each in waiting)
+            left = max(0.0, min(each[2] for each in waiting) - GATHER_S)
             self._told(
-                "%s began to wait in %s %.0f s before you attached, with the timeout of that time: in %.0f s it gives up, "
-                "also while you hold a rank" % (_listed(names), console.printable(name), age, left)
+                "waiting in %s since %.0f s, from before you attached: %s; with the timeout of that time it gives up in "
+                "%.0f s, also while you hold a rank" % (console.printable(name), age, _listed(names), left)
             )
+
+
+def _later(seconds: float, call: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 def _listed(names: List[str]) -> str:

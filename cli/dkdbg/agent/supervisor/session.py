@@ -184,6 +184,7 @@ class Session:
         )
         self._pending = pending_collectives.PendingCollectives(
             lambda pid: self._table.name_of(pid),  # noqa: PLW0108 - made after this
+            lambda pid: self._table.ask_timeouts(pid),  # noqa: PLW0108
             lambda line: self.tell(line, "important"),
         )
         self._table = processes.ProcessTable(
