@@ -26,7 +26,7 @@ GATHER_TIMEOUT_S = 10.0
 MAX_GATHER_TIMEOUT_S = 30.0
 #: Rounds in which the same number of ranks stops and the others do not: the line is not for them (`if rank == 0:`). A
 #: collective need not come in each round: with gradient accumulation it comes every few.
-SAME_ROUNDS = 3
+SAME_ROUNDS = 2
 #: Maximum ranks named in a message.
 MAX_NAMED = 8
 
