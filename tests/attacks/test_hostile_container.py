@@ -411,9 +411,7 @@ def test_a_malformed_record_is_named_and_the_others_are_listed(fake, tmp_path):
     for case, (_, is_named) in SAYS.items():
         name = made[case].name
         assert name in done.stdout, case
-        assert (f"container {name}: what its agent says cannot be understood" in done.stderr) is is_named, (
-            case
-        )
+        assert (f"container {name}: unreadable answer of its agent" in done.stderr) is is_named, case
     sessions = json.loads(whole.stdout)["sessions"]
     found = next(each for each in sessions if made["whole"].name in each["target"])
     assert found["name"] == ESCAPES  # for a program it is all there

@@ -84,7 +84,7 @@ def of_record(
 
 def unreadable(*, target: str, address: str, id: str, name: str, why: str) -> SeenSession:  # noqa: A002 - as in the class
     """A place whose agent, or what is in its place, says what makes no sense."""
-    detail = f"what its agent says cannot be understood: {why}"
+    detail = f"unreadable answer of its agent: {why}"
     return SeenSession(target=target, address=address, id=id, name=name, state=UNREADABLE, detail=detail)
 
 

@@ -36,7 +36,7 @@ def local_root(root: Path, folder: str) -> str:
         real = ""
     if real != top and not real.startswith(top.rstrip("/") + "/"):
         raise DkdbgError(
-            f"the place says that its code is {os.path.join(top, folder)}, which is not in {top}"
+            f"the target reports its code at {os.path.join(top, folder)}, which is not in {top}"
             + (f" but {real}" if real else ""),
             hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync TARGET --to PATH syncs another one",
             exit_code=EXIT_USAGE,

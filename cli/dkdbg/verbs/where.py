@@ -152,7 +152,7 @@ def _ranks(written: str) -> RankSet:
         raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
     if found.failing:
         raise DkdbgError(
-            "where does not take failing: a rank that is gone, or is not where the others are, comes first anyway",
+            "--ranks failing is not for where, which always lists failing ranks first",
             hint="dkdbg where", exit_code=EXIT_USAGE,
         )  # fmt: skip
     return found

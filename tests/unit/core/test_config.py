@@ -1,11 +1,12 @@
 """dkdbg.toml and the command line in it."""
 
+import dataclasses
 import subprocess
 
 import pytest
 
 from dkdbg.core.config import Config, SyncConfig, decode, parse, shell_argv, with_values
-from dkdbg.core.settings import toml_template
+from dkdbg.core.settings import KEYS, toml_template
 from dkdbg.errors import DkdbgError
 
 
@@ -123,3 +124,8 @@ def test_unbalanced_quotes_are_refused_with_the_command(command):
 def test_an_empty_command_is_refused(command):
     with pytest.raises(DkdbgError, match="empty"):
         shell_argv(command)
+
+
+def test_each_key_of_the_debug_table_is_a_field_of_the_configuration():
+    keys = {"continues" if key == "continue" else key for key in KEYS if "." not in key}
+    assert keys == {each.name for each in dataclasses.fields(Config)} - {"sync", "targets"}

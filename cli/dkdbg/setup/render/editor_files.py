@@ -1,4 +1,4 @@
-"""Merge our entries into the user's launch.json and tasks.json."""
+"""Merge the entries of setup/plan/editor.py into the user's launch.json and tasks.json."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
     if kind == wire.ERROR:
         raise refused(head)
     if kind not in kinds:
-        raise DkdbgError(f"the other side said {wire.NAMES[kind]} out of turn", hint="try again")
+        raise DkdbgError(f"unexpected message {wire.NAMES[kind]} from the receiver", hint="try again")
     return frame
 
 

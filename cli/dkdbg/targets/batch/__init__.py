@@ -1,1 +1,1 @@
-"""Jobs of batch systems: Slurm, PBS."""
+"""Jobs of batch systems: Slurm, PBS, LSF."""

@@ -111,7 +111,7 @@ class RayTarget(Target):
                 )
             if self._inner.address.scheme == LOCAL and found:
                 return Endpoint(address=found[-1].here, why="its door does not answer")
-            return self._endpoint.of(found, why_none="its door has not begun")
+            return self._endpoint.of(found, why_none="its proxy has not started")
 
     def sessions(self) -> list[SeenSession]:
         """The workers that wait, and the sessions of the inner target."""

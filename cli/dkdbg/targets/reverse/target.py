@@ -171,7 +171,7 @@ def _found(address: Address) -> _Job:
             hint="those that have: " + ", ".join(sorted(each.address for each in jobs)),
         )
     raise DkdbgError(
-        f"{address}: no dkdbg attach of yours on this machine has been called by a job",
+        f"{address}: no job has connected to a dkdbg attach --listen of yours on this machine",
         hint="dkdbg attach --listen 5670 waits for one, and has to go on while the job is asked",
     )
 

@@ -1,4 +1,6 @@
-"""HTTP on the debug port, for health checks and the attach proxy; browsers that act for a web page are refused.
+"""HTTP on the debug port: `/healthz`, and `/status` for the attach proxy. `state/health.py` checks containers.
+
+Browsers that act for a web page are refused.
 
 DNS rebinding could let a page read an answer. Its browser sends the page's host name in `Host`, all legitimate clients
 send an address. No I/O.
