@@ -1,9 +1,9 @@
-"""What a person types to name a target: its grammar. Which schemes are served, `targets/registry.py` knows.
+"""Grammar of target addresses as users type them; `targets/registry.py` knows the schemes that are served.
 
 SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
 SCHEME:///JOB                a batch job, where its system's commands are on this machine
 local:[REST]                 this machine
-HOST:PORT                    a door that somebody else has brought here
+HOST:PORT                    an endpoint that is already reachable here
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: The schemes of the two forms that carry none in front of `://`.
+#: Schemes of the two forms without `://`.
 LOCAL, ENDPOINT = "local", "endpoint"
-#: Of jobs that have called `dkdbg attach --listen`.
+#: Scheme of jobs that have called `dkdbg attach --listen`.
 CALL = "call"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-#: What ends a word of a command line or a line of output.
+#: Characters that end a word of a command line or a line of output.
 _NEVER = re.compile(r"[\s\x00-\x1f\x7f]")
 _OPTION = re.compile("(^|[@,])-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where something runs, as typed.
+    """A parsed address: the location of a target.
 
     Attributes:
         scheme: such as `compose`; `local` and `endpoint` for the two forms without `://`.
-        rest: what comes after the scheme; `HOST:PORT` of an endpoint. Empty with `local:` means this machine.
+        rest: the text after the scheme; `HOST:PORT` of an endpoint. Empty with `local:` means this machine.
     """
 
     scheme: str
@@ -41,12 +41,12 @@ class Address:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What stands between slashes: namespace, pod and container, or login node and job."""
+        """Parts between slashes: namespace, pod and container, or login node and job."""
         return tuple(self.rest.split("/"))
 
     @property
     def hops(self) -> tuple[str, ...]:
-        """The hosts to go through, from here on, of the first part: `user@login` and `node4`."""
+        """Hosts to pass through, in order, from the first part: `user@login` and `node4`."""
         return tuple(self.parts[0].split(","))
 
     @property
@@ -56,13 +56,13 @@ class Address:
 
     @property
     def port(self) -> int:
-        """The port of `HOST:PORT`, 0 where there is none."""
+        """The port of `HOST:PORT`; 0 if it has none."""
         said = self.parts[0].rpartition(":")[2]
         return int(said) if said.isdecimal() and len(said) < 6 else 0
 
     @property
     def label(self) -> str:
-        """A short name for people."""
+        """A short name for display."""
         return self.rest or self.scheme
 
     def __str__(self) -> str:
@@ -74,16 +74,16 @@ class Address:
 def parse(
     text: str, *, forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT", here: Collection[str] = ()
 ) -> Address:
-    """Return the address that `text` is.
+    """Parse `text` as an address.
 
-    A name that begins with `-` is refused for every scheme: ssh, kubectl and docker would read it as an option.
+    Reject a name that begins with `-` for every scheme: ssh, kubectl and docker would read it as an option.
 
     Args:
-        forms: for the hint, those that are served.
-        here: schemes whose first part may be empty, for this machine: `SCHEME:///JOB`.
+        forms: supported forms, for the hint.
+        here: schemes with an optional first part: `SCHEME:///JOB` means this machine.
 
     Raises:
-        DkdbgError: it has none of the forms.
+        DkdbgError: `text` has none of the forms.
     """
     found = _parse(text, here)
     if found is None or (found.scheme != LOCAL and any(_OPTION.search(part) for part in found.parts)):
@@ -109,7 +109,7 @@ def _parse(text: str, here: Collection[str]) -> Address | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` is a name without a scheme: of a service, a container or a session."""
+    """Return whether `text` is a name without a scheme: of a service, a container or a session."""
     return (
         bool(text)
         and ":" not in text

@@ -1,9 +1,10 @@
-"""A container made again, for its program to run under the agent from its start: one line for a shell. No I/O.
+"""Recreate a container so that its program runs under the agent from its start, by one shell line. No I/O.
 
-Where no running Python may be entered that is what is left. The new container gets what `docker inspect` shows of the
-former one: image, user, folder, network, ports, devices and limits; its mounts by `--volumes-from`. Its environment goes
-from one docker command to the next by a pipe: a value may be a secret, and stands in no line and no list of processes.
-A name without a value, which an image may have, would take the value that whoever runs the line has for it: it stays away.
+This is the fallback where dkdbg cannot attach to a running Python. The new container gets what `docker inspect` shows
+of the original: image, user, folder, network, ports, devices and limits; its mounts by `--volumes-from`. A pipe passes
+the environment from one docker command to the next: a value may be a secret, and must not show in a command line or
+process list. A name without a value, which an image may have, is left out: it would take its value from the user's
+shell.
 """
 
 from __future__ import annotations
@@ -18,37 +19,37 @@ from dkdbg.printable import is_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: Prints the environment, a variable a line, without what has no value and what has one of several lines.
+#: Go template that prints the environment, one variable a line, without variables that have no value or several lines.
 ENVIRONMENT = r"""{{range .Config.Env}}{{if and (eq (len (split . "\n")) 1) (gt (len (split . "=")) 1)}}{{println .}}{{end}}{{end}}"""
 _DEFAULT_SHM = 64 << 20
-#: What engines call the runtime, and the namespaces, that a container has when nobody asks for another.
+#: Names that engines use for the default runtime and the default namespaces of a container.
 _USUAL_RUNTIMES = frozenset({"", "runc", "crun", "oci", "io.containerd.runc.v2"})
 _USUAL_NAMESPACES = frozenset({"", "private", "shareable"})
 _USUAL_NETWORKS = frozenset({"", "default", "bridge"})
-#: (key of HostConfig, flag) of lists that are written as they are given.
+#: (key of HostConfig, flag) of lists that are passed on unchanged.
 _LISTS = (
     ("CapAdd", "--cap-add"), ("CapDrop", "--cap-drop"), ("GroupAdd", "--group-add"), ("ExtraHosts", "--add-host"),
     ("Dns", "--dns"), ("DnsSearch", "--dns-search"), ("DnsOptions", "--dns-option"),
 )  # fmt: skip
-#: (key of HostConfig, flag) of limits; 0 or nothing is none. Memory in bytes.
+#: (key of HostConfig, flag) of limits; 0 or empty means unlimited. Memory in bytes.
 _LIMITS = (
     ("Memory", "--memory"), ("CpusetCpus", "--cpuset-cpus"), ("CpuShares", "--cpu-shares"), ("PidsLimit", "--pids-limit"),
 )  # fmt: skip
-#: (key of HostConfig, flag) of what is on or off.
+#: (key of HostConfig, flag) of switches.
 _SWITCHES = (
     ("Init", "--init"), ("Privileged", "--privileged"), ("ReadonlyRootfs", "--read-only"), ("PublishAllPorts", "--publish-all"),
 )  # fmt: skip
 
 
 def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> str:
-    """Return the line; empty where a word of it could not be shown as it is.
+    """Return the line; empty if it contains characters that cannot be shown.
 
-    The former container is stopped once the new one is there, and kept.
+    The original container is stopped once the new one exists, and kept.
 
     Args:
-        inspected: what `docker container inspect` says of it.
-        words: command line of the Python there, for a container whose own command only keeps it open.
-        image: name or id of what the former one was made of.
+        inspected: output of `docker container inspect` for the original.
+        words: command line of the Python there, used if the container's own command only keeps it open.
+        image: name or id of the original's image.
     """
     name = str(inspected["Name"]).lstrip("/")
     new = f"{name}-dkdbg"
@@ -67,9 +68,9 @@ def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> 
 
 
 def of_several_lines(inspected: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the variables that the new one does not get: a file of variables has no form for their values.
+    """Return the names of the variables that the new container lacks: an env file cannot hold values of several lines.
 
-    To have the line take them from the environment of whoever runs it would let an image ask for a secret by its name.
+    If the line took them from the environment of the user, an image could ask for a secret by its name.
     """
     entries = (str(each).partition("=") for each in inspected["Config"].get("Env") or ())
     return tuple(name for name, _, value in entries if "\n" in value and re.fullmatch(r"\w+", name, re.ASCII))
@@ -79,7 +80,7 @@ def _options(inspected: Mapping[str, Any], name: str) -> Iterator[str]:
     config, host = inspected["Config"], inspected["HostConfig"]
     yield from ("--env-file", "/dev/stdin", "--volumes-from", name, "--entrypoint", "sleep")
     if config.get("Healthcheck"):
-        yield "--no-healthcheck"  # it would look for the program before that is started
+        yield "--no-healthcheck"  # the check would look for the program before it is started
     for key, flag in (("User", "--user"), ("WorkingDir", "--workdir")):
         if config.get(key):
             yield from (flag, str(config[key]))
@@ -116,7 +117,7 @@ def _network(inspected: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _connections(inspected: Mapping[str, Any], new: str) -> Iterator[tuple[str, ...]]:
-    """Command lines for the networks that a container was connected to besides its first."""
+    """Yield the command lines that connect the container to its networks besides the first."""
     mode = str(inspected["HostConfig"].get("NetworkMode") or "")
     first = "bridge" if mode in _USUAL_NETWORKS else mode
     for network in inspected["NetworkSettings"].get("Networks") or {}:
@@ -126,7 +127,7 @@ def _connections(inspected: Mapping[str, Any], new: str) -> Iterator[tuple[str, 
 
 
 def _aliases(inspected: Mapping[str, Any], network: str) -> list[str]:
-    """Names that others of a network know it by, without its id, which is no other's."""
+    """Return the aliases of a container in a network, without its id, which the new container does not have."""
     found = (inspected["NetworkSettings"].get("Networks") or {}).get(network) or {}
     return [
         str(each) for each in found.get("Aliases") or () if not str(inspected["Id"]).startswith(str(each))
@@ -172,7 +173,7 @@ def _isolation(host: Mapping[str, Any]) -> Iterator[str]:
         if str(host.get(key) or "") not in _USUAL_NAMESPACES:
             yield from (flag, str(host[key]))
     for each in map(str, host.get("SecurityOpt") or ()):
-        if "{" not in each:  # a seccomp profile, of which the engine has kept the text and no file
+        if "{" not in each:  # a seccomp profile: the engine keeps its text, not its file
             yield from ("--security-opt", each)
     for key, value in (host.get("Sysctls") or {}).items():
         yield from ("--sysctl", f"{key}={value}")

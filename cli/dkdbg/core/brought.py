@@ -1,4 +1,4 @@
-"""The agent that runs at a target: where `dkdbg run` has brought it, and which one runs, by the target's processes."""
+"""Find the agent at a target: the path to which `dkdbg run` brings it, and the one that the target's processes run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dkdbg.agent.relay import wire
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Where `dkdbg run` brings one.
+#: Path of an agent that `dkdbg run` brought.
 _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
-#: Where `init` mounts one, and where `dkdbg run` brings one (agent/state/kept.py).
+#: Path of an agent that `init` mounted or `dkdbg run` brought (agent/state/kept.py).
 _AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
-#: Nothing but `sh` and `tr`; prints words of command lines that may be an agent's file, and no others: they may hold secrets.
+#: Needs `sh` and `tr` alone. Prints only words of command lines that may be an agent's file: others may hold secrets.
 _FIND = r"""
 for each in /proc/[0-9]*/cmdline; do tr '\0' '\n' <"$each"; done 2>/dev/null | while read -r word; do
   case $word in /*/agent.pyz | /*/agent-*.pyz) echo "$word" ;; esac
@@ -24,17 +24,17 @@ echo looked
 
 
 def is_brought(path: str) -> bool:
-    """Whether `dkdbg run` brings an agent to such a path."""
+    """Return whether `dkdbg run` brings an agent to such a path."""
     return _BROUGHT.fullmatch(path) is not None
 
 
 def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
-    """The command line that, run at a target, is a relay's far end, or says that the agent's file is gone.
+    """Return the remote command line that runs the remote end of a relay, or reports that the agent's file is gone.
 
-    A keeper holds that file as long as it lives (`agent/state/kept.py`): without the file there is no keeper either.
+    A keeper holds that file as long as it lives (`agent/state/kept.py`): without the file there is no keeper.
 
     Args:
-        agent: runs the agent there; its last word is the agent's file.
+        agent: remote command line of the agent; its last word is the agent's file.
         word, more: see `agent/relay/stdio.py`.
     """
     script = f'[ -e "$0" ] && exec "$@"; echo "{word}{wire.GONE.decode()}"'
@@ -42,24 +42,24 @@ def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
 
 
 def finding_words() -> tuple[str, ...]:
-    """The command line that, run at a target, says which agents run there."""
+    """Return the remote command line that lists the agents running at a target."""
     return ("sh", "-c", _FIND)
 
 
 def agent_in(said: str) -> str | None:
-    """The path of the agent's file there that such a command has found; None when it has found none.
+    """Return the path of the agent's file from the output of `finding_words`; None if it lists no agent.
 
     Args:
-        said: its output, which the target may have made up: it names what is run there, and nowhere else.
+        said: output, which the target may forge; the path is run at that target only.
     """
     return next((line for line in said.splitlines()[:100] if _AGENT.fullmatch(line)), None)
 
 
 def has_looked(said: str) -> bool:
-    """Whether such a command has run to its end: kubectl ends with 0 too when its stream breaks."""
+    """Return whether the output of `finding_words` is complete: kubectl exits with 0 too when its stream breaks."""
     return said.endswith("looked\n")
 
 
 def is_agent(path: str) -> bool:
-    """Whether an agent may run from such a path, brought or mounted."""
+    """Return whether an agent may run from such a path, brought or mounted."""
     return _AGENT.fullmatch(path) is not None

@@ -1,4 +1,4 @@
-"""What compose files are called, and which of them plain `docker compose` merges."""
+"""Names of compose files, and the ones that plain `docker compose` merges."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OVERRIDE_NAMES = (
 
 
 def main_files(files: Sequence[str], compose_env: str | None) -> tuple[str, ...]:
-    """Return the files that are merged, in this order: of the overrides compose takes the first alone.
+    """Return the files that are merged, in order; compose reads only the first override file.
 
     Args:
-        files: the compose files that are here.
-        compose_env: what COMPOSE_FILE says, see RepoFacts.
+        files: the compose files in the folder.
+        compose_env: value of COMPOSE_FILE, see RepoFacts.
     """
     if compose_env:
         return tuple(compose_env.split(":"))

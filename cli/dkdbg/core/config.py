@@ -1,4 +1,4 @@
-"""dkdbg.toml: what a person decided for this repository. Flags beat it, it beats what was detected."""
+"""Parse dkdbg.toml, the user's decisions for this repository. Flags override it, and it overrides detected values."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
-#: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
+#: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone may bring a file of any size.
 MAX_CHARS = 100_000
-#: The name of a target: no shell expands it and no program reads it as an option.
+#: Name of a target: no shell expands it, and no program reads it as an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyncConfig:
-    """What sync leaves out of the local tree.
+    """Limits on the local files that sync copies.
 
     Attributes:
-        ignore: patterns as in .gitignore, with the last word; `!` brings back.
-        max_size: larger files stay out; bytes.
+        ignore: patterns as in .gitignore, applied last; `!` brings back.
+        max_size: maximum size of a file in bytes; larger files stay out.
     """
 
     ignore: tuple[str, ...] = ()
@@ -44,19 +44,20 @@ class Config:
     """Options of one repository.
 
     Attributes:
-        command: shell text of the program to debug, None to take the detected one.
-        service: compose service to debug, NAME or FILE:NAME, None to take the detected one.
+        command: shell text of the program to debug; None for the detected one.
+        service: compose service to debug, NAME or FILE:NAME; None for the detected one.
         port: port of the listener on 127.0.0.1 and in the container.
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
             lets the planner choose (servers do not wait).
-        reload: start the program again when a source file changes, and keep the container when it ends.
-        restart: what F5 does when sources were changed after the program's start: `auto` starts it anew when the run is
-            younger than an hour, `ask` says so, `never` keeps editors from restarting it at all.
-        ranks: which ranks are debugged, as agent/inprocess/ranks.py reads it; the others run free.
-        continues: what Continue and Pause in one rank do to the others of its job, `all` or `one`; the key `continue`.
-        token: where the launch entry takes the token from that the debug port asks for.
+        reload: restart the program when a source file changes, and keep the container when it ends.
+        restart: action of F5 when sources changed after the program's start: `auto` restarts it when the run is
+            younger than an hour, `ask` only reports it, `never` keeps editors from restarting it at all.
+        ranks: ranks to debug, as agent/inprocess/ranks.py reads them; the others run free.
+        continues: effect of Continue and Pause in one rank on the others of its job, `all` or `one`; the key
+            `continue`.
+        token: source from which the launch entry takes the token that the debug port requires.
         sync: the table [sync].
-        targets: names and addresses of the tables [targets.NAME], as typed; where they are used, they are checked.
+        targets: names and addresses of the tables [targets.NAME], as typed; checked where they are used.
     """
 
     command: str | None = None
@@ -73,10 +74,10 @@ class Config:
 
 
 def decode(data: bytes) -> str:
-    """The text of a dkdbg.toml, a byte order mark kept.
+    """Decode a dkdbg.toml; keep a byte order mark.
 
     Raises:
-        DkdbgError: it is not UTF-8, which TOML asks for.
+        DkdbgError: it is not UTF-8, which TOML requires.
     """
     try:
         return data.decode()
@@ -87,10 +88,11 @@ def decode(data: bytes) -> str:
 
 
 def parse(text: str) -> Config:
-    """The configuration in `text`, the content of a dkdbg.toml.
+    """Parse `text`, the content of a dkdbg.toml.
 
     Raises:
-        DkdbgError: more than `MAX_CHARS`, invalid TOML, an unknown table or key or a value of the wrong type; all problems in one message.
+        DkdbgError: `text` has more than `MAX_CHARS` characters, invalid TOML, an unknown table or key, or a value of
+            the wrong type; all problems in one message.
     """
     if len(text) > MAX_CHARS:
         raise DkdbgError(
@@ -98,7 +100,7 @@ def parse(text: str) -> Config:
             hint="long lists of patterns for sync belong in .gitignore",
             exit_code=EXIT_USAGE,
         )
-    import tomlkit  # noqa: PLC0415 - a tenth of what a start of sync loads, for a file that most do not have
+    import tomlkit  # noqa: PLC0415 - takes a tenth of sync's start-up time, and most repositories have no such file
 
     try:
         document = tomlkit.parse(text.removeprefix(BOM)).unwrap()
@@ -139,7 +141,7 @@ def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def size(value: object) -> int | None:
-    """Bytes of `100 MB`, `2 GiB` or a whole number; None when it is none of them."""
+    """Return the bytes of `100 MB`, `2 GiB` or a whole number; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value > 0 else None
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -202,7 +204,7 @@ def _ranks_problem(value: object) -> str | None:
 
 
 def with_values(text: str, **values: str | int | None) -> str:
-    """`text` with the given keys of [debug] set, everything else kept to the byte; None leaves a key alone."""
+    """Return `text` with the given keys of [debug] set and every other byte unchanged; None leaves a key alone."""
     import tomlkit  # noqa: PLC0415 - as above
 
     mark = BOM if text.startswith(BOM) else ""
@@ -215,10 +217,10 @@ def with_values(text: str, **values: str | int | None) -> str:
 
 
 def shell_argv(command: str) -> tuple[str, ...]:
-    """`command` as argv: split when it needs no shell, else run by `sh -c`.
+    """Return `command` as argv: split if it needs no shell, otherwise run by `sh -c`.
 
     Raises:
-        DkdbgError: unbalanced quotes.
+        DkdbgError: quotes are unbalanced, or the command is empty.
     """
     try:
         words = tuple(shlex.split(command))

@@ -1,8 +1,9 @@
 """Names that a repository's dkdbg.toml gives to targets: `[targets.cluster] uri = "ssh://login,node1/~/code"`.
 
-A clone may bring any dkdbg.toml. An address carries no options and no command, whichever its kind is; besides, one from
-here names no folder of this machine, no home elsewhere, where files of a stranger's would be read by a shell, and no
-server that is shown a token of the user's. This holds for the target around which another one is, too: `ray+ssh://...`. Pure.
+A clone may bring any dkdbg.toml. An address of any kind carries no options and no command. An address from this file
+must also name no folder of this machine, no remote home folder, where a shell would read files of a stranger, and no
+server that receives a token of the user. The inner target of an address such as `ray+ssh://...` follows the same
+rules. Pure.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
 
     from dkdbg.core.address import Address
 
-#: Folders that are somebody's home, without what lies in them; macOS tells no case apart.
+#: Home folders themselves, without the folders in them; macOS ignores case.
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
-#: Folders that are on a user's PATH, or in a home of macOS, which starts programs from there.
+#: Folders on a user's PATH, and Library in a home of macOS, which starts programs from there.
 _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
-#: Schemes whose targets send the user's token to the server of the address, and what the token is for.
+#: Schemes whose targets send the user's token to the server of the address, and the service that issued it.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
 def address_of(
     name: str, uri: str, *, parse: Callable[[str], Address], inner: Callable[[Address], Address | None]
 ) -> Address:
-    """The address of a name.
+    """Return the address that a name stands for.
 
     Args:
-        parse: returns the address that a text is; raises DkdbgError.
+        parse: parses an address; raises DkdbgError.
         inner: returns the address inside another one (`ssh://x` of `ray+ssh://x`) or None; raises DkdbgError.
 
     Raises:
-        DkdbgError: it is none, or one that only a person types.
+        DkdbgError: the text is not an address, or only a user may type it.
     """
     where = f"{FILE_NAME}: uri of [targets.{name}]"
     layer: Address | None
@@ -55,7 +56,7 @@ def address_of(
 
 
 def _why_not(found: Address) -> str:
-    """Return why only a person types this address; empty where a repository may name it."""
+    """Return why only a user may type this address; empty if a repository may name it."""
     if found.scheme in {LOCAL, ENDPOINT}:
         return "on this machine, where a repository names none"
     token = _TOKENS.get(found.scheme.partition("+")[0])

@@ -1,22 +1,25 @@
-"""The names and profiles that the debug service of a user's service may have: the planner gives them, others look for them."""
+"""Names and profiles of the debug service of a user's service: the planner assigns them, other modules look them up."""
 
 from __future__ import annotations
 
 import re
 
-#: Compose's profile of it, and of the service that "Reopen in Container" opens.
+#: Compose's profile of the debug service, and of the service that "Reopen in Container" opens.
 PROFILE, DEVCONTAINER_PROFILE = "debug", "devcontainer"
-#: As compose has it, and no option of a command line either. It stands in shell scripts and YAML as it is.
+#: Valid in compose, not an option of a command line, and safe without quotes in shell scripts and YAML.
 _NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,200}")
 
 
 def is_name(text: str) -> bool:
-    """Whether a service may be called so."""
+    """Return whether a service may have this name."""
     return _NAME.fullmatch(text) is not None
 
 
 def names(service: str) -> tuple[str, ...]:
-    """Names of the twin of `service`, the preferred one first: a later one where a user's service has the earlier."""
+    """Return the names for the debug service of `service` in order of preference.
+
+    A later one applies if a user's service has the earlier.
+    """
     return (
         f"{service}-debug",
         f"{service}-dkdbg",
@@ -30,6 +33,9 @@ def devcontainer(name: str) -> str:
 
 
 def rank(service: str, name: str) -> int | None:
-    """How well the service `name` fits when `service` is asked for, 0 is best: a twin goes before the service itself."""
+    """Return how well the service `name` fits a request for `service`, 0 is best.
+
+    A debug service precedes the service itself.
+    """
     order = (*names(service), service)
     return order.index(name) if name in order else None

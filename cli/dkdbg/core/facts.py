@@ -1,4 +1,4 @@
-"""What was observed in a repository. Nothing here decides anything; every value says where it was seen."""
+"""Observations about a repository, each with its source. Decides nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Gpu = Literal["required", "optional", "none"]
 PackageManager = Literal[
     "pip", "uv", "poetry", "conda", "setuptools", "pdm", "pipenv", "pixi", "docker", "none"
 ]
-#: The word a person would name the way of starting by.
+#: Name of a way to start programs, as users call it.
 Launcher = str
 
 
-#: `PythonFact.source` where it was concluded from what is to be installed.
+#: `PythonFact.source` of a version that was concluded from the packages to install.
 BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PythonFact:
-    """The Python minor version that the repository runs on, such as `3.11`, and where that was read."""
+    """Python minor version that the repository runs on, such as `3.11`, and the source of that observation."""
 
     version: str
     source: str
@@ -31,12 +31,12 @@ class PythonFact:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchFact:
-    """The torch that the repository asks for.
+    """The torch that the repository requires.
 
     Attributes:
         version: such as `2.9.1`, None when torch is used without a version.
-        cuda: CUDA minor version of the wheel or base image, such as `12.8`; None when there is nothing to say.
-        source: file (and line or key) that says so.
+        cuda: CUDA minor version of the wheel or base image, such as `12.8`; None if unknown.
+        source: file (and line or key) of the observation.
     """
 
     version: str | None
@@ -49,17 +49,17 @@ class EntryPoint:
     """One way to start the program.
 
     Attributes:
-        command: as a person would type it in `cwd`, shell syntax.
+        command: as a user would type it in `cwd`, shell syntax.
         file: the source file it starts, relative to the repository root, POSIX separators; None when the file
             lives only in an image.
         launcher: a name of `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
-        needs_args: whether it stops with a usage message when started as it stands here.
-        source: where it was seen, in words.
-        error: `LINE: why` when its file does not parse, else empty.
-        points: its rank, as setup/detect/launch/entrypoint.py counts; near ones are few points apart.
+        needs_args: whether it stops with a usage message when started with this command.
+        source: description of where it was found.
+        error: `LINE: reason` if its file does not parse, else empty.
+        points: its score by setup/detect/launch/entrypoint.py; similar candidates are few points apart.
         trains: whether it is a training run, which ends, whatever ports are published beside it.
-        shows_windows: whether it ends at once where there is no screen.
+        shows_windows: whether it exits at once without a screen.
     """
 
     command: str
@@ -76,7 +76,7 @@ class EntryPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DockerfileFact:
-    """What one Dockerfile says that matters to a debugger.
+    """The parts of a Dockerfile that matter to a debugger.
 
     Attributes:
         path: relative to the repository root.
@@ -85,15 +85,16 @@ class DockerfileFact:
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
-        code: those of `copies` that bring Python which is here, local relative to the root, a pattern (`*.py`) as its
-            files.
+        code: the `copies` that bring Python sources of the repository, local relative to the root, a pattern (`*.py`)
+            as its files.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         cmd: CMD likewise.
         python: Python minor version evident from base image or ENV/ARG, or None.
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
-        env: ENV and ARG values of the final stage, which the container's shell would fill in.
-        inputs: what of its context the image is made of, as setup/detect/docker/image_inputs.py says; None for "any of it".
+        env: ENV and ARG values of the final stage, which the container's shell would expand.
+        inputs: the part of its context that the image is built from, see setup/detect/docker/image_inputs.py; None for
+            "any of it".
     """
 
     path: str
@@ -122,8 +123,8 @@ class ServiceFact:
             the file is missing.
         context: build context relative to the repository root, None without a build section.
         image: `image:` as written, None when absent.
-        release: the image of a registry in which it runs a release of this repository; then `dockerfile` and `context`
-            are those of the sources that are here. None when it says itself what it is built from.
+        release: image in a registry that runs a release of this repository; `dockerfile` and `context` are then those
+            of the local sources. None if the service itself defines its build.
         profiles: as written.
         command: `command:` as argv, None when absent.
         entrypoint: `entrypoint:` as argv, None when absent.
@@ -135,24 +136,24 @@ class ServiceFact:
             the repository.
         ports: container ports it publishes.
         gpu: whether it asks for a GPU in any of compose's ways.
-        depends_on: names of the services that it cannot be without, by `depends_on` or another key.
-        optional: those of them that it starts without where they are not there (`required: false`).
-        parts: (section, name, definition as JSON) of what it uses of its file's top level and the compose file in the
-            root does not have: networks, volumes, configs, secrets. As written, paths relative to the root.
-        mounted: those of `binds` that come by extending it, where files of the root say more of it; else None.
-        more: (file, key) of what they say, which nothing brings that extends `file`.
+        depends_on: names of the services that it requires, by `depends_on` or another key.
+        optional: the services of `depends_on` that it starts without if they are missing (`required: false`).
+        parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the compose
+            file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the root.
+        mounted: the `binds` that a service gets by extending this one, if files of the root add to it; else None.
+        more: (file, key) of those additions, which a service that extends `file` does not get.
         refers: the keys of its section that name other services, all of which are in `depends_on`.
         host_network: `network_mode: host`.
-        env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
-            else empty.
-        needs: variables without a value for which compose refuses its file.
-        needs_files: (file, an example of it or None) relative to the root: environment files that services of its file
-            read and that are not here; compose refuses that file without them, unless it only extends from it.
-        pythonpath: PYTHONPATH of its environment, None when not said.
-        variables: names of its environment, those without a value included.
-        networks: names of those that it is in, as written; none for the project's default one.
-        called: other names by which its neighbours may call it: `container_name`, `hostname`.
-        says: the keys of its section, what it extends included.
+        env_files: files that it reads its environment from, relative to the root, if a required one is missing; else
+            empty.
+        needs: variables without a value for which compose rejects its file.
+        needs_files: (file, an example of it or None) relative to the root: missing environment files that services of
+            its file read; compose rejects that file without them, unless it only extends from it.
+        pythonpath: PYTHONPATH of its environment; None if unset.
+        variables: names in its environment, including those without a value.
+        networks: names of its networks, as written; empty for the project's default one.
+        called: other names by which its neighbours may reach it: `container_name`, `hostname`.
+        says: the keys of its section, including those of the services it extends.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
     """
 
@@ -190,13 +191,13 @@ class ServiceFact:
     is_python: bool = False
 
     def is_called(self, wanted: str) -> bool:
-        """Whether a person who says NAME or FILE:NAME means this one."""
+        """Return whether a user who types NAME or FILE:NAME means this service."""
         return wanted in {self.name, f"{self.file}:{self.name}"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DevcontainerFact:
-    """What one existing devcontainer.json says.
+    """One existing devcontainer.json.
 
     Attributes:
         path: of the devcontainer.json, relative to the repository root.
@@ -224,13 +225,13 @@ class DockerRun:
     """A `docker run` line that mounts the repository, or starts an image that it builds.
 
     Attributes:
-        source: file where it stands.
+        source: file that contains the line.
         mounts: (local relative to the root, remote absolute) of folders of the repository.
-        workdir: absolute, None when not said.
-        shm, ipc: as written, None when not said.
+        workdir: absolute; None if not given.
+        shm, ipc: as written; None if not given.
         ports: container ports that it publishes.
-        env: (name, value) of `-e`; `${OTHER}` is a variable of whoever starts it, None the one of the same name.
-        env_files: of `--env-file`, relative to the root; they need not be there.
+        env: (name, value) of `-e`; `${OTHER}` is a variable of the user's shell, None the variable of the same name.
+        env_files: files of `--env-file`, relative to the root; they may be missing.
     """
 
     source: str
@@ -245,7 +246,7 @@ class DockerRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """One of several projects of a repository.
+    """A project of a repository that has several.
 
     Attributes:
         folder: relative to the repository root.
@@ -267,48 +268,50 @@ class RepoFacts:
         dependency_files: the files to install from, in order, relative to the root.
         requirements: distribution names that the repository needs when no dependency file says so (README
             install line, imports), lower case, as far as they can be known.
-        declared: what the dependency files require, as pip takes it (`torch>=2.1`), without the optional groups.
-        undeclared: what the sources import and no dependency file names, though nothing named is sure to bring it:
-            numpy, which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
-        unnamed: distributions that the program imports and no dependency file names, those left out that mostly come with
-            others; empty where a lock names everything.
+        declared: requirements in the dependency files, as pip writes them (`torch>=2.1`), without the optional groups.
+        undeclared: packages that the sources import, and that no dependency file names or is sure to bring: numpy,
+            which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
+        unnamed: distributions that the program imports and no dependency file names, without those that usually come
+            with others; empty if a lock names everything.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
         entrypoint: the best candidate, None when nothing can be started.
         candidates: every candidate seen, best first, `entrypoint` included.
         dockerfiles, services: parsed.
-        compose_files: compose files in the root that plain `docker compose` would read or a person would name
-            with -f, relative, in compose's order of preference; files in subfolders follow.
-        compose_env: what COMPOSE_FILE in the root's `.env` names, joined by `:`, None when not set.
-        compose_separator: what stands between the names there.
-        compose_read: the compose files that plain `docker compose` reads in the root, those that they include among them.
-        compose_names: the services that it knows there.
+        compose_files: compose files in the root that plain `docker compose` would read or a user would name with -f,
+            relative, in compose's order of preference; files in subfolders follow.
+        compose_env: names in COMPOSE_FILE of the root's `.env`, joined by `:`; None if unset.
+        compose_separator: separator of the names there.
+        compose_read: the compose files that plain `docker compose` reads in the root, including the files that they
+            include.
+        compose_names: the services of those files.
         service: the service to debug, None without a fitting one.
         mappings: (local relative to the root, remote absolute) as the existing image or service has them.
         ports: container ports of the program itself.
-        gpu_source: why `gpu` is what it is.
+        gpu_source: evidence for `gpu`.
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
-        harmless_scripts: names of shell scripts here that name nothing which needs another user's rights.
+        harmless_scripts: names of shell scripts here that use nothing which needs another user's rights.
         notebooks: number of notebooks.
         git: whether the root is in a git work tree.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
-        below: where `root` lies below the root of its git repository, `a/b`; empty when it is that root itself.
-        projects: of a repository that is several projects and none itself.
-        docker_run: how people start the image by hand, None without such a line.
-        installed: (path of a Dockerfile, how it installs the repository: setup/detect/docker/installed.py) of those that do.
+        below: path of `root` below the root of its git repository, `a/b`; empty if it is that root.
+        projects: the projects of a repository that has several and is not one itself.
+        docker_run: the `docker run` line by which users start the image manually; None without such a line.
+        installed: (path of a Dockerfile, how it installs the repository: setup/detect/docker/installed.py) of the
+            Dockerfiles that do.
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether they have compiled parts.
-        missing: the script that the command names and the repository does not have, relative to the root; else empty.
-        dockerignores: (path, whether Python's compiled files stay out of a build) of .dockerignore files, also of those
-            that are for one Dockerfile alone.
-        terminal: where the program asks for a terminal, in words; empty when it does not.
-        problems: files that could not be read or understood, in words, one each.
+        missing: script that the command names and the repository lacks, relative to the root; else empty.
+        dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files, including
+            those for one Dockerfile alone.
+        terminal: why the program needs a terminal; empty if it does not.
+        problems: files that could not be read or understood, one text each.
     """
 
     root: Path

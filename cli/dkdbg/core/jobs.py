@@ -1,11 +1,11 @@
-"""Values of batch jobs: a job as its system describes it, a submission, and the queue that takes one. Pure."""
+"""Values of batch jobs: a job as its system describes it, a submission, and the queue that accepts one. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-#: Whether a job's nodes can be used: not yet, now, no more, or not at this moment (suspended).
+#: Usability of a job's nodes: not yet, now, no more, or not at this moment (suspended).
 Phase = Literal["waiting", "running", "ended", "held"]
 
 
@@ -15,14 +15,14 @@ class Job:
 
     Attributes:
         id: as the system writes it.
-        state: its word for it, such as RUNNING.
-        user: whose it is.
-        nodes: those that it has, the one that its script runs on first; none before it runs.
+        state: state as the system names it, such as RUNNING.
+        user: its owner.
+        nodes: its nodes, first the one that runs its script; empty before it runs.
         reason: why it waits or has failed; may be empty.
-        folder: where its script runs, a path there; may be empty.
-        tasks: how many it starts, 0 where that is not said.
-        output: the file there that what it prints goes to; may be empty.
-        succeeded: how an ended job ended, as far as its system tells; None while that is not noted yet.
+        folder: remote path of the folder that its script runs in; may be empty.
+        tasks: number of tasks that it starts, 0 if unknown.
+        output: remote file that receives its output; may be empty.
+        succeeded: whether an ended job succeeded, as far as its system reports it; None until that is recorded.
     """
 
     id: str
@@ -39,14 +39,14 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What is asked for.
+    """A request for a job.
 
     Attributes:
-        command: of each rank, word by word; none for a job that is only held, for commands that come later.
-        options: of the batch system's own program, as a person has typed them.
+        command: command line of each rank, word by word; empty for a job that only holds nodes for later commands.
+        options: options of the batch system's own program, as typed.
         wait: seconds that each rank waits for an editor before its first line.
-        name: of the job, for listings of the batch system.
-        folder: where it runs, a path there; below the home or absolute; empty for the home.
+        name: name of the job, for listings of the batch system.
+        folder: remote folder to run in, absolute or relative to the home; empty for the home.
     """
 
     command: tuple[str, ...]
@@ -57,41 +57,43 @@ class Submission:
 
 
 class Queue(Protocol):
-    """A batch system, as `dkdbg submit` needs it."""
+    """A batch system, with the operations that `dkdbg submit` needs."""
 
     def submit(self, wanted: Submission) -> str:
-        """Submit a job once, and return its number. What hinders it leaves no job, or is said to have left one.
+        """Submit one job and return its number.
+
+        A failure leaves no job, or its error reports that one was left.
 
         Raises:
-            DkdbgError: it is refused, or nobody knows whether there is a job now.
+            DkdbgError: the job is refused, or it is unknown whether it exists.
         """
 
     def held(self) -> str:
-        """The number of this user's job that is held for commands; empty when there is none.
+        """Return the number of this user's job that is held for commands; empty if no such job exists.
 
         Raises:
-            DkdbgError: the system cannot be asked.
+            DkdbgError: the system cannot be queried.
         """
 
     def look(self, job: str) -> Job:
-        """What is said of the job now.
+        """Return the current description of the job.
 
         Raises:
-            DkdbgError: the system cannot be asked, or knows no such job.
+            DkdbgError: the system cannot be queried, or does not know the job.
         """
 
     def last_words(self, job: Job) -> str:
-        """The end of what the job has printed; empty where that is not to be had."""
+        """Return the end of the job's output; empty if it is unavailable."""
 
     def cancel(self, job: str) -> None:
-        """End the job.
+        """Cancel the job.
 
         Raises:
             DkdbgError: it is refused.
         """
 
     def address(self, job: str) -> str:
-        """The job's, as any verb takes it."""
+        """Return the address of the job, as any verb accepts it."""
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""

@@ -18,18 +18,18 @@ class Local(Reach):
 
     Attributes:
         python: interpreter that runs the agent.
-        label: for people.
+        label: name for display.
     """
 
     python: str
     label: str = "local"
 
-    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - the terminal is ours
-        """`argv` itself: it runs here."""
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - it runs in this terminal
+        """Return `argv` itself: it runs here."""
         return tuple(argv)
 
     def launch(self, argv: Sequence[str], *, port: int, wait: int, runtime: str) -> tuple[str, ...]:
-        """The command line that runs `argv` under the agent on 127.0.0.1:`port`, waiting `wait` seconds for an editor.
+        """Return the command line that runs `argv` under the agent on 127.0.0.1:`port`.
 
         Args:
             runtime: local folder of the session record.

@@ -1,4 +1,4 @@
-"""Where the code lies, as DKDBG_MAPPINGS says: what `init` has planned and a container or a pod carries."""
+"""Read and write DKDBG_MAPPINGS, the location of the code: `init` plans it, and a container or a pod carries it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def workspace_of(text: str) -> Workspace | None:
-    """The folder that DKDBG_MAPPINGS names; None when it names none.
+    """Return the folder that DKDBG_MAPPINGS names; None if it names no folder.
 
     Args:
-        text: its value. Whoever made the image, or the pod, may have written it.
+        text: its value, which the author of the image or the pod may have written.
 
     Raises:
-        DkdbgError: it names several, or one that leads out of the repository.
+        DkdbgError: it names several folders, or one that leads out of the repository.
     """
     found = pairs_of(text)
     if not found:
@@ -42,10 +42,10 @@ def workspace_of(text: str) -> Workspace | None:
 
 
 def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """The value of DKDBG_MAPPINGS, and of an editor's pathMappings, that says where the code lies.
+    """Return the value of DKDBG_MAPPINGS, and of an editor's pathMappings, for these folders.
 
     Args:
-        found: folders relative to the repository's root, and where they lie there.
+        found: folders relative to the repository's root, and their remote paths.
     """
     return [
         {"localRoot": ROOT if local == "." else f"{ROOT}/{local}", "remoteRoot": remote}
@@ -54,20 +54,20 @@ def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def folder_name(root: Path) -> str:
-    """Of the folder for a repository's code where a target names none: two clones here are two folders there."""
+    """Return the name of the folder for a repository's code if a target names none: two local clones get two folders."""
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 
 
 class NoFolderError(DkdbgError):
-    """Nothing says where the code lies."""
+    """The location of the code on a target is unknown."""
 
 
 def unknown(where: str) -> NoFolderError:
-    """The error for a target that does not say where its code lies.
+    """Return the error for a target that does not say where its code lies.
 
     Args:
-        where: it, and what it lacks.
+        where: the target, and what it lacks.
     """
     return NoFolderError(
         f"nothing says where the code lies in {where}",

@@ -1,4 +1,4 @@
-"""Where a folder of this machine lies on another one, by what both have mounted. Pure: guesses, which a probe has to prove."""
+"""Guess the location of a local folder on another machine, by the mounts of both. Pure; a probe confirms it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: /proc/self/mountinfo (proc(5)) writes space, tab, line end and backslash so.
+#: Escape sequence for space, tab, line end and backslash in /proc/self/mountinfo (proc(5)).
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SSHFS = {"fuse.sshfs", "fuse.rclone"}
-#: So many guesses are worth a look.
+#: Maximum number of guesses that are worth a probe.
 _MOST = 6
 
 
@@ -23,9 +23,9 @@ class Mount:
 
     Attributes:
         source: `server:/export`, `/dev/sda1`, `me@login:/home/me`.
-        root: the folder of it that is mounted, absolute there.
-        at: where, on the machine that was asked.
-        kind: of file system.
+        root: the mounted folder of the source, absolute there.
+        at: mount point on the machine that was queried.
+        kind: type of file system.
     """
 
     source: str
@@ -35,10 +35,10 @@ class Mount:
 
 
 def mounts(text: str) -> list[Mount]:
-    """The mounts of a machine, in their order; lines that are none are left out.
+    """Return the mounts of a machine, in their order; skip invalid lines.
 
     Args:
-        text: its /proc/self/mountinfo, which may be a stranger's.
+        text: its /proc/self/mountinfo, untrusted.
     """
     found = []
     for line in text.splitlines():
@@ -52,12 +52,12 @@ def mounts(text: str) -> list[Mount]:
 
 
 def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: str) -> list[str]:
-    """Folders of the other machine that may be `folder`, the likelier first: absolute and in one spelling.
+    """Return the folders of the other machine that may be `folder`, the likelier first, absolute and normalized.
 
     Args:
         folder: absolute, with no links in it, on this machine.
         here, there: the mounts of both.
-        home: of the user there; empty when it is not known.
+        home: home of the user there; empty if unknown.
     """
     mine = _mount_of(folder, here)
     found = []
@@ -78,7 +78,7 @@ def guesses(folder: str, here: Sequence[Mount], there: Sequence[Mount], home: st
 
 
 def _whole(mount: Mount) -> tuple[str, str] | None:
-    """The server or device, and the folder of it; None for what is no one's but this machine's, such as tmpfs."""
+    """Return the server or device, and the folder of it; None for a source that only this machine has, such as tmpfs."""
     server, colon, path = mount.source.partition(":")
     if colon and path.startswith("/"):  # two exports of a server may lie in each other
         return server, posixpath.normpath(posixpath.join(path, mount.root.lstrip("/")))
@@ -86,7 +86,7 @@ def _whole(mount: Mount) -> tuple[str, str] | None:
 
 
 def _mount_of(folder: str, found: Sequence[Mount]) -> Mount | None:
-    """What is mounted last at the deepest folder above."""
+    """Return the last mount at the deepest folder above `folder`."""
     above = [each for each in found if _is_below(folder, each.at)]
     return max(enumerate(above), key=lambda each: (len(each[1].at), each[0]))[1] if above else None
 

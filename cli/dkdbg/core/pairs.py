@@ -1,6 +1,6 @@
-"""Pairs of a folder of this repository and where it lies elsewhere, as DKDBG_MAPPINGS and an agent's record say them.
+"""Parse pairs of a folder of this repository and its remote location, from DKDBG_MAPPINGS or an agent's record.
 
-Whoever made an image, or is root where the agent runs, may have written them.
+They are untrusted: the author of an image, or root where the agent runs, may have written them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dkdbg import hints
 from dkdbg.agent.settings import ENV_MAPPINGS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
-#: How launch.json and DKDBG_MAPPINGS name the repository's root.
+#: Name of the repository's root in launch.json and DKDBG_MAPPINGS.
 ROOT = "${workspaceFolder}"
-#: Of an agent's record so many are read, and of a path so many characters.
+#: Maximum entries of an agent's record, and maximum characters of a path.
 _MOST, _LONGEST = 100, 4096
 
 
 def pairs_of(text: str) -> list[tuple[str, str]]:
-    """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root, `.` for the root.
+    """Return (local, remote) of DKDBG_MAPPINGS in the repository, local relative to its root, `.` for the root.
 
     Raises:
-        DkdbgError: one leads out of the repository.
+        DkdbgError: a folder leads out of the repository.
     """
     try:
         entries = json.loads(text or "[]")
@@ -33,10 +33,10 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 
 def pairs_of_record(said: object) -> tuple[tuple[str, str], ...]:
-    """The same of what an agent says of itself; whatever is none, or leads out of the repository, is left out.
+    """Return the same from an agent's record; skip entries that are invalid or lead out of the repository.
 
     Args:
-        said: the list of its record.
+        said: the list in its record.
     """
     found = []
     for local, remote in _entries(said)[:_MOST]:
@@ -47,7 +47,7 @@ def pairs_of_record(said: object) -> tuple[tuple[str, str], ...]:
 
 
 def _entries(entries: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
-    """(local, remote) of those that begin at the repository's root, local what follows it."""
+    """Return (local, remote) of entries that begin at the repository's root, local without that root."""
     found = []
     for entry in entries if isinstance(entries, list) else ():
         local, remote = (
@@ -61,7 +61,7 @@ def _entries(entries: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
 
 
 def _beneath(path: str) -> str:
-    """A path below the repository's root, without what says nothing; `.` for the root."""
+    """Return a path below the repository's root, without empty and `.` parts; `.` for the root."""
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if ".." in parts or "\0" in path:
         raise DkdbgError(

@@ -1,4 +1,4 @@
-"""What was decided, each choice with its reason. A plan is a value: it can be printed, compared and rendered."""
+"""Decisions of `init`, each with its reason. A plan is a value: it can be printed, compared and rendered."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from dkdbg.core.facts import RepoFacts, ServiceFact
 
-#: Where a debug twin gets a GPU from; it extends the service `dkdbg-gpu-KIND` of its compose file.
+#: Source of a debug service's GPU; the service extends `dkdbg-gpu-KIND` of its compose file.
 GpuKind = Literal["none", "nvidia", "cdi", "amd"]
 GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
-#: How the launch entry gets the token that the debug port asks for: not at all, from the editor's environment, or from
-#: the person at each start.
+#: Source of the token that the debug port requires, for the launch entry: none, the editor's environment, or a prompt
+#: at each start.
 TokenKind = Literal["none", "env", "prompt"]
 FROM_NOWHERE: TokenKind = "none"
 FROM_ENVIRONMENT: TokenKind = "env"
@@ -26,7 +26,7 @@ TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One line of the plan: what was decided and why."""
+    """One line of the plan: a decision and its reason."""
 
     what: str
     why: str
@@ -47,7 +47,7 @@ class Mapping:
 
 @dataclass(frozen=True, kw_only=True)
 class Install:
-    """One RUN line of our Dockerfile: `copy` are the files of the repository that it needs beforehand."""
+    """One RUN line of dkdbg's Dockerfile; `copy` lists the files of the repository that it needs beforehand."""
 
     run: str
     copy: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class ImagePlan:
     Attributes:
         dockerfile: path relative to the root; None when the service runs a plain image or extends one.
         ours: whether dkdbg writes that Dockerfile.
-        base: image that our Dockerfile starts from.
+        base: image that dkdbg's Dockerfile starts from.
         apt: Debian packages to install.
         installs: RUN lines in order.
         context: files of the build context beyond what the installs copy; `*` for all of the repository.
@@ -79,48 +79,51 @@ class ImagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ServicePlan:
-    """The debug service ("twin" when it extends a service of the user's).
+    """The debug service that dkdbg writes.
 
     Attributes:
         name: the compose service that runs under debugpy.
-        extends: the user's service that it extends, None when it stands alone.
+        extends: the user's service that it extends; None for a service of its own.
         compose_file: file that dkdbg writes it into, relative to the root.
-        merge: how plain `docker compose` comes to read that file.
-        includes: compose files that have to be included for the service's dependencies.
-        dependencies: services of the user's that it depends on and that `compose_file` extends, because compose does not read their file.
-        profiled: services of the user's that get our profiles too; see setup/plan/profiled.py.
-        parts: what has to stand at the top level of `compose_file` for it; see ServiceFact.parts.
-        resets: keys of the extended service that name services which cannot be there.
+        merge: how plain `docker compose` gets to read that file.
+        includes: compose files to include for the service's dependencies.
+        dependencies: services of the user that it depends on and that `compose_file` extends, because compose does not
+            read their file.
+        profiled: services of the user that get dkdbg's profiles too; see setup/plan/profiled.py.
+        parts: entries that it needs at the top level of `compose_file`; see ServiceFact.parts.
+        resets: keys of the extended service that name services which cannot exist there.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
-        command: words that follow them; `inherits_command` when the extended service says them itself.
-        pythonpath: what PYTHONPATH has to be for the mounted sources to be imported in the place of an installed copy; empty for none.
-        shm, ipc: as people say them to `docker run`, None when nobody does.
-        env, env_files: as people say them to `docker run`; see DockerRun.
-        from_entry: whether the command was found in documents or sources, not said by a person, an image or a service.
-        from_env: (index in `argv`, that word as compose has it) of the words that take a value from a .env file: compose
-            fills it in, none of our files holds it.
+        command: words that follow them; `inherits_command` if the extended service has them already.
+        pythonpath: PYTHONPATH that makes Python import the mounted sources instead of an installed copy; empty for
+            none.
+        shm, ipc: values that users give to `docker run`; None if they give none.
+        env, env_files: as users give them to `docker run`; see DockerRun.
+        from_entry: whether the command was found in documents or sources, not given by a user, an image or a service.
+        from_env: (index in `argv`, that word as compose has it) of the words that take a value from a .env file:
+            compose expands them, and no file of dkdbg holds the value.
         working_dir: in the container; None leaves the image's own.
-        mounts: (local, remote) bind mounts that we add; local relative to the root.
+        mounts: (local, remote) bind mounts that dkdbg adds; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.
         port: port of the listener, container side and default on 127.0.0.1.
         app_ports: the program's own container ports.
         wait: seconds that the program waits for an editor; 0 starts at once.
-        reload: whether a changed source file starts the program again by default.
-        restart: what an attach does by default when sources were changed after the program's start; see config.py.
-        ranks: which ranks are debugged by default; see config.py.
-        continues: what continuing one of them does to the others, in the same way.
-        as_owner: whether it becomes the owner of the workspace; else it runs as the user that its image or service says.
-        image_files: folder in the image that a mount of ours hides, and of which what the image alone has is shown again;
-            empty for none.
+        reload: whether a changed source file restarts the program by default.
+        restart: default action of an attach when sources changed after the program's start; see config.py.
+        ranks: ranks that are debugged by default; see config.py.
+        continues: default effect of continuing one rank on the others; see config.py.
+        as_owner: whether it becomes the owner of the workspace; otherwise it runs as the user of its image or service.
+        image_files: folder of the image that a mount of dkdbg hides, and whose files that only the image has are shown
+            again; empty for none.
         gpu: whether GPU variants are written.
-        processes: how many a launcher starts as the repository documents it, 0 where it says no number. A start takes
-            what the machine can of them: a committed file cannot know the machine.
+        processes: number of processes that a launcher starts as the repository documents it, 0 if unknown. A start
+            uses as many as the machine allows: a committed file cannot know the machine.
         needs_gpu: whether the program stops without a GPU.
-        terminal: whether it gets one, because the program asks for it.
+        terminal: whether it gets a terminal, because the program asks for one.
         host_network: the service shares the host's network, so nothing is published.
-        inputs: files that the image is made of, relative to the root, a folder's with a slash at its end for those in
-            it that name dependencies: a start builds nothing while they stay as they are. None: it always builds.
-        no_bytecode: whether its Pythons write no `__pycache__`, which would make another image of the repository.
+        inputs: files that the image is built from, relative to the root; a folder, with a slash at its end, stands for
+            its files that name dependencies. A start builds nothing while they stay the same. None: it always builds.
+        no_bytecode: whether its Pythons write no `__pycache__`, which would change the image built from the
+            repository.
     """
 
     name: str
@@ -165,13 +168,16 @@ class ServicePlan:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What runs under the agent, as the engine would have put it together."""
+        """Command line under the agent, as the engine would have assembled it."""
         return (*self.entrypoint, *self.command)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DebugService:
-    """What starting and stopping need of a plan; `init` leaves it in the manifest. Attributes as in ServicePlan."""
+    """The part of a plan that starting and stopping need, with the attributes of ServicePlan.
+
+    `init` stores it in the manifest.
+    """
 
     name: str
     compose_file: str
@@ -188,7 +194,7 @@ class DebugService:
 
     @property
     def image_volumes(self) -> tuple[str, ...]:
-        """Where volumes are mounted in it that hold nothing but the image's own files."""
+        """Mount points of the volumes in it that hold only the image's own files."""
         return (*self.masks, *([settings.IMAGE_FILES] if self.image_files else []))
 
 
@@ -197,14 +203,14 @@ class ProjectPlan:
     """Everything that `init` is going to write, before it is rendered.
 
     Attributes:
-        compose_file_value: value of COMPOSE_FILE that the root's `.env` must carry, None when not needed.
-        devcontainer: path of the devcontainer.json that we write.
+        compose_file_value: value of COMPOSE_FILE that the root's `.env` must carry; None if not needed.
+        devcontainer: path of the devcontainer.json that dkdbg writes.
         python: minor version that the debug service runs, which the agent's debugpy has to fit.
         compose_chain: compose files in order, relative to the root, that make up the project.
         workspace: folder that "Reopen in Container" opens, container side.
         remote_user: user of the dev container.
-        token: where the launch entry takes the token from.
-        notes: what a person should know although it changes nothing, such as a guess.
+        token: source from which the launch entry takes the token.
+        notes: remarks for the user that change nothing, such as a guess.
     """
 
     facts: RepoFacts
@@ -234,10 +240,10 @@ class ProjectPlan:
         )  # fmt: skip
 
     def describe(self, columns: int | None = None) -> str:
-        """The plan as text, one line a decision with its reason, notes last.
+        """Return the plan as text, one line a decision with its reason, notes last.
 
         Args:
-            columns: of the terminal, whose lines are wrapped below their reasons; None: none is wrapped.
+            columns: width of the terminal, to wrap lines below their reasons; None wraps no line.
         """
         room = 44 if columns is None else max(12, min(44, columns // 2 - 10))
         width = min(max((len(decision.what) for decision in self.decisions), default=0), room)
@@ -254,7 +260,7 @@ class ProjectPlan:
 
 
 def _wrapped(line: str, columns: int | None, indent: int) -> list[str]:
-    """A line in pieces of at most so many columns, the later ones indented; a word that is longer stays whole."""
+    """Split a line into pieces of at most `columns` characters, the later ones indented; keep a longer word whole."""
     if columns is None or len(line) < columns:
         return [line]
     pieces = [""]

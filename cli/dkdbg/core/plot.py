@@ -1,4 +1,4 @@
-"""A tensor as a picture beside its histogram: what the agent says of it, checked, and the PNG that shows it. Pure."""
+"""Check an agent's description of a tensor, and draw it as a PNG: a picture beside its histogram. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from dkdbg.errors import DkdbgError
 
-#: Elements of a side of a picture, bars of a histogram, and pixels between and around pictures.
+#: Elements of a picture's side, bars of a histogram, and pixels between and around pictures.
 _SIDE, _BARS, _GAP = 96, 64, 8
 #: Pixels of a picture's side: small tensors are enlarged.
 _PIXELS = 192
-#: Ranks in one picture.
+#: Maximum ranks in one picture.
 MOST = 64
 _NONE = (255, 0, 0)
 _BACK, _BAR = (255, 255, 255), (70, 110, 180)
@@ -24,12 +24,13 @@ _BACK, _BAR = (255, 255, 255), (70, 110, 180)
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What is shown of one tensor.
+    """The displayed values of one tensor.
 
     Attributes:
-        text: in words. low, high: of the elements.
-        width: of the picture, in elements. shades: of them row by row, 0 (low) to 254 (high), 255 for NaN and Inf.
-        counts: of the histogram's bars.
+        text: description. low, high: range of the elements.
+        width: of the picture, in elements. shades: its elements row by row, 0 (low) to 254 (high), 255 for NaN and
+            Inf.
+        counts: bars of the histogram.
     """
 
     text: str
@@ -41,18 +42,18 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """What to evaluate in the program for the picture of an expression."""
+    """Return the expression to evaluate in the program for the picture of `of`."""
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 
 def read(value: str, label: str) -> Shown:
-    """What the program said.
+    """Parse the program's answer.
 
     Args:
-        value: how Python writes it, a text. label: whose, for messages.
+        value: repr of the answer, a string. label: its source, for messages.
 
     Raises:
-        DkdbgError: there is nothing to show, or what it says makes no sense.
+        DkdbgError: there is nothing to show, or the answer is invalid.
     """
     try:
         said = json.loads(ast.literal_eval(value))
@@ -73,7 +74,7 @@ def read(value: str, label: str) -> Shown:
 
 
 def png(shown: list[Shown]) -> bytes:
-    """The PNG (ISO/IEC 15948): a row for each, its picture at the left, its histogram at the right."""
+    """Return the PNG (ISO/IEC 15948): one row a tensor, its picture at the left, its histogram at the right."""
     width = 2 * _PIXELS + 3 * _GAP
     height = len(shown) * (_PIXELS + _GAP) + _GAP
     canvas = [bytearray(bytes(_BACK) * width) for _ in range(height)]

@@ -1,4 +1,4 @@
-"""Which Pythons run at a target without our agent, as its own shell tells it. No I/O."""
+"""List the Pythons that run at a target without dkdbg's agent, from the output of its shell. No I/O."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dkdbg.printable import is_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Bytes of an answer that are read.
+#: Maximum bytes of an answer.
 MOST = 1 << 18
-#: Nothing but `sh`, `readlink` and `tr`. A line a process: pid, its parent's, its user where that is not ours, its program
-#: (of another user's process only its first word says it), its words, with tabs between.
+#: Needs `sh`, `readlink` and `tr` alone. Prints one line a process, with tabs between: pid, parent's pid, user if it
+#: is another than ours, program (for another user's process the first word stands for it), words of the command line.
 _FIND = r"""
 status() { parent=0 user=0; while read -r name real effective rest; do case $name in
   PPid:) parent=$real ;; Uid:) user=$effective ;; Gid:) user=$user:$effective ;; esac; done <"$1/status"; }
@@ -38,8 +38,8 @@ class PythonThere:
     """One Python process in a container.
 
     Attributes:
-        pid: as the container numbers it. parent: the same of its parent.
-        user: `uid:gid` of its owner; empty where that is the user as whom the container was asked.
+        pid: in the container's PID namespace. parent: its parent's, in the same way.
+        user: `uid:gid` of its owner; empty if that is the user who listed the processes.
         program: path of the interpreter there.
         words: its command line.
     """
@@ -52,18 +52,18 @@ class PythonThere:
 
     @property
     def version(self) -> str:
-        """As far as the interpreter's name says it, such as `3.14`; empty when it does not."""
+        """Version in the interpreter's name, such as `3.14`; empty if it has none."""
         found = _VERSION.search(self.program.rsplit("/", 1)[-1])
         return found[1] if found else ""
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it is debugpy's adapter: a plain debugpy listens."""
+        """Return whether it is debugpy's adapter: then a plain debugpy listens."""
         return any("debugpy/adapter" in word for word in self.words[:4])
 
     @property
     def listens(self) -> tuple[str, int] | None:
-        """Where debugpy listens by this command line; None for none."""
+        """Address that debugpy listens on, by this command line; None if it does not listen."""
         if self.words[1:3] != ("-m", "debugpy") and self.words[:1] != ("debugpy",):
             return None
         for option, value in zip(self.words, self.words[1:], strict=False):
@@ -73,12 +73,12 @@ class PythonThere:
 
 
 def finding_words() -> tuple[str, ...]:
-    """The command line that, run in a container, tells its Pythons."""
+    """Return the command line that lists the Pythons of a container when run there."""
     return ("sh", "-c", _FIND)
 
 
 def pythons_in(said: str) -> tuple[PythonThere, ...]:
-    """What such a command has found, the oldest first; the container may have made it up: it is shown, never run."""
+    """Return the Pythons in the output of `finding_words`, the oldest first; it is untrusted: show it, never run it."""
     found = []
     for line in said.splitlines()[:1000]:
         pid, _, rest = line.partition("\t")
@@ -101,7 +101,7 @@ def _is_number(text: str) -> bool:
 
 
 def programs_of(found: Sequence[PythonThere]) -> list[tuple[PythonThere, ...]]:
-    """The Pythons by program: the one that was started, with those that it has started since."""
+    """Group the Pythons by program: a root process, followed by its descendants."""
     pids = {each.pid for each in found}
     roots = {each.pid: [each] for each in found if each.parent not in pids}
     above = {each.pid: each.parent for each in found}
@@ -115,5 +115,5 @@ def programs_of(found: Sequence[PythonThere]) -> list[tuple[PythonThere, ...]]:
 
 
 def is_debugpy(found: Sequence[PythonThere]) -> bool:
-    """Whether a plain debugpy runs among them."""
+    """Return whether a plain debugpy runs among them."""
     return any(each.is_adapter or each.listens for each in found)

@@ -1,4 +1,4 @@
-"""What an agent answers for the ranks of a session, checked where it comes in: the program may have written any of it."""
+"""Check an agent's answers for the ranks of a session on arrival: the program may have written any part of them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.proxy.broker import comparing
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
-#: Bytes of an answer that are read, rows, characters of a text and frames of a stack.
+#: Maximum bytes of an answer, rows, characters of a text and frames of a stack.
 MOST = 64 << 20
 ROWS, LONGEST, FRAMES = 4096, 30000, 200
 _STATES = frozenset({"value", "error", "running", "no answer", "not attached", "done"})
 _TENSOR_TEXTS = ("text", "shape", "dtype", "digest")
 
 Row = dict[str, Any]
-#: What helps where an agent and this dkdbg do not understand each other.
+#: Hint for an agent and a dkdbg that do not understand each other.
 _OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up"
 
 
 def check_set(text: str) -> str:
-    """A set of ranks as it is written.
+    """Return a set of ranks in its normal form.
 
     Raises:
-        DkdbgError: it is none.
+        DkdbgError: `text` is not a set of ranks.
     """
     try:
         return str(ranks.parse(text))
@@ -33,14 +33,14 @@ def check_set(text: str) -> str:
 
 
 def rows_of(said: str, label: str) -> list[Row]:
-    """The rows of an answer.
+    """Return the rows of an answer.
 
     Args:
-        said: what the agent printed.
-        label: whose, for messages.
+        said: output of the agent.
+        label: its source, for messages.
 
     Raises:
-        DkdbgError: the agent refused, or what it says makes no sense.
+        DkdbgError: the agent refused, or its answer is invalid.
     """
     try:
         answer = json.loads(said)
@@ -61,7 +61,7 @@ def rows_of(said: str, label: str) -> list[Row]:
         ) from error
 
 
-def _row(said: Any) -> Row:  # noqa: ANN401 - from a stranger
+def _row(said: Any) -> Row:  # noqa: ANN401 - untrusted
     if said["state"] not in _STATES:
         raise ValueError("no state")
     row: Row = {

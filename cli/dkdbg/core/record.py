@@ -1,4 +1,4 @@
-"""What an agent says of itself, checked once, where it comes in: whoever is root where it runs may have written it."""
+"""Check an agent's session record once, on arrival: root where the agent runs may have written it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dkdbg.core.pairs import pairs_of_record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: States in which nobody can attach.
+#: States in which no client can attach.
 _OTHERS = ("starting", "exited")
-#: Characters of a name and of a line in words, and processes that are listed.
+#: Maximum characters of a name and of a line of text, and maximum number of processes.
 _NAME, _LINE, _PROCESSES = 200, 1000, 4096
 _MAX_PID = 1 << 31
-#: Names of a job that are read.
+#: Maximum names of a job.
 _JOBS = 10
-#: Sessions of one agent that are read.
+#: Maximum sessions of one agent.
 SESSIONS = 100
 
 
-class BadRecord(ValueError):  # noqa: N818 - a value that is no record
-    """What came is no record; the message says in a few words what is wrong."""
+class BadRecord(ValueError):  # noqa: N818 - a value that is not a record
+    """The input is not a record; the message says briefly what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeenProcess:
-    """One Python process below an agent; `name` is what it is, empty when it is not said."""
+    """One Python process below an agent; `name` describes it, empty if unknown."""
 
     pid: int
     name: str
@@ -41,14 +41,16 @@ class SeenRecord:
     """The parts of a session record (agent/contract.py) that this machine uses.
 
     Attributes:
-        id, name: of the session. pid: the agent's, where it runs. started: epoch seconds.
-        state: one of contract.State. live: its agent runs, as far as the agent's own list says; None: it does not.
+        id, name: identify the session. pid: the agent's, where it runs. started: epoch seconds.
+        state: one of contract.State. live: whether its agent runs, by the agent's own list; None if the list does not
+            say.
         host, port: address of its listener; empty and 0 if unknown.
-        adapter_up: an attach works now.
-        client: an editor is attached.
-        processes: None when they are kept from those who do not show the token.
-        jobs: what the batch system's job goes by that it says it is in; none where it does not say.
-        mappings: folders of this repository, relative to its root, and where they lie there; one that is a link by both names.
+        adapter_up: whether an attach works now.
+        client: whether an editor is attached.
+        processes: None if hidden from clients that do not show the token.
+        jobs: names of the batch job that it reports to be in; empty if it reports none.
+        mappings: folders of this repository, relative to its root, and their remote paths; a symlink by both of its
+            names.
     """
 
     id: str
@@ -68,25 +70,25 @@ class SeenRecord:
 
     @property
     def agent(self) -> str:
-        """Which agent it is: another one after each restart."""
+        """Identity of the agent: it changes with each restart."""
         return f"{self.id} {self.pid} {self.started}"
 
     @property
     def here(self) -> tuple[str, int]:
-        """Host and port of its listener on its own machine: one that binds every address is on loopback too."""
+        """Host and port of its listener on its own machine; a listener on every address is also on loopback."""
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     @property
     def is_attachable(self) -> bool:
-        """Whether an attach works now."""
+        """Return whether an attach works now."""
         return self.state in ATTACHABLE and self.adapter_up
 
 
-def decode(text: bytes | str) -> Any:  # noqa: ANN401 - whatever it is, `parse` takes it
-    """Return what JSON says.
+def decode(text: bytes | str) -> Any:  # noqa: ANN401 - `parse` checks it
+    """Decode JSON.
 
     Raises:
-        BadRecord: it is none, or too deep.
+        BadRecord: it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(text)
@@ -95,10 +97,10 @@ def decode(text: bytes | str) -> Any:  # noqa: ANN401 - whatever it is, `parse` 
 
 
 def parse(value: object) -> SeenRecord:
-    """Return the record that `value` is.
+    """Return `value` as a record.
 
     Raises:
-        BadRecord: it is none.
+        BadRecord: it is not a record.
     """
     if not isinstance(value, dict):
         raise BadRecord("it is not the record of a session")
@@ -110,7 +112,7 @@ def parse(value: object) -> SeenRecord:
         id=_text(value, "id", _NAME), name=_text(value, "name", _NAME, ""), pid=_number(value, "pid", _MAX_PID, 0),
         state=state, started=_time(value), live=live if isinstance(live, bool) else None, host=_host(value),
         port=_number(value, "port", 65535, 0),
-        # `adapter_port` is what agents up to 0.1 say.
+        # Agents up to 0.1 send `adapter_port`.
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
         jobs=_jobs(value), mappings=pairs_of_record(value.get("mappings")),
@@ -118,7 +120,7 @@ def parse(value: object) -> SeenRecord:
 
 
 def parse_all(text: bytes | str) -> list[SeenRecord | str]:
-    """Return the records that an agent lists, at most SESSIONS, or why one cannot be read.
+    """Return the records that an agent lists, at most SESSIONS, or the reason why one cannot be read.
 
     Raises:
         BadRecord: it is not JSON.
@@ -128,12 +130,12 @@ def parse_all(text: bytes | str) -> list[SeenRecord | str]:
 
 
 def parse_each(values: Sequence[object]) -> list[SeenRecord | str]:
-    """Return the record that each value is, or why it cannot be read."""
+    """Return each value as a record, or the reason why it cannot be read."""
     found: list[SeenRecord | str] = []
     for each in values:
         try:
             found.append(parse(each))
-        except BadRecord as error:  # noqa: PERF203 - whoever is root in there may have written it
+        except BadRecord as error:  # noqa: PERF203 - root in there may have written it
             found.append(str(error))
     return found
 
@@ -160,7 +162,7 @@ def _time(value: dict[str, Any]) -> float:
 
 
 def _jobs(value: dict[str, Any]) -> frozenset[str]:
-    found = value.get("jobs", [])  # agents up to 0.1 do not say it
+    found = value.get("jobs", [])  # agents up to 0.1 do not send it
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found[:_JOBS]):
         raise BadRecord("its jobs are not a list of names")
     return frozenset(found[:_JOBS])

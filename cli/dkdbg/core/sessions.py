@@ -1,4 +1,4 @@
-"""Sessions as `dkdbg ps` shows them: a record of an agent, seen from the machine of the editor."""
+"""Sessions as `dkdbg ps` shows them: an agent's record, seen from the machine of the editor."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from dkdbg.core.record import SeenRecord
 
-#: States in which nobody can attach any more.
+#: States in which no client can attach any more.
 ENDED = frozenset({"exited", "lost"})
-#: What an agent said of a session makes no sense.
+#: State of a session whose agent sends invalid data.
 UNREADABLE = "unreadable"
 
 
@@ -25,16 +25,17 @@ class SeenSession:
     """One session.
 
     Attributes:
-        target: where it runs, for people: `local`, or `container NAME`.
-        address: of its target, as any verb takes it.
-        id, name: of the record; the label's where there is no record to read.
-        state: the record's; `lost` when its agent is gone without a word, `exited` for a container that has ended,
-            `unreadable` when what it says makes no sense; `detail` is why then.
-        endpoint: `host:port` to attach to from here; empty when there is none.
+        target: its target, for display: `local`, or `container NAME`.
+        address: address of its target, as any verb accepts it.
+        id, name: from the record; from the label if there is no record to read.
+        state: the record's; `lost` when its agent vanished without a message, `exited` for a container that has ended,
+            `unreadable` for invalid data; `detail` then gives the reason.
+        endpoint: `host:port` to attach to from here; empty without one.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
-        processes: what the Python processes are, such as `rank 3`.
-        by_hand: what to type, and what for, where it is reached by no editor; programs find it in `detail`.
+        processes: descriptions of the Python processes, such as `rank 3`.
+        by_hand: the command to type, and its purpose, if no editor can reach the session; programs find it in
+            `detail`.
     """
 
     target: str
@@ -51,11 +52,11 @@ class SeenSession:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nobody can attach any more."""
+        """Return whether no client can attach any more."""
         return self.state in ENDED
 
     def as_json(self, now: float) -> dict[str, object]:
-        """A JSON object; `age` is in seconds."""
+        """Return the session as a JSON object; `age` is in seconds."""
         found = {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
         by_hand = found.pop("by_hand")
         return {**found, "detail": by_hand or self.detail}
@@ -64,12 +65,12 @@ class SeenSession:
 def of_record(
     record: SeenRecord, *, live: bool, target: str, address: str, endpoint: str | None = None
 ) -> SeenSession:
-    """A record, read where it was written.
+    """Build a session from a record.
 
     Args:
-        live: its agent runs.
+        live: whether its agent runs.
         target, address: see SeenSession.
-        endpoint: where the record's port is reached from this machine; None: where it says itself.
+        endpoint: address that leads to the record's port from this machine; None for the record's own address.
     """
     state = record.state if live or record.state == "exited" else "lost"
     if endpoint is None:
@@ -83,7 +84,7 @@ def of_record(
 
 
 def unreadable(*, target: str, address: str, id: str, name: str, why: str) -> SeenSession:  # noqa: A002 - as in the class
-    """A place whose agent, or what is in its place, says what makes no sense."""
+    """Build the session of a target whose agent, or another program in its place, sends invalid data."""
     detail = f"unreadable answer of its agent: {why}"
     return SeenSession(target=target, address=address, id=id, name=name, state=UNREADABLE, detail=detail)
 
@@ -96,17 +97,17 @@ def choose(
     naming: Callable[[str], str],
     begin: str = "",
 ) -> SeenSession:
-    """The only session that can be attached to.
+    """Return the only session that can be attached to.
 
     Args:
-        seen: those of one target, or all.
-        target: as a person named the target; where there are several sessions, it may be the name or id of one.
-        others: to be named when there is none.
-        naming: makes of a target the command line that somebody has typed, with it.
-        begin: the hint where nothing runs; by default how the debug service is started.
+        seen: sessions of one target, or all.
+        target: as the user named the target; with several sessions it may be the name or id of one.
+        others: sessions to list if `seen` has none to attach to.
+        naming: returns the user's command line with a given target in it.
+        begin: hint if nothing runs; by default how to start the debug service.
 
     Raises:
-        DkdbgError: there is none, or more than one.
+        DkdbgError: no session fits, or several do.
     """
     live = [each for each in seen if not each.is_ended and each.state != UNREADABLE]
     found = [each for each in live if target in {each.name, each.id}] or live
@@ -131,20 +132,20 @@ def choose(
 
 
 def _called(session: SeenSession, others: Sequence[SeenSession]) -> str:
-    """What names it and none of the others: its address, or its id where they have the same."""
+    """Return the text that identifies a session among the others: its address, or its id if they share the address."""
     alone = sum(each.address == session.address for each in others) == 1
     return session.address if alone else session.id
 
 
 def age(seconds: float) -> str:
-    """`12 s`, `3 min`, `5 h`, `2 d`."""
+    """Return an age as `12 s`, `3 min`, `5 h` or `2 d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return f"{max(0, int(seconds))} s"
 
 
-#: Headings of what `rows` gives, those that people copy from, and the colours of its states.
+#: Headings of `rows`, the columns that users copy from, and the colours of the states.
 HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR", "PROCESSES")
 WHOLE = ("SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR")
 STYLES = {
@@ -156,7 +157,7 @@ STYLES = {
 
 
 def rows(sessions: Sequence[SeenSession], now: float) -> list[tuple[str, ...]]:
-    """One row of a table for each, for a person; what they are called is as strangers said it."""
+    """Return one table row a session, for display; the names are untrusted."""
     found: list[tuple[str, ...]] = []
     for each in sessions:
         processes = ", ".join(each.processes[:4]) + (

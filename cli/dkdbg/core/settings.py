@@ -1,4 +1,4 @@
-"""The table of settings: the agent's part, and what the host alone reads."""
+"""The table of settings: those of the agent, and those that only the host reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOST = (
 )
 # fmt: on
 SETTINGS = (*_PROGRAM, *agent.SETTINGS.values(), *_HOST)
-#: By the key of dkdbg.toml.
+#: Settings by their key in dkdbg.toml.
 KEYS = {setting.key: setting for setting in SETTINGS if setting.key}
 
 

@@ -1,4 +1,4 @@
-"""What `agent where` says of the processes of a target, checked where it comes in: they may all be a stranger's."""
+"""Check the answer of `agent where` about the processes of a target on arrival: all of it is untrusted."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dkdbg.core.record import BadRecord, decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Sessions of one answer, processes of a session, threads of a process, frames of a thread.
+#: Maximum sessions of one answer, processes of a session, threads of a process, frames of a thread.
 _SESSIONS, _PROCESSES, _THREADS, _FRAMES = 100, 4096, 100, 100
-#: Process groups of a process, collectives of a group, tensors of a collective.
+#: Maximum process groups of a process, collectives of a group, tensors of a collective.
 _GROUPS, _COLLECTIVES, _TENSORS = 64, 16, 8
-#: Characters of a path, a name, and a line in words.
+#: Maximum characters of a path, a name, and a line of text.
 _PATH, _NAME, _LINE = 500, 200, 500
 _MAX = 1 << 31
 
@@ -24,9 +24,9 @@ class Frame:
     """One frame.
 
     Attributes:
-        path: of the source, where it runs. line: from 1 on; 0 when it is not known.
+        path: source file, where it runs. line: from 1 on; 0 if unknown.
         function: its name.
-        own: whether it is the program's own code, and not installed.
+        own: whether it is the program's own code, not an installed package.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Thread:
     Attributes:
         name: as Python knows it; may be empty.
         main: whether it is the process's main thread.
-        frames: the innermost first. more: frames in their middle that were left out.
+        frames: the innermost first. more: number of frames left out in their middle.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Thread:
 
 @dataclass(frozen=True, kw_only=True)
 class Collective:
-    """One collective that a process has come to.
+    """One collective that a process has reached.
 
     Attributes:
         seq: its number in the group, from 1 on. op: such as `all_reduce`.
-        tensors: what goes in, such as `Float [4, 2]`.
-        state: as torch says it. age: seconds since the process came to it.
+        tensors: its inputs, such as `Float [4, 2]`.
+        state: as torch names it. age: seconds since the process reached it.
     """
 
     seq: int
@@ -73,7 +73,7 @@ class ProcessGroup:
     """The last collectives of a process in one process group, the newest last; never empty.
 
     Attributes:
-        name, description: the same in all its processes.
+        name, description: the same in all processes of the group.
     """
 
     name: str
@@ -86,12 +86,13 @@ class Process:
     """One Python process.
 
     Attributes:
-        name: what it is, such as `rank 3 (train.py)`.
-        rank: global; None where it has none, or has it from its parent alone. world_size: how many there are; 0 when nobody says it.
-        state: the kernel's letter, such as `S`; empty when it is not known.
-        threads: the main one first; None when the process did not answer, `why` says what is seen of it.
-        note: what hindered a closer look. stopped: where a debugger holds it; empty when none does.
-        by: who has looked, when it was not the process itself.
+        name: description, such as `rank 3 (train.py)`.
+        rank: global; None without a rank, or with one inherited from its parent. world_size: number of ranks; 0 if
+            unknown.
+        state: the kernel's letter, such as `S`; empty if unknown.
+        threads: the main one first; None if the process did not answer, and `why` describes what is visible.
+        note: obstacle to a closer look. stopped: where a debugger holds it; empty if no debugger does.
+        by: the tool that inspected it, if not the process itself.
         collectives: by process group, as far as torch has recorded them.
     """
 
@@ -114,7 +115,7 @@ class Session:
     """One session.
 
     Attributes:
-        target, address: its target, for people and as any verb takes it.
+        target, address: its target, for display and as any verb accepts it.
     """
 
     id: str
@@ -125,13 +126,13 @@ class Session:
 
 
 def parse(text: str, *, target: str, address: str) -> list[Session]:
-    """Return what an agent says.
+    """Parse an agent's answer.
 
     Args:
-        target, address: the target that was asked.
+        target, address: the target that was queried.
 
     Raises:
-        BadRecord: it makes no sense.
+        BadRecord: it is invalid.
     """
     value = decode(text)
     if not isinstance(value, dict) or value.get("version") != 1:
@@ -199,7 +200,7 @@ def _thread(value: dict[str, Any]) -> Thread:
     )  # fmt: skip
 
 
-def _frame(value: Any) -> Frame:  # noqa: ANN401 - whatever came
+def _frame(value: Any) -> Frame:  # noqa: ANN401 - untrusted
     match value:
         case [str(path), int(line), str(function), int(own)] if 0 <= line < _MAX:
             return Frame(path[:_PATH], line, function[:_NAME], bool(own))

@@ -1,6 +1,6 @@
-"""The base class of all targets: what each offers to the verbs. No I/O.
+"""The base class of all targets: the operations that each offers to the verbs. No I/O.
 
-`targets/registry.py` knows which kinds there are.
+`targets/registry.py` lists the kinds.
 """
 
 # ruff: noqa: ARG002 - defaults ignore their arguments
@@ -29,40 +29,40 @@ if TYPE_CHECKING:
 
 
 class Capability(Enum):
-    """A property that some targets have. A verb asks `Capability.LOGS in target.capabilities`, and nothing else.
+    """A property of some targets; a verb tests only `Capability.LOGS in target.capabilities`.
 
     The value completes "... does not support".
     """
 
-    #: A debug service that `dkdbg up` starts and `dkdbg down` ends.
+    #: A debug service that `dkdbg up` starts and `dkdbg down` stops.
     START = "being started and stopped from here"
-    #: Another command than its own can be run with its image, mounts and environment: `dkdbg run`.
+    #: Can run another command with its image, mounts and environment: `dkdbg run`.
     ONE_OFF = "one-off commands"
-    #: A debug copy of it can be started: `dkdbg up --on`. The original is never changed.
+    #: Can start a debug copy: `dkdbg up --on`. The original is never changed.
     COPY = "debug copies"
-    #: It keeps the output of its program: `dkdbg logs`.
+    #: Keeps the output of its program: `dkdbg logs`.
     LOGS = "logs"
-    #: Its Pythons can be listed, with the user of each: `dkdbg attach --pid`.
+    #: Can list its Pythons, with the user of each: `dkdbg attach --pid`.
     LIST_PROCESSES = "listing its processes"
-    #: A container: the packages of its Pythons are its own, and go with it.
+    #: A container: the packages of its Pythons are its own, and vanish with it.
     CONTAINER = "containers"
-    #: On a shared machine, behind a connection that may be cut; a program started there outlives the cut.
+    #: A shared machine behind a connection that may be cut; a program started there survives the cut.
     REMOTE = "connections that may be cut"
-    #: Its address may name no folder for the code. Then one is made there.
+    #: Its address may name no folder for the code. Then one is created there.
     NEEDS_WORKDIR = "making a working directory"
     #: Its programs have workers that the cluster starts elsewhere.
     CLUSTER = "workers on other nodes"
     #: A batch job: the target is this user's for a limited time.
     TIME_LIMITED = "time limits"
-    #: An editor can attach to it, and no command can be run there.
+    #: An editor can attach to it, but no command can run there.
     ATTACH_ONLY = "attaching only"
 
 
 class Reach(ABC):
-    """One container or node that `Target.find` has found. It stays the same one, also when it is gone.
+    """One container or node that `Target.find` has found. It stays the same one, even after it is gone.
 
     Attributes:
-        label: for people, such as `compose://app (shop-app-1)`.
+        label: for display, such as `compose://app (shop-app-1)`.
     """
 
     label: str
@@ -71,38 +71,38 @@ class Reach(ABC):
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """Return the local command line that runs `argv` there, in the target's own folder and environment.
 
-        Standard input, output and error are ours, byte for byte; its exit code is that of `argv`, and 126 or 127 when
-        `argv` cannot be executed or is not there.
+        Standard input, output and error are passed through byte for byte. The exit code is that of `argv`, and 126 or
+        127 if `argv` cannot be executed or is missing.
 
         Args:
             argv: word by word.
-            tty: our standard input is a terminal, and `argv` gets one too.
+            tty: whether the local standard input is a terminal; `argv` gets one too.
         """
 
     def explain(self, said: str) -> DkdbgError | None:
-        """Return the error that a message of ssh, kubectl or the like means; None when the message is not theirs.
+        """Return the error that a message of ssh, kubectl or the like stands for; None if another program wrote it.
 
         Args:
-            said: the end of the standard error of a command that has ended before it answered.
+            said: end of the standard error of a command that ended before it answered.
         """
         return None
 
     def starting(self, relay: Sequence[str]) -> Sequence[str]:
-        """Return the local command line that runs `agent relay WORD` for the first time, whose keeper outlives the connection.
+        """Return the local command line for the first `agent relay WORD`, whose keeper outlives the connection.
 
         Args:
-            relay: that command line, word by word; see `agent/relay/stdio.py` for what can be added.
+            relay: that command line, word by word; see `agent/relay/stdio.py` for words that can be added.
         """
         return self.wrap(relay)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the agent of a target is reached from this machine.
+    """Address of a target's agent, seen from this machine.
 
     Attributes:
-        address: host and port; None when there is none now.
-        why: what is waited for as long as nothing answers there, in words.
+        address: host and port; None if unavailable now.
+        why: text that names what dkdbg waits for while nothing answers there.
     """
 
     address: tuple[str, int] | None
@@ -111,12 +111,12 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """Where the code lies on a target.
+    """Location of the code on a target.
 
     Attributes:
         local: folder relative to the repository's root, `.` for the root itself.
         remote: absolute path on the target.
-        why: where that was seen.
+        why: source of that information.
     """
 
     local: str
@@ -125,30 +125,30 @@ class Workspace:
 
 
 class Changes(Protocol):
-    """A source of news about targets. Two targets with equal ones (`==`, `hash`) are told by one."""
+    """A source of news about targets. Targets with equal sources (`==`, `hash`) share one."""
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever something may have started or ended; return when the other side ends, or after `close`.
 
         Raises:
-            DkdbgError: it cannot be listened to at all.
+            DkdbgError: listening is impossible.
         """
 
     def close(self) -> None:
-        """Let `listen` return; from any thread."""
+        """Make `listen` return; call it from any thread."""
 
 
 class Target(ABC):
-    """A target, as an address names it: what runs there may be replaced at any time, or not be there yet.
+    """A target named by an address; what runs there may be replaced at any time, or not exist yet.
 
-    Made without I/O. Only `endpoint` is called from several threads. Without an override, a method that needs a
-    capability raises DkdbgError, or returns the answer that is right without it.
+    Construction does no I/O. Only `endpoint` is called from several threads. Without an override, a method that needs
+    a capability raises DkdbgError, or returns the answer that is right without it.
 
     Attributes:
         address: as typed.
-        pause: seconds between two looks for an endpoint that is not there, as long as `changes` tell nothing.
+        pause: seconds between two looks for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
-        is_meant: whether its address means the program that runs now; else it may mean the one about to be started.
+        is_meant: whether its address means the program that runs now; otherwise it may mean the next one.
     """
 
     pause: float = 3.0
@@ -160,32 +160,32 @@ class Target(ABC):
 
     @property
     def label(self) -> str:
-        """A short name for people."""
+        """A short name for display."""
         return self.address.label
 
     @abstractmethod
     def endpoint(self) -> Endpoint:
-        """Look where the agent is reached now. Never raises."""
+        """Return the agent's current endpoint. Never raises."""
 
     def changes(self) -> Changes | None:
-        """Return what tells that `endpoint` may be another; None when it has to be asked again and again."""
+        """Return the source of news about `endpoint`; None if it has to be polled."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most open nothing
-        """End what was opened for it, such as a tunnel."""
+        """Close what was opened for it, such as a tunnel."""
 
     # -- commands there: all targets but ATTACH_ONLY -----------------------------------------------------------------
 
     def find(self) -> Reach:
-        """Look for what the address names now; `wrap` and `agent` are about that from then on.
+        """Find the container or node that the address names now; `wrap` and `agent` refer to it from then on.
 
         Raises:
-            DkdbgError: there is nothing, or nothing that a command can be run in.
+            DkdbgError: nothing was found, or nothing in which a command can run.
         """
         raise self.refusal()
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """As `Reach.wrap`, in what was found last, which is looked for when nothing was.
+        """Like `Reach.wrap`, in the result of the last `find`, which runs first if needed.
 
         Raises:
             DkdbgError: as `find`.
@@ -193,7 +193,7 @@ class Target(ABC):
         raise self.refusal()
 
     def agent(self) -> tuple[str, ...] | None:
-        """Return the command line that runs the agent there, without its verb; None where it has to be brought first.
+        """Return the command line that runs the agent there, without its verb; None if it has to be brought first.
 
         Raises:
             DkdbgError: as `find`.
@@ -201,23 +201,23 @@ class Target(ABC):
         raise self.refusal()
 
     def workspace(self) -> Workspace:
-        """Return where the code lies there.
+        """Return the location of the code there.
 
         Raises:
-            DkdbgError: as `find`; or nothing says it.
+            DkdbgError: as `find`; or the location is unknown.
         """
         raise self.refusal()
 
     def sessions(self) -> list[SeenSession]:
-        """Return the sessions there, those that have ended too.
+        """Return the sessions there, including those that have ended.
 
         Raises:
-            DkdbgError: the target cannot be asked.
+            DkdbgError: the target cannot be queried.
         """
         raise self.refusal()
 
     def listen_address(self) -> tuple[str, int]:
-        """Return the host and port that an agent there has to listen on for `endpoint` to lead to it; port 0 for any free one.
+        """Return the host and port that an agent there has to listen on for `endpoint`; port 0 for any free one.
 
         Raises:
             DkdbgError: as `find`.
@@ -225,36 +225,36 @@ class Target(ABC):
         return LOOPBACK, 0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT
 
     def each(self) -> Sequence[Target]:
-        """Return the targets that it stands for now, such as one for each rank of a job, instead of it, which is closed.
+        """Return the targets that it stands for now, such as one for each rank of a job, and close it if they replace it.
 
-        A target that cannot be asked is itself: its endpoint says why.
+        A target that cannot be queried returns itself: its endpoint reports the reason.
 
         Raises:
-            DkdbgError: it can never be asked in this way.
+            DkdbgError: it can never be queried in this way.
         """
         return [self]
 
     def advice(self) -> Sequence[str]:
-        """Return lines for a user: what runs there without an agent, and what to type. Never raises."""
+        """Return lines for a user: programs that run there without an agent, and commands to type. Never raises."""
         return ()
 
     def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """Return the shell line that makes it once more, with its program under the agent, and the variables that the new one lacks.
+        """Return the shell line that recreates it under the agent, and the variables that the new one lacks.
 
-        The line is empty where it cannot be made again.
+        The line is empty if it cannot be recreated.
 
         Args:
-            words: command line of the Python that was meant.
+            words: command line of the selected Python.
 
         Raises:
-            DkdbgError: it is not there or not running.
+            DkdbgError: it is missing or not running.
         """
         return "", ()
 
     # -- ATTACH_ONLY -------------------------------------------------------------------------------------------------
 
     def refusal(self) -> DkdbgError:
-        """Return the error that says why no command can be run there, with what to type instead."""
+        """Return the error for running a command there, with what to type instead."""
         return DkdbgError(f"{self.address}: no command can be run there", exit_code=EXIT_USAGE)
 
     # -- START -------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Target(ABC):
 
         Args:
             report: takes one line of progress.
-            moved: called with the port before the start when it is not `wanted.port`.
+            moved: called before the start with the actual port, if it is not `wanted.port`.
 
         Raises:
             DkdbgError: it cannot be started, with cause and next step.
@@ -272,14 +272,14 @@ class Target(ABC):
         raise self._unsupported(Capability.START)
 
     def replaced(self) -> Sequence[str]:
-        """Return the single files, paths there, that are mounted and whose source is another file now.
+        """Return the single files, paths there, that are mounted and whose source has been replaced by another file.
 
-        An editor that saves by a rename, and git, put another file in the place of the one that is mounted.
+        An editor that saves by a rename, and git, replace the mounted file.
         """
         return ()
 
     def start_again(self) -> None:
-        """Restart what runs there, with all mounts made anew.
+        """Restart the debug service there with all mounts renewed.
 
         Raises:
             DkdbgError: it cannot be started.
@@ -287,7 +287,7 @@ class Target(ABC):
         raise self._unsupported(Capability.START)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
-        """Stop and remove the debug service, or all that belongs to it; say what is down.
+        """Stop and remove the debug service, or all that belongs to it; return a description of what was stopped.
 
         Raises:
             DkdbgError: it cannot be stopped.
@@ -320,30 +320,30 @@ class Target(ABC):
         """Return the plan that `make_copy` carries out; change nothing.
 
         Args:
-            command: another program than the original's; empty for that.
+            command: program to run instead of the original's; empty for the original's.
             wait: seconds that the program waits for an editor.
-            overlay: the copy's manifest, which is taken as it is; None to copy what is there.
-            replace: in the place of a copy that is there.
+            overlay: manifest of the copy, used unchanged; None to copy the original's.
+            replace: whether to replace an existing copy.
 
         Raises:
-            DkdbgError: there is nothing to copy, or there is a copy already.
+            DkdbgError: there is nothing to copy, or a copy exists already.
         """
         raise self._unsupported(Capability.COPY)
 
     def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
-        """Start what was planned and return when an attach will work: the addresses to attach to.
+        """Start the planned copy and return the addresses to attach to, once an attach will work.
 
         Args:
             report: takes one line of progress.
-            limit: seconds.
+            limit: timeout in seconds.
 
         Raises:
-            DkdbgError: it cannot be made, and nothing is left of it; or it does not start.
+            DkdbgError: the copy cannot be made, and nothing of it is left; or it does not start.
         """
         raise self._unsupported(Capability.COPY)
 
     def remove_copy(self) -> str:
-        """Remove the copy, if there is one, and say what is down.
+        """Remove the copy, if it exists, and return a description of what was removed.
 
         Raises:
             DkdbgError: it cannot be removed.
@@ -356,52 +356,52 @@ class Target(ABC):
         """Return the local command line that prints the program's standard output and error.
 
         Args:
-            follow: go on with what comes, until it ends.
-            lines: that many from the end; None for all.
+            follow: continue with new output until it ends.
+            lines: number of lines from the end; None for all.
 
         Raises:
-            DkdbgError: there is nothing that has printed, or it cannot be asked.
+            DkdbgError: nothing has printed there, or it cannot be queried.
         """
         raise self._unsupported(Capability.LOGS)
 
     # -- LIST_PROCESSES ----------------------------------------------------------------------------------------------
 
     def pythons(self) -> Sequence[PythonThere]:
-        """Return the Pythons there; none where an agent of dkdbg runs.
+        """Return the Pythons there; empty if an agent of dkdbg runs.
 
         Raises:
-            DkdbgError: it cannot be asked.
+            DkdbgError: it cannot be queried.
         """
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def within(self, user: str) -> Reach:
-        """Return the target as one of its users: `uid:gid`, empty for the usual one.
+        """Return the target as one of its users sees it: `uid:gid`, empty for the usual one.
 
         Raises:
-            DkdbgError: it is not there or not running.
+            DkdbgError: it is missing or not running.
         """
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
-        """Return where a folder of the target lies on this machine: the folders here and there; None when nothing says it.
+        """Return the local location of a folder of the target, as the folders here and there; None if unknown.
 
         Raises:
-            DkdbgError: it is not there or not running.
+            DkdbgError: it is missing or not running.
         """
         return None
 
     # -- REMOTE ------------------------------------------------------------------------------------------------------
 
     def lost(self) -> str:
-        """Return why a command there was ended by a cut; empty when it ended itself, or may have."""
+        """Return why a cut connection ended a command there; empty if the command ended normally, or may have."""
         return ""
 
     def again(self, *, silent: bool, limit: float) -> Reach:
-        """Return the same host after a connection was cut; from any thread, and without asking for a password.
+        """Find the same host again after its connection was cut; from any thread, without asking for a password.
 
         Args:
-            silent: nothing came through the connection any more: one that is shared is made anew too.
-            limit: seconds.
+            silent: whether the connection went silent: a shared one is then replaced too.
+            limit: timeout in seconds.
 
         Raises:
             DkdbgError: it cannot be reached now.
@@ -412,14 +412,14 @@ class Target(ABC):
 
     @property
     def names_workdir(self) -> bool:
-        """Whether the target has a folder for the code without one being made."""
+        """Return whether the target has a folder for the code without creating one."""
         return True
 
     def in_workdir(self, folder: str) -> Target:
-        """Return the same target in a folder that is there.
+        """Return the same target in an existing folder.
 
         Args:
-            folder: absolute.
+            folder: absolute path.
 
         Raises:
             DkdbgError: no address can name it.
@@ -427,7 +427,7 @@ class Target(ABC):
         raise self._unsupported(Capability.NEEDS_WORKDIR)
 
     def planned_workdir(self, name: str) -> Workspace:
-        """Return the folder that `with_workdir` uses; make nothing.
+        """Return the folder that `with_workdir` uses; create nothing.
 
         Raises:
             DkdbgError: the target cannot be reached.
@@ -435,13 +435,13 @@ class Target(ABC):
         return self.workspace()
 
     def with_workdir(self, name: str) -> Target:
-        """Return the same target in the folder of its address, else in one of dkdbg's, which is made if need be.
+        """Return the same target in the folder of its address, or else in one of dkdbg's, which is created if needed.
 
         Args:
-            name: of dkdbg's folder: ASCII letters, digits, `.`, `_` and `-`.
+            name: name of dkdbg's folder: ASCII letters, digits, `.`, `_` and `-`.
 
         Raises:
-            DkdbgError: the target cannot be reached, or the folder cannot be made.
+            DkdbgError: the target cannot be reached, or the folder cannot be created.
         """
         return self
 
@@ -449,21 +449,21 @@ class Target(ABC):
 
     @property
     def driver(self) -> Target:
-        """The target where a program is started.
+        """The target on which programs are started.
 
         Raises:
-            DkdbgError: there is none.
+            DkdbgError: no such target exists.
         """
         return self
 
     def worker_flags(self, workers: str | None) -> tuple[str, ...]:
-        """Return the flags with which the agent's `launch` has workers debugged too.
+        """Return the flags that make the agent's `launch` debug workers too.
 
         Args:
-            workers: which, by shell patterns with commas; None for all.
+            workers: shell patterns of the workers to debug, separated by commas; None for all.
 
         Raises:
-            DkdbgError: some are named, and its programs have none.
+            DkdbgError: `workers` is given, and its programs have none.
         """
         if workers is None:
             return ()
@@ -476,10 +476,10 @@ class Target(ABC):
     # -- TIME_LIMITED ------------------------------------------------------------------------------------------------
 
     def over(self) -> Sequence[str]:
-        """Return the words that end with 0, run there, once its time is over; none where it has no limit.
+        """Return a remote command line that exits with 0 once the target's time is over; empty without a time limit.
 
         Raises:
-            DkdbgError: that is not known now.
+            DkdbgError: the limit is unknown now.
         """
         return ()
 
@@ -500,27 +500,28 @@ def _run_there(address: str, _ran: bool) -> str:
 
 
 def see_ended(address: str, _ran: bool) -> str:
-    """Return the hint for targets on which nothing can be run."""
+    """Return the hint for targets on which no command can run."""
     return f"dkdbg ps --all {address} shows those that have ended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a module of `targets/` tells the registry, as its `KIND`.
+    """Registration of one kind of target: the `KIND` of a module of `targets/`.
 
     Attributes:
-        target: the target at an address of this kind, relative to the repository's root, resolved; no I/O.
-            Raises DkdbgError when the address makes no sense for this kind.
-        named: the target that a name without a scheme means now; None when there is none.
-        sessions: all sessions of this kind that can be seen from this machine, for `dkdbg ps`, those that have ended
-            too; each carries the address of its target. Raises DkdbgError when they cannot be listed.
-        queue: where jobs are submitted at an address of this kind that names no job; None for what has no jobs.
-            Raises DkdbgError when the address makes no sense.
-        inner: the address of the target from which one of this kind is reached; None for what is reached directly.
-            Raises DkdbgError when the address makes no sense.
-        around: the target at an address of this kind, made instead of by `target`, around
-            those at `inner` that its second argument makes, and that it closes.
-        begin: the hint where no session is running at an address, and whether one has run there.
+        target: returns the target at an address of this kind, relative to the repository's root, resolved; no I/O.
+            Raises DkdbgError for an address that is invalid for this kind.
+        named: returns the target that a name without a scheme means now; None if it means no target.
+        sessions: returns all sessions of this kind that are visible from this machine, for `dkdbg ps`, including those
+            that have ended; each carries the address of its target. Raises DkdbgError when they cannot be listed.
+        queue: returns the queue for jobs at an address of this kind that names no job; None for a kind without jobs.
+            Raises DkdbgError for an invalid address.
+        inner: returns the address of the target through which one of this kind is reached; None for a kind that is
+            reached directly. Raises DkdbgError for an invalid address.
+        around: returns the target at an address of this kind, in place of `target`, around the inner targets that its
+            second argument makes, and that it closes.
+        begin: returns the hint for an address without a running session; its second argument tells whether one has run
+            there.
     """
 
     target: Callable[[Address, Path], Target]

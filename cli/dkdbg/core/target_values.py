@@ -1,4 +1,4 @@
-"""Values that a verb and a target exchange: how to start a debug service, run a one-off command, make a debug copy."""
+"""Values that a verb and a target exchange: parameters of a debug service, a one-off command, and a debug copy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How a debug service is to be started.
+    """Parameters for starting a debug service.
 
     Attributes:
         service: as `init` planned it.
-        token: gives the token of its debug port, empty for none; asked once the target is known to be there.
+        token: returns the token of its debug port, empty for none; called once the target is known to exist.
         port: on this machine, if it is free there.
-        wait: seconds until an attach has to work.
+        wait: seconds until an attach must work.
     """
 
     service: DebugService
@@ -33,12 +33,12 @@ class Started:
     """A debug service that an editor can attach to.
 
     Attributes:
-        port: on 127.0.0.1 of this machine; None on an engine of another one, to which `dkdbg attach` leads.
-        gpu: the way in which it got a GPU.
-        token: whether its port asks for one.
-        name: of the container, pod or job; None when that is not known.
-        engine: the address of an engine of another machine; empty for one of this.
-        ports: the program's own: (port inside, `host:port` here) of each that is published.
+        port: on 127.0.0.1 of this machine; None for an engine on another machine, which `dkdbg attach` reaches.
+        gpu: how it got a GPU.
+        token: whether its port requires one.
+        name: name of the container, pod or job; None if unknown.
+        engine: address of an engine on another machine; empty for a local one.
+        ports: published ports of the program: (port inside, `host:port` here).
         idle: whether no program runs in it.
     """
 
@@ -53,14 +53,14 @@ class Started:
 
 @dataclass(frozen=True, kw_only=True)
 class Once:
-    """How another command is to be run in a debug service.
+    """Parameters for running another command in a debug service.
 
     Attributes:
         command: word by word.
         port: on this machine, if it is free there.
         wait: seconds that the command waits for an editor before its first line.
-        ranks: which are debugged; empty for what the service says.
-        tty: our standard input and output are a terminal.
+        ranks: ranks to debug; empty for the service's own setting.
+        tty: whether the local standard input and output are a terminal.
         service, token: as in Start.
     """
 
@@ -75,14 +75,14 @@ class Once:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A run that can begin.
+    """A prepared run.
 
     Attributes:
-        argv, environment: of the local command line that runs it.
-        port: of its debug port on 127.0.0.1.
-        tell: passes a signal on to the command; False where it has not begun.
-        cleaning: the local command line that takes away what is left when it has ended.
-        is_met: whether F5 attaches to it there, in the place of what F5 would start.
+        argv, environment: the local command line that runs it, and its environment.
+        port: its debug port on 127.0.0.1.
+        tell: passes a signal on to the command; returns False if it has not begun.
+        cleaning: the local command line that removes leftovers after its end.
+        is_met: whether F5 attaches to it there, instead of to the program that F5 would start.
     """
 
     argv: tuple[str, ...]
@@ -95,13 +95,13 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyPlan:
-    """A debug copy of something that runs, as it would be made.
+    """Plan of a debug copy of something that runs.
 
     Attributes:
-        original, name: of the two, for people.
+        original, name: names of the original and the copy, for display.
         before, after: the original and the copy, as documents.
         decisions: (what, why) of each difference.
-        notes: what a person should know before.
+        notes: remarks that the user should read before.
     """
 
     original: str
