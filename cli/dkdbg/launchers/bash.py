@@ -1,4 +1,4 @@
-"""A shell: the lines of `-c`, or a script that has to be read in its turn."""
+"""A shell: it runs the lines of `-c`, or a script that has to be read in turn."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Bash(Launcher):
-    """bash, sh, ...; shown as the program in its line."""
+    """bash, sh, ...; a script is shown as the program of its line."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the last program of the lines, which stays; those before it prepare."""
+        """Return the last program of the lines, which stays up; those before it prepare."""
         text = self.lines_of(line.rest)
         if text is not None:
             found = line.read.line(text)

@@ -15,7 +15,7 @@ class Accelerate(Spreader):
     """accelerate launch."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script behind `launch`; `accelerate config` starts none."""
+        """Return the script behind `launch`; `accelerate config` starts no program."""
         if line.word in ("accelerate", "accelerate.commands.accelerate_cli"):
             if line.rest[:1] != ["launch"]:
                 return None
@@ -23,7 +23,7 @@ class Accelerate(Spreader):
         return super().launch(line)
 
     def one_process(self, rest: Sequence[str]) -> tuple[list[str], str] | None:
-        """Return it with one process and without `--multi_gpu`, which asks for two at least."""
+        """Return `rest` with one process and without `--multi_gpu`, which requires at least two."""
         words = list(rest[1:] if rest[:1] == ["launch"] else rest)
         found = super().one_process(words)
         if found is None:
@@ -52,7 +52,7 @@ class Ray(Launcher):
         return inner.under(self.shown(line), self.name) if inner else None
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Tell whether a node stays up: `ray start --block`; a job ends."""
+        """Return whether a node stays up: `ray start --block`; a job ends."""
         return list(rest[:1]) == ["start"] and "--block" in rest
 
 
@@ -60,7 +60,7 @@ class Dask(Launcher):
     """dask worker, dask scheduler."""
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Tell whether it stays up: `dask config` ends."""
+        """Return whether it stays up: `dask config` ends."""
         return not rest or not rest[0].isalpha() or rest[0] in ("worker", "scheduler")
 
 
@@ -68,7 +68,7 @@ class Celery(QueueWorker):
     """celery worker, celery beat; `celery flower` is Flower."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the module of the app; a question to a running worker starts nothing."""
+        """Return the module of the app; an inspection of a running worker starts no program."""
         if "worker" in line.rest or "beat" in line.rest:
             return super().launch(line)
         return Launch(command=self.shown(line), launcher="flower") if "flower" in line.rest else None
@@ -78,7 +78,7 @@ class Joblib(Launcher):
     """The workers of loky."""
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
-        """Return `loky worker 2`: the number stands in `--process-name LokyProcess-2`."""
+        """Return `loky worker 2`: the number is in `--process-name LokyProcess-2`."""
         if not any("loky.backend.popen_loky" in word for word in argv):
             return ""
         number = (value_of(argv, ("--process-name",)) or "").rpartition("-")[2]
@@ -108,5 +108,5 @@ class ConsoleScript(Launcher):
     """A console script of the repository."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return its name as the target."""
+        """Return a launch with the script's name as the target."""
         return self.launched(line, line.word, line.rest)

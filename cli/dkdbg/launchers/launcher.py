@@ -1,4 +1,4 @@
-"""One launcher, and the program that a command line with it starts."""
+"""A launcher, and the program that a command line with it starts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from collections.abc import Sequence
 
-#: What the started program is to the person: a job that ends, a server, a worker of a queue, a page about others, a
-#: notebook server, or a tool (a test runner) that is no program of the repository.
+#: Role of the started program for the user: a job that ends, a server, a worker of a queue, a page about other
+#: programs, a notebook server, or a tool (a test runner) that is not a program of the repository.
 JOB, SERVER, WORKER, MONITOR, NOTEBOOK, TOOL = "job", "server", "worker", "monitor", "notebook", "tool"
 
 
@@ -20,12 +20,12 @@ class Launch:
     """One command line that starts a Python program.
 
     Attributes:
-        command: the line, wrappers such as `uv run` taken off, environment assignments too.
-        launcher: name of what starts it, see registry.named().
+        command: the line, without wrappers such as `uv run` and without environment assignments.
+        launcher: name of its launcher, see registry.named().
         target: file as typed, or dotted module, or the name of a console script; None for `jupyter lab`.
         is_module: whether `target` is a module.
         args: the program's own arguments.
-        shell_script: path as typed when the line only runs a shell script, which has to be read in its turn.
+        shell_script: path as typed if the line only runs a shell script, which has to be read in turn.
     """
 
     __slots__ = ("args", "command", "is_module", "launcher", "shell_script", "target")
@@ -63,14 +63,14 @@ class Launch:
 
 
 class Reader:
-    """Reads a command that stands inside another one; `lines.command_lines` has the one there is."""
+    """Reads a command inside another one; `lines.command_lines` has the only implementation."""
 
     def words(self, words: Sequence[str]) -> Launch | None:
-        """Return what an argv starts, None for anything that starts no program."""
+        """Return the launch of an argv, None if it starts no program."""
         raise NotImplementedError
 
     def line(self, text: str) -> list[Launch]:
-        """Return what lines for a shell start, in order."""
+        """Return the launches of lines for a shell, in order."""
         raise NotImplementedError
 
 
@@ -78,8 +78,8 @@ class Line:
     """A command line with the launcher found in it.
 
     Attributes:
-        words: all of it, wrappers such as `sudo` or `uv run` taken off.
-        word: what the launcher was called by: `mpiexec`, or the module in `python -m torch.distributed.run`.
+        words: the whole line, without wrappers such as `sudo` or `uv run`.
+        word: name by which the launcher was called: `mpiexec`, or the module in `python -m torch.distributed.run`.
         rest: the words after that one.
         as_module: whether it was `python -m`.
         read: reads a command inside this one.
@@ -99,33 +99,34 @@ class Launcher:
     """One launcher: a row of the table, or of a class with rules of its own.
 
     Attributes:
-        names: the words that a person and the facts call it by; the first for all `programs` that are no name.
+        names: words by which users and the facts call it; the first stands for all `programs` that are not a name.
         programs: names of its executables; `names` when not given.
-        modules: what stands behind `python -m`.
+        modules: modules for `python -m`.
         not_a_module: a module of `modules` that Python cannot run, shown without `python -m`.
-        scripts: names of Python files that are one, such as `manage.py`.
-        role: what it starts, see JOB.
-        verbs: subcommands that make it serve; none means that it always does.
-        first_words: words of which one has to come first where it starts a program; none means any.
+        scripts: names of Python files that are this launcher, such as `manage.py`.
+        role: role of the program that it starts, see JOB.
+        verbs: subcommands that make it serve; empty if it always does.
+        first_words: words of which one must come first in a line that starts a program; empty for any word.
         is_program: whether a line with it can be the program of a repository; TensorBoard beside a training is not.
-        wraps: whether it is shown and counted as the command behind it (srun), not as itself.
+        wraps: whether the command behind it is shown and counted in its place (srun).
         value_options: options that take the next word.
-        port: TCP port where it listens if nothing is said, None when it does not or is told.
-        port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is understood anyway.
+        port: TCP port that it listens on by default; None if it does not listen, or requires a port.
+        port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is recognized anyway.
         side_ports: ports of pages that it opens beside a program; they do not make that program a server.
         spreads: whether it starts one program several times.
-        count_options: options that say how many times.
-        gpu: `always` when what it starts is for GPUs, `no fallback` when it is unless the program has a way without.
-        discovers: files that it looks for in the working directory when it is given none.
+        count_options: options with the number of processes.
+        gpu: `always` if its programs are for GPUs, `no fallback` if they are unless the program can run without.
+        discovers: files that it looks for in the working directory if none is given.
         dotted_app: whether the last part of a module may be the variable (`-A worker.celery`).
-        ranks, local_ranks, world_sizes: environment variables that tell a process which one it is, best first.
-        local_sizes: those that tell how many there are on this machine. nodes: those that tell how many machines there are.
-        node_ranks: those that tell on which machine.
-        helpers: (mark in a command line, name) of processes that only serve others; hidden unless asked for.
+        ranks, local_ranks, world_sizes: environment variables with a process's ranks and the number of ranks, best
+            first.
+        local_sizes: those with the number of ranks on this machine. nodes: those with the number of machines.
+        node_ranks: those with the index of this machine.
+        helpers: (mark in a command line, name) of processes that only serve others; hidden by default.
         workers: (mark in a command line, name) of processes that run the user's code below the program.
-        child: name of the process that runs the app below it; empty where there is none.
-        child_by: how it comes to be: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
-        child_options: options without which there is no such process; empty when there always is one.
+        child: name of the process that runs the app below it; empty without such a process.
+        child_by: how that process starts: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
+        child_options: options without which that process does not exist; empty if it always exists.
     """
 
     names: tuple[str, ...] = ()
@@ -160,7 +161,7 @@ class Launcher:
     child_options: tuple[str, ...] = ()
 
     def __init__(self, *names: str, **fields: object) -> None:
-        """Take the values of the attributes above; a text for a tuple is split at its blanks."""
+        """Set the attributes above; split a string for a tuple at its blanks."""
         self.names = self.programs = names
         for field, value in fields.items():
             if isinstance(value, str) and isinstance(getattr(self, field), tuple):
@@ -169,29 +170,29 @@ class Launcher:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.names[0]
 
     def starts(self, word: str) -> bool:
-        """Tell whether the first word of a command line, as typed, is this launcher."""
+        """Return whether the first word of a command line, as typed, is this launcher."""
         return word.rsplit("/", 1)[-1] in self.programs
 
     def shown_as(self, word: str) -> str:
-        """Return the name for the word that it was called by."""
+        """Return the display name for the word by which it was called."""
         return word if word in self.names else self.name
 
     def shown(self, line: Line) -> str:
-        """Return the command line for a person: as typed, unless it could not be typed so."""
+        """Return the command line for display: as typed, unless that could not be typed."""
         if line.as_module and line.word == self.not_a_module:
             return join(line.words[line.words.index("-m") + 1 :])
         return join(line.words)
 
     def may_start(self, rest: Sequence[str]) -> bool:
-        """Tell whether a line with these words after the launcher may start a program."""
+        """Return whether a line with these words after the launcher may start a program."""
         return not self.first_words or (bool(rest) and rest[0] in self.first_words)
 
     def launch(self, line: Line) -> Launch | None:
-        """Return what a line with this launcher starts, None when that is no program of a repository."""
+        """Return the launch of a line with this launcher, None if it starts no program of a repository."""
         return self.launched(line) if self.is_program else None
 
     def launched(
@@ -207,9 +208,9 @@ class Launcher:
         )
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Tell whether it runs until it is stopped, when started with these words.
+        """Return whether it runs until it is stopped, when started with these words.
 
-        Without words: whether it is one that does.
+        Without words: whether it ever does.
         """
         if self.role in (JOB, TOOL):
             return False
@@ -228,7 +229,7 @@ class Launcher:
         return self.port
 
     def count(self, rest: Sequence[str]) -> tuple[int, str] | None:
-        """Return where in `rest` the number of processes stands, and that word; None when it is not given."""
+        """Return the index of the number of processes in `rest`, and that word; None if it is not given."""
         ends = len(rest)
         for place, word in positionals(rest, self.value_options):
             if is_python_file(word) or rest[place - 1] in ("-m", "--module"):
@@ -241,7 +242,7 @@ class Launcher:
         return None
 
     def one_process(self, rest: Sequence[str]) -> tuple[list[str], str] | None:
-        """Return `rest` with one process, and how many it said; None when it already is one or nothing is said."""
+        """Return `rest` with one process, and the number that it had; None if it has one already or gives no number."""
         found = self.count(rest)
         if found is None:
             return None
@@ -254,11 +255,11 @@ class Launcher:
         return words, value if equals else word
 
     def rank_of(self, environment: dict[str, str]) -> int | None:
-        """Return the global rank that a process has by its environment, None when this launcher gave it none."""
+        """Return the global rank in a process's environment, None if this launcher did not set it."""
         return number_in(environment, self.ranks)
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
-        """Return the name of a worker process, empty when it is none of this launcher's.
+        """Return the name of a worker process; empty if it does not belong to this launcher.
 
         Args:
             argv: its command line.
@@ -272,7 +273,7 @@ class Launcher:
 
 
 def number_in(environment: dict[str, str], names: Sequence[str]) -> int | None:
-    """Return the first of these variables that is a number."""
+    """Return the value of the first of these variables that is a number."""
     for name in names:
         value = environment.get(name, "")
         if value.isdigit():
@@ -281,7 +282,11 @@ def number_in(environment: dict[str, str], names: Sequence[str]) -> int | None:
 
 
 def _names_port(option: str) -> bool:
-    """`--port`, `--server.port`, `--server_port`; not `--master_port`, where ranks meet, nor `--main_process_port`."""
+    """Return whether an option names a port to listen on.
+
+    `--port`, `--server.port` and `--server_port` do. `--master_port`, for the rendezvous of ranks, and
+    `--main_process_port` do not.
+    """
     if not option.startswith("--") or not option.endswith("port"):
         return False
     before = option[2:-4]

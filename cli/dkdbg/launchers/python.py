@@ -1,4 +1,4 @@
-"""The plain interpreter, and what multiprocessing starts below it."""
+"""The plain interpreter, and the helpers that multiprocessing starts below it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Python(Launcher):
-    """python, pypy, ipython, py, or a variable of a script or Makefile that says one."""
+    """python, pypy, ipython, py, or a variable of a script or Makefile that names an interpreter."""
 
     def starts(self, word: str) -> bool:
-        """Tell whether a word is an interpreter."""
+        """Return whether a word is an interpreter."""
         return re.fullmatch(_INTERPRETER, word) is not None
 
     def launch(self, line: Line) -> Launch | None:
@@ -29,7 +29,7 @@ class Python(Launcher):
 
 
 class Interpreted:
-    """What the interpreter runs: a module or a script, and the words after it."""
+    """The module or script that an interpreter runs, and the words after it."""
 
     def __init__(self, what: str, rest: Sequence[str], *, is_module: bool) -> None:
         self.what = what
@@ -38,7 +38,7 @@ class Interpreted:
 
 
 def interpreted(rest: Sequence[str]) -> Interpreted | None:
-    """Return what stands behind the interpreter's own options, None for `-c`, standard input and `--version`."""
+    """Return the module or script behind the interpreter's own options, None for `-c`, standard input and `--version`."""
     place = 0
     while place < len(rest) and rest[place].startswith("-"):
         flag = rest[place]

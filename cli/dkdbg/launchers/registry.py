@@ -1,4 +1,4 @@
-"""Find a launcher by what it is called, and answer questions about all of them."""
+"""Find a launcher by its names, and answer questions about all launchers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class _Index:
-    """The launchers by what they are called."""
+    """The launchers by their names."""
 
     def __init__(self, launchers: tuple[Launcher, ...]) -> None:
         self.names = {name: launcher for launcher in launchers for name in launcher.names}
-        # A name that two share is the one's whose first name it is.
+        # A name of two launchers belongs to the one whose first name it is.
         self.names.update({launcher.name: launcher for launcher in launchers})
         self.programs = {word: launcher for launcher in launchers for word in launcher.programs}
         self.modules = {module: launcher for launcher in launchers for module in launcher.modules}
@@ -38,34 +38,34 @@ def _index() -> _Index:
 
 
 def named(name: str) -> Launcher | None:
-    """Return the launcher that the facts call so, None for a word that is none."""
+    """Return the launcher with this name in the facts, None for an unknown word."""
     return _index().names.get(name)
 
 
 def of_program(word: str) -> Launcher | None:
-    """Return the launcher that the first word of a command line is: a name, a path, `$PYTHON`."""
+    """Return the launcher for the first word of a command line: a name, a path, `$PYTHON`."""
     launcher = _index().programs.get(word.rsplit("/", 1)[-1])
     return launcher or next((one for one in _index().patterned if one.starts(word)), None)
 
 
 def of_module(module: str) -> Launcher | None:
-    """Return the launcher that `python -m MODULE` is, None for a module of the person's."""
+    """Return the launcher for `python -m MODULE`, None for a module of the user."""
     return _index().modules.get(module)
 
 
 def of_script(path: str) -> Launcher | None:
-    """Return the launcher that a Python file is, such as manage.py."""
+    """Return the launcher for a Python file such as manage.py."""
     return _index().scripts.get(path.rsplit("/", 1)[-1])
 
 
 def role_of(name: str) -> str:
-    """Return the role (see launcher.JOB) of the launcher that the facts call so; empty for an unknown word."""
+    """Return the role (see launcher.JOB) of the launcher with this name in the facts; empty for an unknown word."""
     launcher = named(name)
     return launcher.role if launcher else ""
 
 
 def side_ports() -> frozenset[int]:
-    """Return the ports of pages beside a program: publishing one makes no server of a training job."""
+    """Return the ports of pages beside a program: a training job that publishes one is not a server."""
     return frozenset(port for launcher in launchers() for port in launcher.side_ports)
 
 
@@ -80,7 +80,7 @@ def worker(argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
 
 
 def rank_variables() -> tuple[str, ...]:
-    """Return every environment variable that tells a process which one it is."""
+    """Return every environment variable with a rank, a number of ranks or a number of machines."""
     found = (
         name
         for launcher in launchers()
@@ -98,7 +98,7 @@ def rank_variables() -> tuple[str, ...]:
 
 
 def is_spread(environment: dict[str, str]) -> bool:
-    """Tell whether a process's environment says that there are ranks on other machines than its own."""
+    """Return whether a process's environment tells of ranks on other machines."""
     for launcher in launchers():
         here, all_of_them = (
             number_in(environment, launcher.local_sizes),
@@ -111,7 +111,7 @@ def is_spread(environment: dict[str, str]) -> bool:
 
 
 def ranks(environment: dict[str, str]) -> tuple[int | None, int | None, int | None]:
-    """Return (global rank, local rank, number of ranks) by a process's environment, None where nobody says."""
+    """Return (global rank, local rank, number of ranks) from a process's environment, None where unknown."""
     known = (launcher.rank_of(environment) for launcher in launchers())
     local = tuple(name for launcher in launchers() for name in launcher.local_ranks)
     world = tuple(name for launcher in launchers() for name in launcher.world_sizes)

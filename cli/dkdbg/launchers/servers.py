@@ -55,7 +55,7 @@ class Django(Launcher):
     """manage.py; its other verbs prepare, such as `manage.py migrate`."""
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script when it runs something, or has no verb."""
+        """Return the script if it runs a server or job, or has no verb."""
         if not line.word.endswith("manage.py"):
             return None
         if line.rest and not line.rest[0].startswith("run"):
@@ -96,7 +96,7 @@ class Vllm(Launcher):
     """vllm serve, and its older form as a module."""
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Tell whether the server is asked for; the module has no verb."""
+        """Return whether the words start the server; the module has no verb."""
         return not rest or rest[0] == "serve" or rest[0].startswith("-")
 
 
@@ -111,5 +111,5 @@ class Jupyter(Launcher):
         return self.launched(line, book, line.rest)
 
     def serves(self, rest: Sequence[str] = ()) -> bool:
-        """Tell whether the subcommand stays up."""
+        """Return whether the subcommand stays up."""
         return not rest or rest[0] not in _JUPYTER_ENDS

@@ -1,4 +1,4 @@
-"""Four shapes that most launchers have: a server of an app or of a script, one program many times, a queue's worker."""
+"""Base classes of most launchers: a server of an app or of a script, several copies of one program, a queue's worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AppServer(Launcher):
     """Serves `module:app`.
 
     Attributes:
-        bare_module: whether a module alone will do, because the name of the app has a default.
+        bare_module: whether a module alone is enough, because the name of the app has a default.
     """
 
     role = SERVER
@@ -35,7 +35,7 @@ class AppServer(Launcher):
 
 
 class ScriptServer(Launcher):
-    """Serves what one Python file describes."""
+    """Serves the app in one Python file."""
 
     role = SERVER
 
@@ -51,14 +51,14 @@ class Spreader(Launcher):
     """Starts a script or a module several times.
 
     Attributes:
-        runs_commands: whether whole command lines stand behind its options, not the script alone.
+        runs_commands: whether whole command lines follow its options, not the script alone.
     """
 
     spreads = True
     runs_commands = False
 
     def launch(self, line: Line) -> Launch | None:
-        """Return the script or module; a line with options that nobody knows is searched for it."""
+        """Return the script or module; search for it in a line with unknown options."""
         inner = self._inner(line)
         if inner is not None and (inner.target or inner.shell_script):
             return inner.under(self.shown(line), self.shown_as(line.word))

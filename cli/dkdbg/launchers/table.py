@@ -1,4 +1,4 @@
-"""The table of launchers: a row says how one is recognized and shown, whether it serves, its port and its ranks.
+"""The table of launchers: a row has the launcher's names, whether it serves, its port and its ranks.
 
 The comment above a row names the source of its command line. `launcher.Launcher` describes the fields; a field of
 several words is written as one string. A launcher that a row cannot describe has a class in `jobs` or `servers`.
@@ -13,8 +13,8 @@ from dkdbg.launchers.python import PYTHON
 from dkdbg.launchers.servers import Django, FastAPI, Flask, Gradio, Jupyter, Litestar, Uwsgi, Vllm
 from dkdbg.launchers.shapes import AppServer, QueueWorker, ScriptServer, Spreader
 
-#: The order counts where two describe one process: ranks that torchrun and MPI set come before those of the Slurm job
-#: around them.
+#: The order matters where two describe one process: ranks from torchrun and MPI come before those of the surrounding
+#: Slurm job.
 LAUNCHERS: tuple[Launcher, ...] = (
     # torch/distributed/run.py, get_args_parser().
     Spreader(
@@ -55,7 +55,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
         """,
         ranks="HOROVOD_RANK", local_ranks="HOROVOD_LOCAL_RANK", world_sizes="HOROVOD_SIZE",
     ),
-    # Slurm's `man srun`. It is shown as the command behind it, which it runs once a task.
+    # Slurm's `man srun`. The command behind it, which it runs once a task, is shown in its place.
     Launcher(
         "srun", wraps=True,
         value_options="""
@@ -138,7 +138,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
         ),
         workers=(("ray/_private/workers/default_worker.py", "Ray worker"),),
     ),
-    # ray/serve/scripts.py. Other programs are called `serve` too.
+    # ray/serve/scripts.py. Other programs have the name `serve` too.
     AppServer(
         "ray-serve", programs="serve", verbs="run",
         value_options="""
@@ -249,7 +249,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
         port=5000, port_options="-p", value_options="--app -A -e --env-file -h --host -p --port --cert --key",
         child="flask server process", child_by="again",
     ),
-    # django/core/management. It is shown as the Python script that it is.
+    # django/core/management. It is shown as a Python script.
     Django(
         "django", programs="django-admin", modules="django", scripts="manage.py", role=SERVER,
         verbs="runserver runserver_plus rundaphne", port=8000,

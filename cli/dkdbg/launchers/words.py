@@ -1,4 +1,4 @@
-"""Words of a command line: which are options, which their values, and how they are joined for a person to read."""
+"""Words of a command line: tell options from their values, and join words for display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN = r"[\w@%+=:,./\-~$<>{}*\[\]]+"
 
 
 def positionals(rest: Sequence[str], value_options: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Yield place and word of everything that is neither an option nor the value of one."""
+    """Yield index and word of everything that is neither an option nor an option's value."""
     is_value = False
     for place, word in enumerate(rest):
         if is_value:
@@ -36,12 +36,12 @@ def value_of(rest: Sequence[str], options: Collection[str]) -> str | None:
 
 
 def is_python_file(word: str) -> bool:
-    """Tell whether a word is the path of a Python file."""
+    """Return whether a word is the path of a Python file."""
     return re.fullmatch(PYTHON_FILE, word) is not None
 
 
 def is_dotted(word: str) -> bool:
-    """Tell whether a word can be the name of a module."""
+    """Return whether a word can be the name of a module."""
     return re.fullmatch(DOTTED, word) is not None
 
 
@@ -52,9 +52,9 @@ def app_module(word: str) -> str | None:
 
 
 def join(words: Sequence[str]) -> str:
-    """Join for a person to read: quote only where the shell would split or eat something.
+    """Join for display: quote only where the shell would split or remove something.
 
-    A command substitution was taken apart by the splitting already; it is left as it was typed.
+    A command substitution has already been split; leave it as typed.
     """
     import shlex  # noqa: PLC0415 (the agent joins nothing)
 

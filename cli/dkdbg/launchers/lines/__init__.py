@@ -1,1 +1,1 @@
-"""Reads whole command lines: wrappers before the launcher, shells around it, lines of a document."""
+"""Read whole command lines: wrappers before the launcher, shells around it, lines of a document."""

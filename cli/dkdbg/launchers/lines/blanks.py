@@ -1,4 +1,4 @@
-"""What a documented command line leaves for a person to fill in: `<port>`, `/path/to/data`, `$OUTPUT_DIR`, `your_...`."""
+"""Find the placeholders of a documented command line: `<port>`, `/path/to/data`, `$OUTPUT_DIR`, `your_...`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLANK = re.compile(
     re.IGNORECASE,
 )
 _IN_WORDS = re.compile(r"<(?!\|)[^<>\n]*[^<>|\n]>|\{[a-z_ ]+\}")
-#: `[--batch-size <size> --tag <tag>]`: what may be added; a list of values is none.
+#: `[--batch-size <size> --tag <tag>]`: optional words; a list of values does not match.
 _OPTIONAL = re.compile(r"\[\s*--?[A-Za-z][^\[\]\n]*\]")
 #: `$PWD` and `$HOME` have a value wherever a shell runs.
 _SET = re.compile(r"\$\{?(?:PWD|HOME|USER)\b\}?")
@@ -23,20 +23,20 @@ _KEY_AND_VALUE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=")
 
 
 def has_blank(text: str) -> bool:
-    """Return whether a command line, or a word of one, holds something that a person has to fill in first."""
+    """Return whether a command line, or a word of one, has a placeholder for the user to fill in."""
     return blanks(text) > 0
 
 
 def blanks(text: str) -> int:
-    """Return how much of a command line a person has to fill in, or may add."""
+    """Return the number of placeholders in a command line, and one more for optional words."""
     whole = _OPTIONAL.sub("", text)
     return len(_BLANK.findall(_SET.sub("", whole))) + (whole != text)
 
 
 def as_words(command: str) -> tuple[str, ...]:
-    """Return the words of a documented line, one that says `<path of your data>` in several words as one.
+    """Return the words of a documented line, with a placeholder such as `<path of your data>` as one word.
 
-    A line whose quotes do not close is taken apart at its blanks; `[--option VALUE]` is left out.
+    A line with unbalanced quotes is split at its blanks; `[--option VALUE]` is left out.
     """
     while (fewer := _OPTIONAL.sub("", command)) != command:
         command = fewer
@@ -48,10 +48,10 @@ def as_words(command: str) -> tuple[str, ...]:
 
 
 def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an argv without the options that nobody has filled in, and those options as they were written.
+    """Return an argv without the options that have a placeholder, and those options as written.
 
-    A shell would read `<port>` as a redirection, and a program would take `/path/to/data` for a folder. The first word
-    stays, whatever it is.
+    A shell would read `<port>` as a redirection, and a program would use `/path/to/data` as a folder. The first word
+    always stays.
     """
     kept: list[str] = list(argv[:1])
     left: list[str] = []

@@ -1,4 +1,4 @@
-"""Command lines that start a Python program: what starts it, which file or module, with which arguments."""
+"""Parse command lines that start a Python program into its launcher, its file or module, and its arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dkdbg.launchers.launcher import Launcher
 
-#: Modules that people type in a README but that are not the program.
+#: Modules that a README runs, but that are not the program.
 _NOT_PROGRAMS = {
     "pip", "venv", "virtualenv", "unittest", "build", "twine", "ensurepip", "ipykernel", "http.server", "black",
     "ruff", "mypy", "flake8", "isort", "pre_commit", "coverage", "compileall", "json.tool", "nltk.downloader", "site",
@@ -30,24 +30,24 @@ _NOT_PROGRAMS = {
 _DEBUGPY_VALUES = ("--listen", "--connect", "--configure-subProcess", "--log-to")
 #: Words that pass a script's own arguments on.
 _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
-# A bare `#` begins a comment far more often than it is root's prompt.
+# A bare `#` begins a comment more often than it is root's prompt.
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
-#: Commands in a shell's line that need nobody else's rights, and its own words.
+#: Commands of a shell line that need no other user's rights, and the shell's own words.
 _SHELL_WORDS = frozenset({
     "cd", "export", "set", "exec", "echo", "printf", "ulimit", "umask", "mkdir", "true", "sleep", "tee", "cat", "test", "[",
     "[[", "if", "then", "else", "fi", "while", "until", "do", "done", "for", "nc", "ls", "date", "touch", "wait", "trap", "exit",
     "pip", "pip3", "uv", "alembic", "source", ".", "tail", "grep", "curl", "wget", "unset", "env", "nvidia-smi", "git",
 })  # fmt: skip
-#: What changes the user in the place of root, and options by which these launchers do so themselves.
+#: Commands with which root changes the user, and options by which these launchers do so themselves.
 _CHANGES_USER = frozenset({"sudo", "gosu", "su-exec"})
 _USER_OPTIONS = {
     "gunicorn": ("-u", "--user", "-g", "--group"),
     "celery": ("--uid", "--gid"),
     "uwsgi": ("--uid", "--gid"),
 }
-#: How deep shells, wrappers and entry scripts stand inside one another.
+#: Maximum depth of shells, wrappers and entry scripts inside one another.
 _DEEPEST = 8
 
 
@@ -58,11 +58,11 @@ class Lines(Reader):
         self.scripts = scripts
 
     def line(self, text: str) -> list[Launch]:
-        """Return what lines for a shell start, in order."""
+        """Return the launches of lines for a shell, in order."""
         return [launch for line in logical_lines(text) for launch in parse_line(line, self.scripts)]
 
     def words(self, words: Sequence[str]) -> Launch | None:
-        """Return what an argv (already split, perhaps with wrappers before the program) starts."""
+        """Return the launch of an argv, which is already split and may begin with wrappers."""
         rest = unwrapped([word for word in words if word not in _PASSED_ON])
         if not rest:
             return None
@@ -82,7 +82,7 @@ class Lines(Reader):
         return None
 
     def find(self, words: Sequence[str]) -> tuple[Launcher, Line] | None:
-        """Return the launcher that a command line without wrappers begins with, and the line as it reads it."""
+        """Return the launcher at the start of a command line without wrappers, and the line as that launcher reads it."""
         word = words[0].rsplit("/", 1)[-1]
         launcher = registry.of_program(words[0])
         if launcher is None:
@@ -105,7 +105,7 @@ class Lines(Reader):
 
 
 class _Module(Python):
-    """`python -m` with a module of the person's."""
+    """`python -m` with a module of the user."""
 
     def launch(self, line: Line) -> Launch | None:
         if line.word in _NOT_PROGRAMS or not re.fullmatch(r"[A-Za-z_][\w.-]*", line.word):
@@ -124,7 +124,7 @@ def parse_line(line: str, scripts: Collection[str] = ()) -> tuple[Launch, ...]:
 
 
 def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch | None:
-    """Return what an argv (already split, perhaps with wrappers before the program) starts, None for anything else."""
+    """Return the launch of an argv, which is already split and may begin with wrappers; None for anything else."""
     return Lines(scripts).words(words)
 
 
@@ -149,10 +149,10 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
 
 
 def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> bool:
-    """Tell whether an argv starts Python programs and nothing else that could need another user's rights.
+    """Return whether an argv starts Python programs and nothing else that could need another user's rights.
 
     Args:
-        scripts: names of shell scripts of which that is known.
+        scripts: names of shell scripts that are known to need none.
     """
     if _CHANGES_USER.intersection(argv):
         return False
@@ -177,17 +177,17 @@ def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> boo
 
 
 def _after_keyword(words: Sequence[str]) -> Sequence[str]:
-    """Return a simple command without the shell's words before it: `while ! nc ...`; `then` and its like are wrappers."""
+    """Return a simple command without the shell's keyword before it (`while ! nc ...`; `then` is a wrapper)."""
     return words[1:] if len(words) > 1 and words[0] in {"if", "elif", "while", "until", "{", "("} else words
 
 
 def serves(argv: Sequence[str]) -> bool:
-    """Tell whether an argv starts something that runs until it is stopped, as far as its launchers tell."""
+    """Return whether an argv starts a program that runs until it is stopped, according to its launchers."""
     return any(launcher.serves(line.rest) for launcher, line in launchers_in(argv))
 
 
 def port_of(command: str) -> int | None:
-    """Return the port that a command line names, or the one that its launcher listens on when it names none."""
+    """Return the port that a command line names, or else its launcher's default port."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -198,9 +198,9 @@ def port_of(command: str) -> int | None:
 
 
 def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
-    """Return an argv that spreads its program over several processes with one, and how many it said.
+    """Return an argv with one process instead of several, and the number of processes that it had.
 
-    None when it does not spread, or when it says nothing about how many.
+    None if it does not start several, or gives no number.
     """
     words = list(argv)
     found = Lines().find(words) if words else None

@@ -1,4 +1,4 @@
-"""Commands that run no program: they keep a container open for a person."""
+"""Recognize commands that run no program and keep a container open for a user."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from pathlib import PurePosixPath
 
 _SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
-#: Programs that show what the machine does.
+#: Programs that show the machine's load.
 _MONITORS = frozenset({"nvidia-smi", "nvtop", "gpustat", "rocm-smi", "top", "htop", "watch"})
 
 
 def idles(argv: tuple[str, ...]) -> bool:
-    """Whether a command only keeps a container open for a person: a bare shell, a sleep, an endless tail, a monitor."""
+    """Return whether a command only keeps a container open: a bare shell, a sleep, an endless tail, a monitor."""
     if not argv:
         return False
     name = PurePosixPath(argv[0]).name

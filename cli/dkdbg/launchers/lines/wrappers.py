@@ -1,4 +1,4 @@
-"""What people write before a command: environment, `sudo`, `uv run`, `docker run IMAGE` and their like."""
+"""Unwrap the command behind environment assignments, `sudo`, `uv run`, `docker run IMAGE` and their like."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: Words that run the command after them; the number of their own words that follow.
+#: Words that run the command after them, with the number of their own arguments.
 _PREFIXES = {
     "sudo": 0, "exec": 0, "nohup": 0, "time": 0, "command": 0, "then": 0, "do": 0, "else": 0, "timeout": 1, "env": 0,
     "nice": 0, "stdbuf": 0, "taskset": 1, "numactl": 0, "xvfb-run": 0, "catchsegv": 0, "dumb-init": 0, "tini": 0,
@@ -28,14 +28,14 @@ _DOCKER_VALUES = re.compile(
     r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-#: Options with a value of `env`, `nice`, `numactl`, `sudo` and the like.
+#: Options of `env`, `nice`, `numactl`, `sudo` and the like that have a value.
 PREFIX_VALUES = frozenset(
     ("-n", "-N", "-p", "-c", "-C", "-u", "-g", "-o", "-i", "--chdir", "--unset", "--cpunodebind", "--membind")
 )
 
 
 def unwrapped(words: list[str]) -> list[str]:
-    """Return the command behind `sudo`, `uv run`, `docker run IMAGE` and assignments; empty when nothing is run."""
+    """Return the command behind `sudo`, `uv run`, `docker run IMAGE` and assignments; empty if it runs no command."""
     for _ in range(12):
         while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in {"--", "set", "-e", "-x"}):
             words = words[1:]
@@ -61,7 +61,7 @@ def unwrapped(words: list[str]) -> list[str]:
 
 
 def after_options(words: list[str], with_value: Collection[str]) -> list[str]:
-    """Return the words after the leading options; `-m` is no option here; `with_value` names those that take one."""
+    """Return the words after the leading options; `-m` is not an option here; `with_value` names options with a value."""
     while words and words[0].startswith("-") and words[0] != "-m":
         if words[0] == "--":
             return words[1:]
