@@ -19,7 +19,7 @@ ROOMS = (
     "agent/inject", "agent/inprocess", "agent/sockets.py", "agent/state", "agent/supervisor", "agent/unpack.py", "sync",
     "__init__.py", "console.py", "dap", "delivery", "errors.py", "hang", "hints.py", "main.py", "pai.py", "printable.py",
     "process.py", "relay", "repository", "setup", "signals.py", "terminal.py",
-    "core", "launchers",
+    "core", "launchers", "verbs",
 )  # fmt: skip
 
 #: Openings without a head: name the object, or begin with a verb in the imperative.

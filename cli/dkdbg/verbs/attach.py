@@ -1,4 +1,4 @@
-"""`dkdbg attach`: one port on this machine that an editor attaches to once, whatever becomes of the containers."""
+"""`dkdbg attach`: keep one local port that an editor attaches to once, while containers come and go."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
     from dkdbg.verbs.parts.plain_proxy import PlainProxy
 
-#: Name of the launch entry that is shown.
+#: Name of the displayed launch entry.
 NAME = "dkdbg: attach and stay"
-#: Seconds for the last lines.
+#: Maximum seconds for printing the last lines.
 GOODBYE = 1.5
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg attach`."""
+    """Add the arguments of `dkdbg attach`."""
     parser.add_argument(
         "targets", nargs="*", metavar="TARGET", help="where; the debug service of this repository by default"
     )
@@ -74,7 +74,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return attach(
         root,
         options.targets,
@@ -99,20 +99,20 @@ def attach(
     pids: Sequence[int] = (),
     is_over: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Gather the targets behind one port until Ctrl-C; the exit code.
+    """Serve the targets behind one port until Ctrl-C; return the exit code.
 
     Args:
-        names: addresses or names of targets; none means the debug service of this repository.
-        port: on 127.0.0.1; the next free one when it is taken.
-        ports: a port per process for every client, from this one on; None: for clients without child sessions only.
-        as_json: one JSON object a line for what happens.
-        listen: host, empty for all addresses, and port on which jobs may call that can only connect out.
-        ranks: which are debugged; None for what dkdbg.toml says, else what the targets were started with.
-        pids: of running Pythons there that are to be entered; none for the only program of a container without an agent.
-        is_over: asked now and then; ends it when it is true.
+        names: addresses or names of targets; empty for the debug service of this repository.
+        port: on 127.0.0.1; the next free one if it is taken.
+        ports: first port of one per process, for every client; None: only for clients without child sessions.
+        as_json: print events as JSON objects, one a line.
+        listen: host, empty for all addresses, and port on which to accept jobs that can only connect out.
+        ranks: ranks to debug; None for those in dkdbg.toml, or else those that the targets were started with.
+        pids: running Pythons there to attach to; empty for the only program of a container without an agent.
+        is_over: polled; ends the proxy once it returns True.
 
     Raises:
-        DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
+        DkdbgError: a target's address has no known form, or this repository has no known debug service.
     """
     chosen = ranks_of(root, ranks)
     plan = _plan(root, needed=not names and listen is None)
@@ -158,7 +158,7 @@ def attach(
                     opened.callback(inside.close)
                     found.extend(inside.mappings)
         except BaseException:
-            proxy.close()  # and with it the targets, and what leads to them
+            proxy.close()  # this also closes the targets and the connections to them
             raise
         return _stay(proxy, reporter, look, begin)
 
@@ -169,13 +169,13 @@ def _stay(
     is_over: Callable[[], bool],
     begin: Callable[[], None],
 ) -> int:
-    """Let editors in until Ctrl-C, or until it is over; the exit code."""
-    for number in ENDING:  # to the end of the process: a late second signal changes no exit code
+    """Accept editors until Ctrl-C, or until `is_over` returns True; return the exit code."""
+    for number in ENDING:  # until the process ends: a late second signal changes no exit code
         signal.signal(number, interrupt_once)
     try:
         proxy.start()
         begin()
-        while not is_over():  # a signal may reach another thread, and Python acts on it in this one
+        while not is_over():  # a signal may reach another thread, but Python handles it in this one
             time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         pass
@@ -187,7 +187,7 @@ def _stay(
 
 
 def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, proxy: PlainProxy) -> None:
-    """Say where to attach; where the code lies there, nobody says."""
+    """Report where to attach; a plain debugpy does not report the location of its code."""
     entry = entry_for(plan, proxy.port)
     reporter.event(
         "listening",
@@ -204,7 +204,7 @@ def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, proxy: PlainPr
 
 
 class _Reporter:
-    """Says what happens, to a person or to a program; from any thread, and without waiting for whoever reads it."""
+    """Reports events to a user or a program, from any thread, and without blocking on a slow reader."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -213,12 +213,12 @@ class _Reporter:
         self._thread.start()
 
     def note(self, note: Note) -> None:
-        """Report what a router noted."""
+        """Report a router's note."""
         more = {"target": note.upstream} if note.upstream else {}
         self.event(note.kind, note.text, prefix=note.upstream, **more)
 
     def line(self, text: str) -> None:
-        """Report something else."""
+        """Report a line for the user."""
         self.event("note", text)
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
@@ -236,7 +236,7 @@ class _Reporter:
             self._lines.put("a launch entry for it:\n" + textwrap.indent(json.dumps(entry, indent=2), "    "))
 
     def end(self) -> None:
-        """Print what is left."""
+        """Print the remaining lines."""
         self._lines.put(None)
         self._thread.join(GOODBYE)
 
@@ -246,7 +246,7 @@ class _Reporter:
 
 
 def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
-    """The repository's plan; None when none is needed and there is none."""
+    """Return the repository's plan; None if it is missing and not needed."""
     try:
         check_root(root)
         plan, _ = make_plan(root)
@@ -259,7 +259,9 @@ def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
 
 
 def _token(reporter: _Reporter) -> str:
-    """The token of this environment, else this user's; only the ports per process need it, an editor shows its own.
+    """Return the token of this environment, or else this user's.
+
+    Only the ports per process need it: an editor sends its own.
 
     Raises:
         DkdbgError: the file that the environment names cannot be read.
@@ -270,7 +272,7 @@ def _token(reporter: _Reporter) -> str:
         raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
     try:
         token = token or token_file.read(os.environ) or ""
-    except DkdbgError as error:  # not everybody needs it
+    except DkdbgError as error:  # not every user needs it
         reporter.line(f"{error.message}; going on without a token")
         return ""
     if 0 < len(token) < proof.MIN_TOKEN_CHARACTERS:
@@ -282,7 +284,7 @@ def _token(reporter: _Reporter) -> str:
 
 
 def _warn_of_others(reporter: _Reporter) -> None:
-    """Where a system does not tell whose connections there are, other users can use ours."""
+    """Warn of other users, who can use these ports if the system does not report the owner of a connection."""
     if not local_users.are_told() and (people := others()):
         reporter.line(
             f"this system does not say whose a connection is: {', '.join(people[:3])} can use these ports too, "
@@ -299,7 +301,7 @@ def _welcome(
     *,
     entered: Sequence[tuple[str, str]],
 ) -> set[tuple[str, str]]:
-    """Say where to attach, with which launch entry, and what is waited for; returns where the entry has the code."""
+    """Report where to attach, the launch entry and the targets to wait for; return the mappings of the entry."""
     entry = entry_for(plan, port)
     reporter.event(
         "listening",
@@ -314,7 +316,7 @@ def _welcome(
         *(pair for each, seen in looks for pair in _code_of(root, each.target, seen, guess=not entered)),
     ]
     if not found and any(Capability.REMOTE in each.target.capabilities for each in upstreams):
-        plan = None  # that is of a container here
+        plan = None  # the plan is for a local container
     reporter.entry(entry_for(plan, port, found))
     for upstream, seen in looks:
         text = "ready" if seen.agent else f"waiting: {seen.why}"
@@ -327,7 +329,7 @@ def _welcome(
 
 
 def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
-    """Where the code of the sessions lies that run on remote targets now."""
+    """Return the mappings of the sessions that run on remote targets now."""
     seen = [
         each.last
         for each in upstreams
@@ -337,7 +339,7 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
 
 
 def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
-    """Return where the code lies on a remote target: what runs there says it, else `guess` names where it would be brought to.
+    """Return the location of the code on a remote target, from its session, or else by `guess` as it would be copied.
 
     Without `guess` a session that is slow to answer adds no folder that it does not use.
     """
@@ -347,7 +349,7 @@ def _code_of(root: Path, target: Target, seen: Seen, *, guess: bool) -> Sequence
         return seen.record.mappings
     if not guess:
         return ()
-    with contextlib.suppress(DkdbgError):  # nothing says it
+    with contextlib.suppress(DkdbgError):  # the location is unknown
         lies = target.planned_workdir(folder_name(root)) if seen.record is None else target.workspace()
         return ((lies.local, lies.remote),)
     return ()
@@ -365,11 +367,11 @@ def _explain_ports(reporter: _Reporter, base: int) -> None:
 def entry_for(
     plan: ProjectPlan | None, port: int, found: Sequence[tuple[str, str]] = ()
 ) -> dict[str, object]:
-    """The launch entry: the one that `init` writes, at this port and without the task that starts the container.
+    """Return the launch entry that `init` writes, with this port and without the task that starts the container.
 
     Args:
-        plan: None where the repository has none.
-        found: where the code lies, when that is known better than by the plan.
+        plan: None if the repository has none.
+        found: mappings, if they are known better than from the plan.
     """
     if plan is None:
         connect = {"host": LOOPBACK, "port": port}

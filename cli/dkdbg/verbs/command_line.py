@@ -1,4 +1,4 @@
-"""The whole command line: every verb by group, and the words before they are parsed."""
+"""The whole command line: the verbs by group, and the preparation of words before they are parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dkdbg.verbs.parser import Parser, nearest
 if TYPE_CHECKING:
     import argparse
 
-#: What each verb is for, by group; the module of that name in this folder has its `add_options` and `call`.
+#: Purpose of each verb, by group; the module of that name in this folder has its `add_options` and `call`.
 GROUPS = {
     "start here": {
         "demo": "show the whole path on an example, in a temporary copy",
@@ -39,10 +39,10 @@ GROUPS = {
 
 
 class Overview(Parser):
-    """The parser of everything, whose help shows the verbs by group."""
+    """The parser of the whole command line; its help shows the verbs by group."""
 
     def format_help(self) -> str:
-        """Return the groups of verbs, a line each."""
+        """Return the help: the verbs by group, one line each."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, [])
         formatter.add_text(self.description)
@@ -60,7 +60,7 @@ class Overview(Parser):
 
 
 class Verbs(dict[str, Parser]):
-    """The parsers of the verbs by name; the first look at one loads its module, which the other verbs save."""
+    """The parsers of the verbs by name; the first access to one loads its module."""
 
     def __getitem__(self, name: str) -> Parser:
         """Return the parser of a verb with its options."""
@@ -118,7 +118,7 @@ def _asking_for_help(words: list[str]) -> list[str]:
 
 
 def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
-    """Raise DkdbgError for unknown words, with what was probably meant."""
+    """Raise DkdbgError for unknown words, with the closest match in its hint."""
     choices = next(action.choices for action in parser._actions if action.dest == "verb")  # noqa: SLF001
     of_verb: Parser = choices[verb] if verb else parser  # type: ignore[index]
     wrong = next((each for each in others if each[:1] == "-"), others[0])
@@ -127,7 +127,7 @@ def _refuse(parser: Parser, verb: str | None, others: list[str]) -> NoReturn:
 
 
 def _submitted(words: list[str]) -> tuple[list[str], list[str]]:
-    """Split off the command of `dkdbg submit ... --`: the options before it may be those of sbatch or qsub."""
+    """Split off the command of `dkdbg submit ... --`: options before it may be those of sbatch or qsub."""
     verb = words[2:3] if words[:1] == ["-C"] else words[:1]
     if verb != ["submit"] or "--" not in words:
         return words, []

@@ -1,4 +1,4 @@
-"""`dkdbg completion SHELL`: what completes command lines, targets in dkdbg.toml among them, by argcomplete."""
+"""`dkdbg completion SHELL`: print a script that completes command lines by argcomplete, with dkdbg.toml's targets."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg completion`."""
+    """Add the arguments of `dkdbg completion`."""
     parser.add_argument(
         "shell", choices=("bash", "zsh", "fish"), help='eval "$(dkdbg completion bash)", ... fish | source'
     )
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return completion(options.shell)
 
 
 def completion(shell: str) -> int:
-    """Print the text that a shell's start file evaluates; the exit code."""
+    """Print the text that a shell's start file evaluates; return the exit code."""
     console.say(shellcode(["dkdbg"], shell=shell))
     return 0
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Tell the shell that has started us for it what may come next, and end this process; return when none has."""
+    """Answer the shell that started this process for completion, and exit; return if no shell did."""
     for each in _typed(parser):
         for action in each._actions:  # noqa: SLF001 - where argcomplete looks for them too
             if action.metavar == "TARGET":
@@ -48,7 +48,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _typed(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser of the verb that was typed; each that is looked at loads a module."""
+    """Yield the parser of the typed verb; each access loads a module."""
     words = os.environ.get("COMP_LINE", "").split()
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -56,9 +56,9 @@ def _typed(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 
 
 def _targets(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """The names of dkdbg.toml, and how addresses begin."""
+    """Return the target names in dkdbg.toml, and the beginnings of addresses."""
     try:
         names = [*registry.names(Path(parsed_args.directory).resolve())]
-    except (DkdbgError, OSError):  # the verb will say it
+    except (DkdbgError, OSError):  # the verb will report it
         names = []
     return [*names, *(f"{each.scheme}://" for each in registry.ENTRIES if "://" in each.form)]

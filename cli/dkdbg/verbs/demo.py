@@ -1,4 +1,4 @@
-"""`dkdbg demo`: the whole path on the bundled example, in a temporary copy, with nothing left behind."""
+"""`dkdbg demo`: run all steps on the bundled example, in a temporary copy that is removed afterwards."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from dkdbg.dap.values import Frame, Stop
     from dkdbg.verbs.parser import Parser
 
-#: Both training functions of the example carry it: one of them runs.
+#: Mark of the breakpoint line in both training functions of the example, of which one runs.
 MARK = "# breakpoint"
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg demo`."""
+    """Add the arguments of `dkdbg demo`."""
     parser.add_argument(
         "--on",
         choices=("auto", "compose", "local"),
@@ -46,34 +46,34 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return demo(target=options.on, as_json=options.json)
 
 
 class Target(Protocol):
-    """Where the example runs."""
+    """The target on which the example runs."""
 
     @property
     def name(self) -> str:
-        """Where it runs, for a person."""
+        """Its name, for display."""
 
     @property
     def path_mappings(self) -> tuple[tuple[str, str], ...]:
-        """(local root, remote root), absolute; empty when both sides are one."""
+        """(local root, remote root), absolute; empty if both sides are the same."""
 
     def start(self) -> int:
-        """Start the program under the agent; the local port to attach to, once an attach will work."""
+        """Start the program under the agent; return the local port to attach to, once an attach will work."""
 
     def restart(self) -> int:
-        """Start it anew with the files as they are now; the port likewise."""
+        """Restart it with the current files; return the port in the same way."""
 
     def stop(self) -> None:
-        """Take everything away."""
+        """Remove everything."""
 
 
 @dataclass(kw_only=True)
 class _Report:
-    """What the demo did, for the last line and for --json."""
+    """Results of the demo, for the last line and for --json."""
 
     target: str = ""
     why: str = ""
@@ -82,15 +82,15 @@ class _Report:
 
 
 def demo(*, target: str, as_json: bool) -> int:
-    """Run the demo on `target` (`auto`, `compose` or `local`); the exit code.
+    """Run the demo on `target` (`auto`, `compose` or `local`); return the exit code.
 
     Raises:
-        DkdbgError: a step failed; everything is taken away before.
+        DkdbgError: a step failed; everything has been removed.
     """
     began = time.monotonic()
     report = _Report()
     show = not as_json
-    # Hexadecimal: compose makes an image's name of it, and `_-` in one is refused.
+    # Hexadecimal: compose derives the name of an image from it, and `_-` is invalid there.
     folder = Path(tempfile.gettempdir()).resolve() / f"dkdbg-demo-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
     failure: DkdbgError | None = None
@@ -128,7 +128,7 @@ def _run(folder: Path, wanted: str, report: _Report, *, show: bool) -> None:
     try:
         port = _start(chosen, show=show)
     except DkdbgError as error:
-        # An engine without the base image, and no registry to pull it from, is no reason to show nothing.
+        # An engine without the base image, and without a registry to pull it from, must not end the demo.
         if wanted != "auto" or chosen.name == demo_targets.LOCAL or "base image" not in error.message:
             chosen.stop()
             raise
@@ -165,9 +165,9 @@ def _debug(target: Target, script: Path, port: int, report: _Report, *, show: bo
 
 
 def _stop_once(target: Target, script: Path, port: int, *, show: bool) -> str:
-    """Attach, stop in the training loop, show where we are; the value of `rate` there. The program runs on."""
+    """Attach, stop in the training loop, show the stack, and return the value of `rate`. The program runs on."""
     lines = [number for number, line in enumerate(script.read_text("utf-8").splitlines(), 1) if MARK in line]
-    # A plain process inherits our environment, and with it the token that its port then asks for.
+    # A plain process inherits our environment, including the token that its port then requires.
     token = {tokens.PROPERTY: tokens.read(os.environ)} if target.name == demo_targets.LOCAL else {}
     options = AttachOptions(port=port, path_mappings=target.path_mappings, extra=token)
     with Debugger(options) as debugger:
@@ -220,10 +220,10 @@ def with_example(folder: Path) -> None:
 
 
 def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
-    """The target, and a remark on why it is not the container one; empty when it is.
+    """Return the target, and a remark on why it is not a container; empty if it is one.
 
     Raises:
-        DkdbgError: a container was asked for and no engine answers.
+        DkdbgError: a container was requested and no engine answers.
     """
     if wanted == "local":
         return demo_targets.local(folder, plan), ""

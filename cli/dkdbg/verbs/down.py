@@ -1,4 +1,4 @@
-"""`dkdbg down`: the debug service stopped and removed."""
+"""`dkdbg down`: stop and remove the debug service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg down`."""
+    """Add the arguments of `dkdbg down`."""
     parser.add_argument(
         "target", nargs="?", metavar="TARGET", help="remove the copy that dkdbg up TARGET started instead"
     )
@@ -27,7 +27,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     if options.target:
         from dkdbg.verbs.parts import debug_copy
 
@@ -36,7 +36,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def down(root: Path, *, everything: bool) -> int:
-    """Stop and remove the debug service, or with `everything` all that belongs to it; the exit code.
+    """Stop and remove the debug service, or with `everything` all that belongs to it; return the exit code.
 
     Raises:
         DkdbgError: it cannot be stopped, with cause and next step.

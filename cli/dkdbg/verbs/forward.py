@@ -1,4 +1,4 @@
-"""`dkdbg forward`: ports of a remote target on this machine, until Ctrl-C; cuts of the connection are made good."""
+"""`dkdbg forward`: forward ports of a remote target to this machine until Ctrl-C, and reconnect after a cut."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
 
-#: Seconds between two looks at the relay.
+#: Seconds between two polls of the relay.
 _LOOK = 0.2
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg forward`."""
+    """Add the arguments of `dkdbg forward`."""
     parser.add_argument("target", metavar="TARGET", help="where")
     parser.add_argument(
         "ports",
@@ -44,18 +44,18 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return forward(root, options.target, options.ports, as_json=options.json)
 
 
 def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, as_json: bool) -> int:
-    """Lead ports of 127.0.0.1 to ports of the target's loopback until Ctrl-C; the exit code.
+    """Forward ports of 127.0.0.1 to ports of the target's loopback until Ctrl-C; return the exit code.
 
     Args:
         root: the repository's root, resolved.
         name: an address or a name.
-        ports: the port here, None for the same number or the next free one, and the port there.
-        as_json: one JSON object a line for what happens.
+        ports: local port, None for the same number or the next free one, and remote port.
+        as_json: print events as JSON objects, one a line.
 
     Raises:
         DkdbgError: the target cannot be reached, or a port here is taken.
@@ -74,7 +74,7 @@ def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, a
         with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
             for local, there in sorted(
                 ports, key=lambda each: each[0] is None
-            ):  # what was named is not taken by others
+            ):  # named ports first, so that no other takes them
                 chosen = _listen(relay, local, there)
                 text = f"127.0.0.1:{chosen} is port {there} of {target.label}"
                 _say(as_json, "port", text, local=chosen, remote=there)
@@ -85,14 +85,14 @@ def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, a
 
 
 class _Agent:
-    """The agent over there, which the relay's far end is a verb of."""
+    """The agent on the target; its verb `relay` is the remote end of the relay."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._brought: Brought | None = None
 
     def command(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        """The relay's command line. Raises DkdbgError."""
+        """Return the relay's command line. Raises DkdbgError."""
         reach = self._target.again(silent=silent, limit=limit)
         if self._brought is None or silent:  # the stream that holds the file there was cut too
             self.close()
@@ -100,7 +100,7 @@ class _Agent:
         return reach.wrap((*self._brought.argv, "relay", word))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the agent."""
         if self._brought is not None:
             self._brought.close()
             self._brought = None
@@ -118,11 +118,11 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
 
 
 def _watch(relay: Relay, as_json: bool) -> None:
-    """Say when it is cut, and when it is back, until Ctrl-C."""
+    """Report each cut and each reconnection, until Ctrl-C."""
     why = relay.why
     said: tuple[str, int] | None = (why, 0) if why else None
     while True:
-        # A cut that is over before a look is told by the number: programs wait for the connection after it.
+        # A cut that is over before a poll shows in the number: programs wait for the connection after it.
         now = (why, 0 if why else relay.connections)
         if now != said:
             text = "connected" if not why else f"not connected: {why}"

@@ -1,4 +1,4 @@
-"""`dkdbg init`: facts, plan, diff, and after a yes the files."""
+"""`dkdbg init`: collect facts, plan, show the diff, and write the files once the user confirms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg init`."""
+    """Add the arguments of `dkdbg init`."""
     parser.add_argument(
         "target",
         nargs="?",
@@ -109,7 +109,7 @@ def _add_overlay(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     if options.undo:
         return undo(root, force=options.force, as_json=options.json)
     if options.target is not None:
@@ -155,7 +155,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 def init(
     root: Path, *, command: str | None, service: str | None, yes: bool, diff: bool, check: bool, as_json: bool
 ) -> int:
-    """Plan, show and write; the exit code.
+    """Plan, show and write; return the exit code.
 
     Raises:
         DkdbgError: not a repository, unreadable files, a folder that cannot be written.
@@ -175,7 +175,7 @@ def init(
 
 
 def undo(root: Path, *, force: bool, as_json: bool) -> int:
-    """Take back what every `init` here wrote, to the byte; the exit code.
+    """Undo all that `init` wrote here, byte for byte; return the exit code.
 
     Raises:
         DkdbgError: nothing to undo, files edited since (without `force`), or a file cannot be written.
@@ -204,7 +204,10 @@ def undo(root: Path, *, force: bool, as_json: bool) -> int:
 
 
 def _lines_to_remove_containers(root: Path) -> list[str]:
-    """What removes those of the debug service, which no verb finds after an undo; nothing where no engine says that there are any."""
+    """Return commands that remove the debug service's containers; empty if no engine reports any.
+
+    No verb finds them after an undo.
+    """
     with suppress(DkdbgError):  # an undo needs neither
         service = manifest.debug_service(root)
         return image_build.lines_to_remove(root, service) if service else []
@@ -228,7 +231,7 @@ def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
 
 
 def _say_attributes(root: Path) -> None:
-    """Say the line that the user's .gitattributes lack; the file is theirs."""
+    """Print the line that the user's .gitattributes lack; dkdbg does not edit that file."""
     found = git.attributes(
         root, str(FOLDER / single_file.NAME), "text", "filter", "working-tree-encoding", "linguist-generated"
     )

@@ -1,4 +1,4 @@
-"""`dkdbg logs`: what a program has printed, wherever that is kept."""
+"""`dkdbg logs`: print the output of a program, from the place that keeps it."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg logs`."""
+    """Add the arguments of `dkdbg logs`."""
     parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
     parser.add_argument("-f", "--follow", action="store_true", help="keep following until Ctrl-C")
     parser.add_argument("--tail", type=values.count, metavar="N", help="only the last N lines")
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return logs(root, options.target, follow=options.follow, lines=options.tail)
 
 
 def logs(root: Path, name: str | None, *, follow: bool, lines: int | None) -> int:
-    """Print what the program there has printed; where none of it goes to a terminal, the command that has kept it takes over.
+    """Print the output of the program there; if no stream is a terminal, exec the command that prints it.
 
     Args:
         root: the repository's root, resolved.
         name: an address or a name; None for the debug service of this repository.
-        follow: go on with what comes, until Ctrl-C.
-        lines: that many from the end; None for all.
+        follow: continue with new output until Ctrl-C.
+        lines: number of lines from the end; None for all.
 
     Raises:
-        DkdbgError: nothing has run there, or nothing there is kept.
+        DkdbgError: nothing has run there, or its output is not kept.
     """
     if name is None:
         check_root(root, "logs")

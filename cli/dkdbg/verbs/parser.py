@@ -1,4 +1,4 @@
-"""argparse that raises our errors, with what was probably meant, and accepts `--on TARGET` for TARGET."""
+"""argparse with dkdbg's errors and suggestions, and with `--on TARGET` in place of TARGET."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises DkdbgError.
 
     Attributes:
-        shows_batch_systems: TARGET is a batch system.
+        shows_batch_systems: whether TARGET is a batch system.
     """
 
     shows_batch_systems = False
 
     def error(self, message: str, *, near: str = "") -> NoReturn:
-        """Raise DkdbgError with `near`, what was probably meant, in its hint."""
+        """Raise DkdbgError with `near`, the closest match, in its hint."""
         unknown = _CHOICE.search(message)
         if unknown is not None:
             kind = "verb" if "VERB" in message else "choice"
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as argparse does, with `--on TARGET` also where the first word is TARGET."""
+        """Parse as argparse does, and accept `--on TARGET` where the first word is TARGET."""
         if args is not None and any(each.metavar == "TARGET" for each in self._get_positional_actions()):
             args = self._target_first(args)
         return super().parse_known_args(args, namespace)
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return [*named, *others]
 
     def format_help(self) -> str:
-        """Return the usual help, and what a TARGET may be; the targets are loaded for this text alone."""
+        """Return the usual help, with the forms of a TARGET; only this text loads the targets."""
         if self.epilog is None and any(action.metavar == "TARGET" for action in self._actions):
             from dkdbg.targets import registry
 
@@ -71,12 +71,12 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-#: How argparse rejects a word that is not one of its choices.
+#: Message by which argparse rejects a word that is not one of its choices.
 _CHOICE = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return what was probably meant; empty when nothing is similar."""
+    """Return the closest match; empty if no word is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(word.partition("=")[0], list(known), n=1, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""`dkdbg pdb`: a terminal for the program, without an editor."""
+"""`dkdbg pdb`: debug the program in a terminal, without an editor."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
 
 
-#: A debug service of `init`, and what a person has started; elsewhere the variable goes to whatever starts the program.
+#: Advice for a debug service of `init`, and for a program that the user started; elsewhere the command that starts the
+#: program needs the variable.
 _STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg pdb`."""
+    """Add the arguments of `dkdbg pdb`."""
     parser.add_argument(
         "target",
         nargs="?",
@@ -36,21 +37,21 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return pdb(root, options.target, pid=options.pid, rank=options.rank)
 
 
 def pdb(root: Path, name: str | None, *, pid: int | None, rank: int | None = None) -> int:
-    """Enter a session's process at its next line; `q` leaves it and the program goes on. The exit code.
+    """Attach pdb to a session's process at its next line, until `q` detaches it; return the exit code.
 
     Args:
         root: the repository's root, resolved.
         name: an address, or the name of a service, a container or a session; None for this repository's debug service, or else the only session.
-        pid: in the target's own numbering; rank 0, or else the program's first Python process, by default.
-        rank: the process with this rank.
+        pid: PID on the target; by default rank 0, or else the program's first Python process.
+        rank: rank of the process.
 
     Raises:
-        DkdbgError: there is no such session, or more than one, or its program waits for an editor.
+        DkdbgError: no session fits, or several do, or its program waits for an editor.
     """
     session = _session(root, name)
     if session.state == "waiting" and not session.processes:
@@ -75,7 +76,7 @@ def _session(root: Path, name: str | None) -> SeenSession:
     target = registry.target_of(name, root)
     try:
         seen = target.sessions()
-    except DkdbgError:  # nothing of this name is there: say what is
+    except DkdbgError:  # no target has this name: list those that run
         others = [each for each in registry.sessions()[0] if not each.is_ended]
         if not others:
             raise

@@ -1,4 +1,4 @@
-"""`dkdbg ps`: every session that can be reached from here."""
+"""`dkdbg ps`: list every session that can be reached from here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg ps`."""
+    """Add the arguments of `dkdbg ps`."""
     parser.add_argument(
         "targets",
         nargs="*",
@@ -34,21 +34,21 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return ps(root, options.targets, everything=options.all, as_json=options.json)
 
 
 def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -> int:
-    """Print the sessions of all targets that can be asked, or of some; the exit code.
+    """Print the sessions of all targets that can be queried, or of some; return the exit code.
 
     Args:
         root: the repository's root, resolved.
-        targets: addresses or names; none for all targets that are asked without being named.
-        everything: those that have ended too.
-        as_json: one JSON object instead of a table.
+        targets: addresses or names; empty for all targets that are queried by default.
+        everything: include sessions that have ended.
+        as_json: print one JSON object instead of a table.
 
     Raises:
-        DkdbgError: a target that was named cannot be asked.
+        DkdbgError: a named target cannot be queried.
     """
     now = time.time()
     seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
@@ -56,7 +56,7 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     if not targets:
         try:
             names = registry.names(root)
-        except DkdbgError as error:  # sessions are seen all the same
+        except DkdbgError as error:  # the sessions are shown all the same
             console.warn(f"dkdbg: {error.message}")
     shown = [each for each in seen if everything or not each.is_ended]
     if as_json:

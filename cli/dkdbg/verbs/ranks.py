@@ -1,4 +1,4 @@
-"""`dkdbg ranks`: one question to all ranks: pause, continue, their stacks, or an expression side by side."""
+"""`dkdbg ranks`: pause or continue all ranks, or show their stacks or an expression side by side."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from dkdbg.core.sessions import SeenSession
     from dkdbg.verbs.parser import Parser
 
-#: Seconds beyond the limit for the answers: an ssh connection, a start of Python on a busy machine.
+#: Seconds in addition to the limit for the answers: an ssh connection, a start of Python on a busy machine.
 _GRACE = 90.0
-#: And for an editor's command to hand a file to the window that is open.
+#: Timeout in seconds for an editor's command to pass a file to its open window.
 _OPENING = 30.0
 _REFUSED = "no agent of dkdbg runs on"
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg ranks`."""
+    """Add the arguments of `dkdbg ranks`."""
     parser.add_argument("--ranks", dest="set", metavar="SET", default="all", help="0,3 or 0-7:2 (all)")
     parser.add_argument(
         "--on",
@@ -71,13 +71,13 @@ def add_options(parser: Parser) -> None:
 
 
 def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Take `--on` behind the verb too, where those of other verbs stand."""
+    """Accept `--on` after the subcommand too, as other verbs do."""
     parser.add_argument("--on", dest="on_behind", action="append", default=[], help=argparse.SUPPRESS)
     return parser
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return ranks(
         root, options.what, options.expression, targets=options.on + options.on_behind, chosen=options.set, frame=options.frame,
         limit=options.limit, as_json=options.json, plot=getattr(options, "plot", False), out=getattr(options, "out", None),
@@ -97,19 +97,19 @@ def ranks(
     plot: bool = False,
     out: str | None = None,
 ) -> int:
-    """Ask all chosen ranks and show what they answer; 1 if one of them has none.
+    """Query all chosen ranks and show their answers; return 1 if a rank has none.
 
     Args:
         root: the repository's root, resolved.
         verb: pause, continue, stack or eval. expression: for eval.
-        targets: addresses or names; none for this repository's debug service, or else the only session there is.
-        chosen: a set of ranks as it is written.
-        frame: how many callers above the top of the stack an expression is evaluated in.
-        limit: seconds for the answers.
-        plot: write a PNG of the tensors that the expression gives, to `out`, or to a new file that is named after it.
+        targets: addresses or names; empty for this repository's debug service, or else the only session.
+        chosen: set of ranks, as typed.
+        frame: number of callers above the top of the stack in which an expression is evaluated.
+        limit: timeout in seconds for the answers.
+        plot: write a PNG of the expression's tensors to `out`, or to a new file named after the expression.
 
     Raises:
-        DkdbgError: there is no such session, or its agent gives no answer.
+        DkdbgError: no session fits, or its agent does not answer.
     """
     words = [
         "ranks",
@@ -147,10 +147,10 @@ def ranks(
 
 
 def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
-    """Write the picture of those that have answered; 1 if one of them has not.
+    """Write the picture of the ranks that have answered; return 1 if a rank has not.
 
     Args:
-        hint: what to type when there is nothing to show.
+        hint: next step if there is nothing to show.
     """
     shown: list[pictures.Shown] = []
     failed = 0
@@ -182,7 +182,7 @@ def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
 
 
 def _open_in_editor(path: Path) -> None:
-    """Show a picture in the VS Code, or the editor made of it, in whose terminal we are; elsewhere nothing."""
+    """Open a picture in VS Code, or an editor based on it, if this is its terminal."""
     if os.environ.get("TERM_PROGRAM") != "vscode":
         return
     names = ("cursor",) if "CURSOR_TRACE_ID" in os.environ else ("code", "code-insiders", "codium")
@@ -192,7 +192,7 @@ def _open_in_editor(path: Path) -> None:
 
 
 def _unused(root: Path, expression: str) -> Path:
-    """A file that is not there, named after an expression."""
+    """Return an unused path, named after an expression."""
     name = re.sub(r"\W+", "-", expression, flags=re.ASCII).strip("-")[:40] or "plot"
     found, number = root / f"{name}.png", 2
     while found.exists() or found.is_symlink():
@@ -218,10 +218,10 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
 
 
 def _session(root: Path, name: str | None, typed: str) -> SeenSession:
-    """The one to ask.
+    """Return the session to query.
 
     Args:
-        typed: what somebody wants to know of it, for the command line that names one of several.
+        typed: subcommand as typed, for the hint that names one of several sessions.
     """
 
     def naming(where: str) -> str:

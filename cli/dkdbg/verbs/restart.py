@@ -1,4 +1,4 @@
-"""`dkdbg restart`: the program started again, where it runs and the attached editor untouched."""
+"""`dkdbg restart`: restart the program in place; the attached editor stays."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg restart`."""
+    """Add the arguments of `dkdbg restart`."""
     parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return restart(root, options.target)
 
 
 def restart(root: Path, name: str | None = None) -> int:
-    """Ask the agent there to restart the program; the exit code.
+    """Ask the agent there to restart the program; return the exit code.
 
     Args:
         root: the repository's root, resolved.
@@ -75,12 +75,12 @@ def _restart(root: Path, target: Target, name: str | None) -> int:
 
 
 def _which(target: Target, name: str | None) -> list[str]:
-    """The words that name the session there: of several the agent would take the newest.
+    """Return the words that name the session there: of several the agent would pick the newest.
 
     Raises:
         DkdbgError: several fit.
     """
     seen = [each for each in target.sessions() if not each.is_ended and each.started is not None]
-    if not seen:  # the agent says what is there
+    if not seen:  # the agent reports what is there
         return []
     return ["--name", sessions.choose(seen, name, naming="dkdbg restart {}".format).id]

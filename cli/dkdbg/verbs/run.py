@@ -1,4 +1,4 @@
-"""`dkdbg run [--on TARGET] -- CMD`: a command under the agent, wherever it runs; nothing has to be set up there."""
+"""`dkdbg run [--on TARGET] -- CMD`: run a command under the agent on any target; no setup is needed there."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from dkdbg.verbs.parser import Parser
     from dkdbg.verbs.parts.profiling import Profiling
 
-#: What asks us to end.
+#: Signals that ask this process to end.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: And with what who was told to end: by SIGTERM, and by SIGKILL.
+#: Exit codes of a command that SIGTERM and SIGKILL ended.
 _ENDED = {143, 137}
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg run`."""
+    """Add the arguments of `dkdbg run`."""
     parser.add_argument(
         "--on",
         metavar="TARGET",
@@ -102,7 +102,7 @@ def _add_profiling(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     return run(
         root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
@@ -129,26 +129,27 @@ def run(
     workers: str | None = None,
     profiling: Profiling | None = None,
 ) -> int:
-    """Start `command` under the agent and return its own exit code; Ctrl-C is the command's.
+    """Start `command` under the agent and return its own exit code; Ctrl-C goes to the command.
 
-    With `reload` Ctrl-C restarts it, and two leave.
+    With `reload`, Ctrl-C restarts it, and pressing it twice quits.
 
     Args:
         root: the repository's root, resolved.
-        name: the target, an address or a name; None for the debug service of this repository, and for this machine where there is none.
+        name: address or name of the target; None for the debug service of this repository, or for this machine without
+            one.
         command: word by word, never through a shell.
-        port: that the agent listens on there; None for 5678, or for a free one where others may have that.
+        port: port that the agent listens on there; None for 5678, or for a free one if others may use that.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
-        sync: have the files of `root` there first, and what is saved as long as the command runs.
-        reload: `sync`, and start it again when a source file has changed there.
-        ranks: which are debugged, the others run free; None for what dkdbg.toml says.
-        workers: which of a cluster's are debugged, by shell patterns with commas; None for all.
-        attach: a port of this machine that leads an editor to the command, as `dkdbg attach` would.
-        profiling: which workers are profiled by what; None for none.
+        sync: copy the files of `root` there first, and each save while the command runs.
+        reload: `sync`, and restart the command when a source file has changed there.
+        ranks: ranks to debug, the others run free; None for those in dkdbg.toml.
+        workers: workers of a cluster to debug, as shell patterns separated by commas; None for all.
+        attach: local port that forwards an editor to the command, as `dkdbg attach` does.
+        profiling: workers to profile, and their profilers; None for none.
 
     Raises:
-        DkdbgError: the target is not there or not running, it has no Python, or there is no command.
+        DkdbgError: the target is missing or not running, it has no Python, or the command is empty.
     """
     _check(command, workers)
     chosen = ranks_of(root, ranks)
@@ -194,7 +195,7 @@ def run(
 
 
 def _check(command: Sequence[str], workers: str | None) -> None:
-    """Raise DkdbgError unless there is a command, and a worker where workers are named."""
+    """Raise DkdbgError if the command is empty, or if `workers` names no worker."""
     if not command:
         raise DkdbgError(
             "there is no command to run", hint="dkdbg run -- python train.py", exit_code=EXIT_USAGE
@@ -215,7 +216,7 @@ def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
 
 
 def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
-    """Return the target in the folder of its address, else in the one there that is `root`, else in one of dkdbg's."""
+    """Return the target in the folder of its address, or else in the one that is `root`, or else in one of dkdbg's."""
     if not target.names_workdir:
         from dkdbg.sync import shared
 
@@ -225,8 +226,8 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int) -> None:
-    """Lead editors to the sessions that start from now on; a cluster's endpoint shows new workers alone."""
-    from dkdbg.verbs.parts.attach_proxy import open_proxy  # most of dkdbg
+    """Forward editors to the sessions that start from now on; a cluster's endpoint shows only new workers."""
+    from dkdbg.verbs.parts.attach_proxy import open_proxy  # loads most of dkdbg
 
     is_cluster = Capability.CLUSTER in target.capabilities
     open_proxy(opened, target.each() if is_cluster else [_NewSessionsOnly(target)], port)
@@ -234,7 +235,7 @@ def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int) -> No
 
 
 class _NewSessionsOnly(Target):
-    """A target whose endpoint appears with the first session that starts from now on: what ran before is another program."""
+    """A target whose endpoint appears with the first session that starts from now on: earlier ones are other programs."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(target.address)
@@ -244,11 +245,11 @@ class _NewSessionsOnly(Target):
 
     @property
     def label(self) -> str:
-        """That of the target."""
+        """The target's label."""
         return self._target.label
 
     def endpoint(self) -> Endpoint:
-        """That of the target, or what is waited for."""
+        """Return the target's endpoint, or the reason for waiting."""
         if self._before is not None:
             if not self._live() - self._before:
                 return Endpoint(address=None, why="the program is being started")
@@ -256,7 +257,7 @@ class _NewSessionsOnly(Target):
         return self._target.endpoint()
 
     def changes(self) -> Changes | None:
-        """Those of the target."""
+        """Return the target's source of news."""
         return self._target.changes()
 
     def close(self) -> None:
@@ -274,15 +275,15 @@ class _NewSessionsOnly(Target):
 def _launch_words(
     target: Target, command: Sequence[str], *, port: int | None, wait: int, watched: str | None, flags: Sequence[str]
 ) -> tuple[str, ...]:  # fmt: skip
-    """Return the verb of the agent that starts `command`, with its flags.
+    """Return the agent's verb that starts `command`, with its flags.
 
     Args:
-        port: that the agent listens on; None for the usual one of the target.
-        watched: folder there whose changed files restart the command; None for none.
+        port: port that the agent listens on; None for the target's usual one.
+        watched: remote folder whose changed files restart the command; None for none.
         flags: more flags of the verb.
     """
     host, usual = target.listen_address()
-    program = unwrapped(list(command)) or command  # what `env NAME=VALUE` sets may be a secret
+    program = unwrapped(list(command)) or command  # `env NAME=VALUE` may set a secret
     name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
     words = (
         "--host",
@@ -296,7 +297,7 @@ def _launch_words(
     )
     if watched is None:
         return ("launch", *words, *flags, "--", *command)
-    # Without a terminal Ctrl-C comes as a signal; --interactive when a user types here all the same.
+    # Without a terminal, Ctrl-C arrives as a signal; --interactive is for a user who types here.
     typed = ("--interactive",) if sys.stdin.isatty() else ()
     return ("supervise", *words, "--reload", watched, *typed, *flags, "--", *command)
 
@@ -319,7 +320,7 @@ def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C is ours again after the program's end, until what was opened is closed."""
+    """Handle Ctrl-C in this process again after the program's end, until opened resources are closed."""
 
     def interrupted(_number: int, _frame: FrameType | None) -> NoReturn:
         _let_nothing_disturb()
@@ -334,7 +335,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _let_nothing_disturb() -> None:
-    """Who has pressed Ctrl-C twice presses it a third time, while what was opened is closed."""
+    """Ignore signals while opened resources are closed: a user who pressed Ctrl-C twice may press it again."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
 

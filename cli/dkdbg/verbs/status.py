@@ -1,4 +1,4 @@
-"""`dkdbg` alone: what is set up in this repository, what runs, and what to type next."""
+"""`dkdbg` alone: report what is set up in this repository, what runs, and what to type next."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def status(root: Path) -> int:
-    """Say it; the exit code. Nothing is inspected: it takes no longer than `dkdbg ps`.
+    """Print the report and return the exit code. Inspect nothing, to be as fast as `dkdbg ps`.
 
     Raises:
-        DkdbgError: what `init` wrote cannot be read.
+        DkdbgError: a file that `init` wrote cannot be read.
     """
     console.say(f"dkdbg {__version__} in {printable(str(root))}")
     try:
@@ -63,7 +63,7 @@ def _of_service(root: Path) -> int:
         return 0
     seen = _seen()
     _running(seen)
-    # Of all repositories without a service of their own it has one name.
+    # The debug service has the same name in all repositories without a service of their own.
     ours = _ours(root, service) if any(each.name == service.name for each in seen) else []
     for number, line in enumerate(_next(service, ours)):
         _say("next" if number == 0 else "", line)
@@ -89,7 +89,7 @@ def _seen() -> list[SeenSession]:
 
 
 def _ours(root: Path, service: DebugService) -> list[SeenSession]:
-    """What runs in this repository's debug service."""
+    """Return the live sessions of this repository's debug service."""
     with contextlib.closing(registry.home(root, service.name)) as target, contextlib.suppress(DkdbgError):
         return [each for each in target.sessions() if not each.is_ended]
     return []

@@ -1,4 +1,4 @@
-"""`dkdbg submit`: a job whose ranks come up under the agent, waited for and attached to; or an allocation held for commands."""
+"""`dkdbg submit`: submit a job with ranks under the agent, wait and attach; or hold an allocation for commands."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from dkdbg.core.jobs import Job, Queue
     from dkdbg.verbs.parser import Parser
 
-#: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
+#: Seconds between two queries of the batch system, at first and later: all users of a cluster share it.
 _SOON, _LATER = 1.0, 10.0
-#: Questions for how a job has ended, which its system notes a moment later.
+#: Maximum queries for a job's outcome, which its system records a moment after the end.
 _LOOKS = 20
-#: Questions after which it is asked less often.
+#: Number of queries after which the interval grows.
 _MANY = 30
-#: Seconds for the other ranks once the first one is up.
+#: Maximum seconds to wait for the other ranks once the first one is up.
 _STRAGGLERS = 60.0
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg submit`."""
+    """Add the arguments of `dkdbg submit`."""
     parser.usage = "dkdbg submit [--on TARGET] [options] [options of the batch system] -- CMD"
     parser.shows_batch_systems = True
     parser.allow_abbrev = False  # --no... may be the batch system's
@@ -65,7 +65,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return submit(
         root, options.on, options.others, options.ranks, wait=options.wait, folder=options.folder, port=options.port,
         attaches=not options.no_attach, interactive=options.interactive, keep=options.keep, as_json=options.json,
@@ -86,23 +86,23 @@ def submit(
     keep: bool,
     as_json: bool,
 ) -> int:
-    """Submit a job and stay with it; the exit code.
+    """Submit a job and stay with it; return the exit code.
 
     Args:
         root: the repository's root, resolved.
         target: the batch system's address, without a job; None for the default one of this machine.
-        options: of its own program, as typed.
-        command: of each rank, or with `interactive` the first one that is run; word by word.
+        options: options of the batch system's own program, as typed.
+        command: command of each rank, or with `interactive` the first one to run; word by word.
         wait: seconds that each rank waits for an editor.
-        folder: where the job runs, there; empty for the home.
-        port: on 127.0.0.1 for the editor.
-        attaches: when the ranks are up, stay as `dkdbg attach` does.
+        folder: remote folder in which the job runs; empty for the home.
+        port: port on 127.0.0.1 for the editor.
+        attaches: serve an editor once the ranks are up, as `dkdbg attach` does.
         interactive: hold the nodes and open a shell there.
-        keep: do not cancel what is held when the shell ends.
-        as_json: one JSON object a line for what happens.
+        keep: do not cancel the held job when the shell ends.
+        as_json: print events as JSON objects, one a line.
 
     Raises:
-        DkdbgError: it is refused, or the job ends before its ranks are up.
+        DkdbgError: the job is refused, or ends before its ranks are up.
     """
     target = target or f"{registry.batch_systems()[0].scheme}://"
     if not command and not interactive:
@@ -130,7 +130,7 @@ def submit(
             return 0
         try:
             if asked_to_end:
-                raise KeyboardInterrupt  # as it would have come, had it not waited for the number
+                raise KeyboardInterrupt  # it was delayed until the job had a number
             _wait_for_nodes(queue, job, say)
             _wait_for_ranks(root, queue, job, say)
         except KeyboardInterrupt:
@@ -151,7 +151,7 @@ def submit(
 
 @contextlib.contextmanager
 def _hinting(target: str) -> Iterator[None]:
-    """Say how a login node is named for a submission, which has no job yet."""
+    """Add a hint on how to name a login node for a submission, which has no job yet."""
     try:
         yield
     except NoCommandsError as error:
@@ -164,10 +164,10 @@ def _hinting(target: str) -> Iterator[None]:
 
 
 class _End:
-    """Whether a job has ended, asked for no more often than a cluster likes.
+    """Rate-limited check whether a job has ended.
 
     Attributes:
-        job: as it was seen at its end; None before.
+        job: the job as seen at its end; None before.
     """
 
     def __init__(self, queue: Queue, job: str) -> None:
@@ -175,7 +175,7 @@ class _End:
         self.job: Job | None = None
 
     def __call__(self) -> bool:
-        """Look, when it is time."""
+        """Query the job if the interval is over; return whether it has ended."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _LATER
@@ -186,7 +186,7 @@ class _End:
 
 
 class _Said:
-    """Says what happens, to a person or to a program."""
+    """Reports events to a user or a program."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -204,7 +204,7 @@ def _name(command: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _one_by_one() -> Iterator[list[int]]:
-    """Ctrl-C waits until the job has a number: what is half submitted nobody could cancel. Yields what came."""
+    """Delay Ctrl-C until the job has a number: a half-submitted job could not be cancelled. Yield the delayed signals."""
     came: list[int] = []
     former = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
     try:
@@ -214,10 +214,10 @@ def _one_by_one() -> Iterator[list[int]]:
 
 
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
-    """Return when the job runs; say its state whenever it is another one.
+    """Return once the job runs; report each change of its state.
 
     Raises:
-        DkdbgError: it has ended.
+        DkdbgError: the job has ended.
     """
     shown = ""
     for count in range(sys.maxsize):
@@ -236,7 +236,7 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
 
 
 def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
-    """Return when all ranks are up, or no more of them have come for a while.
+    """Return once all ranks are up, or no more of them have come for a while.
 
     Raises:
         DkdbgError: the job has ended before.
@@ -266,12 +266,12 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
 
 
 def _noted(queue: Queue, job: Job) -> Job:
-    """Return a job that is over as it is seen once its end is noted."""
+    """Return an ended job as its system describes it once its outcome is recorded."""
     for _ in range(_LOOKS):
         if job.succeeded is not None:
             break
         time.sleep(_SOON)
-        with contextlib.suppress(DkdbgError):  # what is known is said
+        with contextlib.suppress(DkdbgError):  # the last known state is reported
             job = queue.look(job.id)
     return job
 
@@ -287,10 +287,10 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
 
 
 def _leave(queue: Queue, job: str, address: str, say: _Said) -> int:
-    """Ctrl-C before anything is attached: the job is cancelled, unless a person says no."""
+    """Handle Ctrl-C before anything is attached: cancel the job, unless the user says no."""
     try:
         keeps = sys.stdin.isatty() and sys.stderr.isatty() and _answers_no(job)
-    except KeyboardInterrupt:  # the second one
+    except KeyboardInterrupt:  # a second Ctrl-C
         keeps = False
     if keeps:
         say("left", f"job {job} stays; dkdbg attach {address} waits for it", job=job)
@@ -316,7 +316,7 @@ def _hold(
     keep: bool,
     say: _Said,
 ) -> int:
-    """An allocation with a shell, or a command, on its first node; one that is held already is taken again."""
+    """Run a shell or a command on the first node of an allocation; use an allocation again that is already held."""
     job = queue.held()
     taken = bool(job)
     if taken:
@@ -353,7 +353,7 @@ def _hold(
 
 
 def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> int:
-    """A command under the agent, else a login shell with our terminal."""
+    """Run a command under the agent, or else a login shell in this terminal."""
     if command:
         from dkdbg.verbs.run import run
 

@@ -1,4 +1,4 @@
-"""`dkdbg sync`: the files on the target are made those of this folder, and each save follows."""
+"""`dkdbg sync`: make the files on the target equal to those of this folder, and copy each save."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg sync`."""
+    """Add the arguments of `dkdbg sync`."""
     parser.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
     parser.add_argument(
         "--to", metavar="PATH", help="the folder on the target (where init planned it, else WORKDIR)"
@@ -60,7 +60,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     if options.explain is not None:
         return explain(root, options.explain)
     return sync(
@@ -71,7 +71,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _folder(options: argparse.Namespace, root: Path) -> str:
-    """The folder that -C and --to together mean, relative to `root`: of that very folder, not of the repository around it."""
+    """Return the folder that -C and --to together name, relative to `root`: not the repository around it."""
     named = options.to is not None and options.directory != "."
     return Path(options.directory).resolve().relative_to(root).as_posix() if named else "."
 
@@ -80,18 +80,18 @@ def sync(
     root: Path, name: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
     python: str | None, as_json: bool, limit: int | None = None, compares: bool = True, folder: str = ".",
 ) -> int:  # fmt: skip
-    """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
+    """Make the target's files equal to those of `root`, and keep them so until Ctrl-C; return the exit code.
 
     Args:
         name: an address, or the name of a service, a container or a session; None for the debug service of this repository.
-        to: remote folder; None to take what `init` planned, or WORKDIR.
-        folder: of `root`, relative to it, whose files go to `to`.
+        to: remote folder; None for the one that `init` planned, or WORKDIR.
+        folder: folder of `root`, relative to it, whose files go to `to`.
         once: end when both sides are equal.
         verify: change nothing, compare both sides byte for byte instead.
         pull: change nothing there, copy these folders back instead, below `into`.
-        python: interpreter on the target, None to find one.
-        limit: bytes that are copied back at most; None for 10 GB.
-        compares: where both sides are one folder, such as a mount, read all of it on both, and send nothing.
+        python: interpreter on the target; None to find one.
+        limit: maximum bytes to copy back; None for 10 GB.
+        compares: if both sides are one folder, such as a mount, compare all of it and send nothing.
 
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
@@ -127,12 +127,12 @@ def _sync_with(
         reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
     contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
-        contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
+        contact.start(reach)  # it starts while the modules below are loaded
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.rules.configured import ConfiguredRules
     from dkdbg.sync.session import Session
 
-    gc.freeze()  # what follows makes many small tuples and no cycles: to look for some takes as long as to list them
+    gc.freeze()  # many small tuples follow, and no cycles: a search for some takes as long as listing the files
     gc.set_threshold(50_000, 20, 100)
     roots = Roots(
         local=local,
@@ -176,10 +176,10 @@ def _sync_with(
 
 
 def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
-    """Return the folder that the target names; where its address names none, the one there that is `root`, if any.
+    """Return the folder that the target names, or else the one there that is `root`, if its address names none.
 
     Args:
-        writes: refuse a job's home.
+        writes: reject a job's home.
     """
     from dkdbg.sync import shared
 
@@ -189,7 +189,7 @@ def _workspace(root: Path, target: Target, reach: Reach, python: str | None, *, 
 
 
 def after_up(root: Path, *, as_json: bool) -> int:
-    """Sync into the debug service that was just started, unless it mounts the workspace; the exit code.
+    """Sync into the debug service that was just started, unless it mounts the workspace; return the exit code.
 
     Raises:
         DkdbgError: as `sync`.
@@ -206,7 +206,7 @@ def after_up(root: Path, *, as_json: bool) -> int:
 
 
 def explain(root: Path, path: str) -> int:
-    """Say whether `path`, relative to `root` or absolute, takes part, and which rule decides it; the exit code.
+    """Print whether `path`, relative to `root` or absolute, is synced, and which rule decides it; return the exit code.
 
     Raises:
         DkdbgError: it is not below `root`.

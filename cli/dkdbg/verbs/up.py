@@ -1,4 +1,4 @@
-"""`dkdbg up`: the debug service started, healthy, and reachable on a free port."""
+"""`dkdbg up`: start the debug service, wait until it is healthy, and make it reachable on a free port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg up`."""
+    """Add the arguments of `dkdbg up`."""
     parser.add_argument(
         "target",
         nargs="?",
@@ -79,7 +79,7 @@ def _add_copy(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     if options.target:
         from dkdbg.verbs.parts import debug_copy
 
@@ -102,7 +102,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
-    """Start the debug service and return when an attach will work; the exit code.
+    """Start the debug service and wait until an attach will work; return the exit code.
 
     Raises:
         DkdbgError: not initialised, or it could not be started, with cause and next step.
@@ -126,7 +126,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     if started.port is not None and attaches_to not in {
         None,
         started.port,
-    }:  # DKDBG_PORT in .env is a person's
+    }:  # the user may have set DKDBG_PORT in .env
         keep_port(root, started.port, why=f"{LAUNCH} says port {attaches_to}", report=report)
     if as_json:
         state = {
@@ -163,7 +163,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
 
 
 def startable(target: Target) -> Target:
-    """Return the same target, which can be started and ended from here.
+    """Return the target if it can be started and stopped from here.
 
     Raises:
         DkdbgError: it cannot.
@@ -178,8 +178,8 @@ def startable(target: Target) -> Target:
 
 
 def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
-    """Let launch.json and .env learn of another port: plain `docker compose` and F5 have to publish and meet the same."""
-    # An init that left no record of the entry: the plan knows it as well.
+    """Write another port to launch.json and .env: `docker compose` and F5 have to use the same."""
+    # An earlier `init` may have left no record of the entry: the plan has it too.
     launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, identity.of(root))[LAUNCH]
     env = read(root, PurePosixPath(".env"))
     text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))

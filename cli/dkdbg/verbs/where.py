@@ -1,4 +1,4 @@
-"""`dkdbg where`: where all processes of a job are, and which of them are not where the others are."""
+"""`dkdbg where`: show where all processes of a job are, and which of them differ from the others."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _NONE = (
     "no process there has dkdbg's hook; to see one that runs without it: dkdbg attach TARGET --pid PID, "
     "or run py-spy dump --pid PID there"
 )
-#: Seconds between two looks.
+#: Seconds between two polls.
 _PAUSE = 2.0
 
 
 def add_options(parser: Parser) -> None:
-    """Add what can be typed behind `dkdbg where`."""
+    """Add the arguments of `dkdbg where`."""
     parser.add_argument(
         "targets",
         nargs="*",
@@ -55,7 +55,7 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run what was typed."""
+    """Run the verb with the parsed options."""
     return where(
         root, options.targets,
         Shown(
@@ -67,13 +67,13 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How the map is shown.
+    """Display options of the hang map.
 
     Attributes:
-        ranks: a set of ranks as it is written.
-        watch: again and again, until Ctrl-C. as_json: a JSON object, one a line when watching.
-        html: the file of a page; None for none.
-        native: with native frames, where py-spy may look.
+        ranks: set of ranks, as typed.
+        watch: repeat until Ctrl-C. as_json: print a JSON object, one a line when watching.
+        html: file of the page; None for none.
+        native: include native frames, if py-spy is permitted.
     """
 
     ranks: str = "all"
@@ -84,15 +84,15 @@ class Shown:
 
 
 def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
-    """Show the hang map of all sessions that can be seen from here, or of some; the exit code.
+    """Show the hang map of all sessions that are visible from here, or of some; return the exit code.
 
     Args:
         root: the repository's root, resolved.
-        targets: addresses or names; none for all targets that are asked without being named.
-        shown: see there.
+        targets: addresses or names; empty for all targets that are queried by default.
+        shown: display options.
 
     Raises:
-        DkdbgError: nothing runs, a target that was named cannot be asked, or the set of ranks is none.
+        DkdbgError: nothing runs, a named target cannot be queried, or the set of ranks is invalid.
     """
     wanted = _ranks(shown.ranks)
     staleness = Staleness() if shown.watch else None
@@ -122,7 +122,7 @@ def _look(
         staleness.look(jobs, began)
     asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
     if shown.html is not None:
-        from dkdbg.hang import page  # 40 ms, which the others save
+        from dkdbg.hang import page  # 40 ms, which other outputs save
 
         page.write(
             shown.html, page.page([json_output.job(each) for each in jobs], asked=asked, again=shown.watch)
@@ -159,7 +159,7 @@ def _ranks(written: str) -> RankSet:
 
 
 def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
-    """The targets to ask, each once, with the sessions there; and by name why a target tells no sessions."""
+    """Return the targets to query, each once, with their sessions; and by name why a target's sessions are unreadable."""
     if not targets:
         return _of_sessions(root, registry.sessions()[0]), {}
     found: list[Wanted] = []
@@ -169,7 +169,7 @@ def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str,
             seen = target.sessions()
             unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
             live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
-            if unreadable is not None and not live:  # it would keep us waiting once more
+            if unreadable is not None and not live:  # a query would time out once more
                 missing[unreadable.target] = unreadable.detail
                 continue
             if not live:

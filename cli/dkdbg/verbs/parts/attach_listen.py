@@ -1,4 +1,4 @@
-"""`dkdbg attach --listen`: waits for jobs that can only open outgoing connections."""
+"""`dkdbg attach --listen`: wait for jobs that can only open outgoing connections."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def token_of(reporter: Reporting) -> str:
-    """This user's token, which is made where there is none.
+    """Return this user's token; make one if it is missing.
 
     Raises:
-        DkdbgError: it cannot be read or made, or could be guessed.
+        DkdbgError: the token cannot be read or made, or could be guessed.
     """
     token = token_file.read(os.environ)
     if token is None:
@@ -51,7 +51,7 @@ def token_of(reporter: Reporting) -> str:
 
 
 def _certificate(reporter: Reporting) -> certificate.Certificate:
-    """Return this user's certificate, which is made if it is missing. Raises DkdbgError."""
+    """Return this user's certificate; make one if it is missing. Raises DkdbgError."""
     file = token_file.path(os.environ).with_name("listen.pem")
     found = certificate.load(file)
     if found.is_new:
@@ -62,10 +62,10 @@ def _certificate(reporter: Reporting) -> certificate.Certificate:
 def wait_for_jobs(
     proxy: AttachProxy, reporter: Reporting, listen: tuple[str, int], token: str, opened: contextlib.ExitStack
 ) -> None:
-    """Take calls until `opened` is closed; each job becomes a target of the proxy.
+    """Accept calls until `opened` is closed; each job becomes a target of the proxy.
 
     Raises:
-        DkdbgError: the certificate cannot be read or made, or it cannot be listened there.
+        DkdbgError: the certificate cannot be read or made, or the address cannot be listened on.
     """
     shown = _certificate(reporter)
     lock = threading.Lock()
@@ -74,11 +74,11 @@ def wait_for_jobs(
     def arrived(caller: Caller) -> None:
         with lock:
             name, number = caller.about.name, 1
-            while name in known and not known[name][0].caller.why:  # another one, of the same name
+            while name in known and not known[name][0].caller.why:  # another job of the same name
                 number += 1
                 name = f"{caller.about.name}-{number}"
             former = None
-            if name in known:  # it was started anew
+            if name in known:  # the job was restarted
                 target, upstream = known[name]
                 former, target.caller = target.caller, caller
             else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.attach.actions import Note
     from dkdbg.core.target import Target
 
-#: Seconds that editors get to close their sessions at the end.
+#: Maximum seconds for editors to close their sessions at the end.
 CLOSE_TIMEOUT_S = 1.5
 
 
@@ -161,10 +161,10 @@ def listen(
 
 
 def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: int) -> None:
-    """Lead editors to targets, until `opened` is closed; the port is that of their launch entry, and no other.
+    """Forward editors to targets on exactly this port, until `opened` is closed.
 
     Raises:
-        DkdbgError: it is taken.
+        DkdbgError: the port is taken.
     """
     proxy = AttachProxy(targets, _Quiet(), port=port)
     opened.callback(proxy.close)
@@ -179,13 +179,13 @@ def open_proxy(opened: contextlib.ExitStack, targets: Sequence[Target], port: in
 
 
 class _Quiet:
-    """What the proxy has to say goes past the program's terminal: the editor is told what concerns it."""
+    """Discards reports: the terminal belongs to the program, and the editor gets the messages that concern it."""
 
     def note(self, note: Note) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def line(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
-        """Nothing."""
+        """Do nothing."""

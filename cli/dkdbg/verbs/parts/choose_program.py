@@ -1,4 +1,4 @@
-"""Where several programs come into question a person is asked; a script gets the best and the list."""
+"""Let the user choose one of several programs; a script gets the best one and the list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dkdbg.core.facts import EntryPoint
     from dkdbg.core.plan import ProjectPlan
 
-#: Candidates that are at most so many points behind the best may be the one; see setup/detect/launch/entrypoint.py.
+#: Maximum points behind the best candidate for a candidate to be offered; see setup/detect/launch/entrypoint.py.
 _NEAR = 6.0
 _MOST = 8
 
@@ -19,7 +19,7 @@ _MOST = 8
 def choose_program(plan: ProjectPlan) -> tuple[str, str | None]:
     """Return the folder of the project to set up (empty for this one), and the command, None for the plan's own.
 
-    Nobody is asked without a terminal, or where an image or a service says what runs.
+    Do not ask without a terminal, or if an image or a service defines the program.
     """
     facts = plan.facts
     best = facts.entrypoint

@@ -1,4 +1,4 @@
-"""`dkdbg up TARGET`, `dkdbg down TARGET`: a copy of what runs there, with the agent under its program."""
+"""`dkdbg up TARGET`, `dkdbg down TARGET`: start and remove a copy of a workload, with the agent under its program."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def up(
     overlay: str | None = None,
     attach: int | None = None,
 ) -> int:
-    """Show the copy and, after a yes, start it; return when an attach will work; the exit code.
+    """Show the copy, start it once the user confirms, and wait until an attach will work; return the exit code.
 
     Args:
         name: an address.
-        command: another program than the original's, as a shell reads it; empty for that.
+        command: program to run instead of the original's, in shell syntax; empty for the original's.
         wait: seconds that the program waits for an editor.
         yes: start it without asking. diff: only show it.
-        wait_timeout: seconds until it has to be ready.
-        overlay: the folder of its manifests, relative to `root`; None to copy what is there.
-        attach: a port of this machine that leads an editor to it until Ctrl-C; then the copy is taken away.
+        wait_timeout: timeout in seconds until it is ready.
+        overlay: folder of its manifests, relative to `root`; None to copy the workload that is there.
+        attach: local port that forwards an editor to the copy until Ctrl-C; then the copy is removed.
 
     Raises:
-        DkdbgError: it cannot be made, with cause and next step.
+        DkdbgError: the copy cannot be made, with cause and next step.
     """
     words = _words(command)
     with contextlib.closing(registry.target_of(name, root)) as target:
@@ -77,7 +77,7 @@ def up(
 
 
 def down(root: Path, name: str) -> int:
-    """Remove the copy; the exit code.
+    """Remove the copy; return the exit code.
 
     Raises:
         DkdbgError: it cannot be removed, with cause and next step.
@@ -89,8 +89,8 @@ def down(root: Path, name: str) -> int:
 
 
 def _attached(root: Path, target: Target, port: int, limit: int) -> int:
-    """Start the copy, lead editors to it until we are told to end, and take it away."""
-    for number in ENDING:  # to the end of the process, which takes away what it has made
+    """Start the copy, forward editors to it until a signal ends this process, and remove it."""
+    for number in ENDING:  # until the process ends: it still has to remove the copy
         signal.signal(number, interrupt_once)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
     try:
@@ -151,7 +151,7 @@ def _show(plan: CopyPlan, *, whole: bool) -> None:
 
 
 def _lines(document: object) -> list[str]:
-    """The document as YAML, as `kubectl get -o yaml` shows it."""
+    """Return the document as YAML, as `kubectl get -o yaml` prints it."""
     from ruamel.yaml import YAML  # 50 ms
 
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""The two targets where the demo runs its example: a compose service, or a plain process of this machine."""
+"""Targets of the demo: a compose service, or a plain process of this machine."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.host import HostFacts
 
 LOCAL = "local:"
-#: Seconds until the agent of a plain process must have opened its port.
+#: Timeout in seconds for the agent of a plain process to open its port.
 START_LIMIT = 30.0
 
 
 def compose(folder: Path, plan: ProjectPlan, host: HostFacts) -> ComposeRun:
-    """The example in a container of this machine's engine."""
+    """Return the example in a container of this machine's engine."""
     root = str(folder)
     mappings = tuple((root if m.local == "." else f"{root}/{m.local}", str(m.remote)) for m in plan.mappings)
     return ComposeRun(folder=folder, plan=plan, host=host, path_mappings=mappings)
 
 
 def local(folder: Path, plan: ProjectPlan) -> LocalRun:
-    """The example as a plain process of this machine."""
+    """Return the example as a plain process of this machine."""
     return LocalRun(folder=folder, command=_for_this_machine(plan.service.command))
 
 
 def _for_this_machine(command: tuple[str, ...]) -> tuple[str, ...]:
-    """`python` may be missing outside an image that promises it."""
+    """Replace `python` by this interpreter: it may be missing outside an image that provides it."""
     return (sys.executable, *command[1:]) if command[:1] in {("python",), ("python3",)} else command
 
 
@@ -72,7 +72,7 @@ class ComposeRun:
         return on_free_port(self.plan.service.port, ours=None, start=self._up)
 
     def restart(self) -> int:
-        """A new container of the same image: the changed file is mounted, not built."""
+        """Start a new container of the same image: the changed file is mounted, not built."""
         result = process.run(self._target.down(), cwd=self.folder, env=self._environment())
         if result.code:
             raise explain(result.code, result.stderr)
@@ -117,7 +117,7 @@ class LocalRun:
     _child: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def start(self) -> int:
-        """Start a plain process under the agent on a free port, which the agent takes itself."""
+        """Start a plain process under the agent, which picks a free port."""
         runtime = self.folder / ".dkdbg-run"
         argv = Local(python=sys.executable).launch(self.command, port=0, wait=60, runtime=str(runtime))
         with (self.folder / "output.log").open("w") as log:
@@ -125,12 +125,12 @@ class LocalRun:
         return self._wait(str(runtime))
 
     def restart(self) -> int:
-        """Stop it and start it anew."""
+        """Stop it and start it again."""
         self.stop()
         return self.start()
 
     def stop(self) -> None:
-        """End the agent, which ends the program; after five seconds by force."""
+        """Stop the agent, which stops the program; kill both after five seconds."""
         child, self._child = self._child, None
         if child is None or child.poll() is not None:
             return
@@ -144,7 +144,7 @@ class LocalRun:
             child.wait()
 
     def _wait(self, runtime: str) -> int:
-        """Return the port when the record says that an attach will work; nothing is connected to."""
+        """Return the port once the record says that an attach will work; connect to nothing."""
         assert self._child is not None  # noqa: S101 - started by the only caller
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:

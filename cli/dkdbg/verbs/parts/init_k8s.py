@@ -1,4 +1,4 @@
-"""`dkdbg init --k8s`: a manifest overlay that starts a workload of this repository's manifests under the agent, and its F5."""
+"""`dkdbg init --k8s`: write an overlay that starts a workload of this repository under the agent, and its F5."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Seconds that the program waits for an editor.
 WAIT = 600
-#: Of several folders that build a manifest, the one that people debug in.
+#: Names to prefer among the folders that build a manifest: users debug in these.
 _PREFERRED = ("dev", "development", "local", "debug", "sandbox", "staging", "test")
 _SHOWN = 12
 
@@ -57,19 +57,19 @@ def init_k8s(
     check: bool,
     as_json: bool,
 ) -> int:
-    """Plan the overlay, the launch entry and its task, show and write them; the exit code.
+    """Plan the overlay, the launch entry and its task, show and write them; return the exit code.
 
     Args:
         which: NAME or KIND/NAME of the workload; empty for the only one.
-        source: the manifest, or the folder that kustomize builds, relative to the root; None for the one that is found.
-        container: whose program is debugged; empty for the usual one.
-        namespace: None for that of the manifest, else of kubectl's context.
-        folder: of the code in the container; None for what the manifest or the Dockerfile says.
-        command: shell text of another program than the manifest's.
-        port: of this machine, that the entry attaches to; None for the one that it has, or the next that no entry has.
+        source: manifest, or folder that kustomize builds, relative to the root; None to find one.
+        container: container whose program is debugged; empty for the usual one.
+        namespace: None for the manifest's, or else that of kubectl's context.
+        folder: folder of the code in the container; None for the one in the manifest or the Dockerfile.
+        command: shell text of the program to run instead of the manifest's.
+        port: local port that the entry attaches to; None for its present one, or the next that no entry uses.
 
     Raises:
-        DkdbgError: there is no such workload, kustomize cannot build it, or a file cannot be written.
+        DkdbgError: the workload is missing, kustomize cannot build it, or a file cannot be written.
     """
     check_root(root)
     found = manifests.find(root)
@@ -92,7 +92,7 @@ def init_k8s(
         except BadPod as error:
             raise DkdbgError(f"{chosen.file}: {kind}/{name} makes no sense: {error}") from error
 
-    copied({})  # what is wrong with the workload is said first
+    copied({})  # report problems of the workload first
     remote, why = _code(rendered, kind, container, folder, facts.dockerfiles)
     mappings = described([(".", remote)])
     copy = copied({ENV_MAPPINGS: json.dumps(mappings, separators=(",", ":"))})
@@ -142,12 +142,12 @@ def init_k8s(
 
 
 def _renames(found: Manifests, base: str) -> bool:
-    """Whether kustomize gives other names to what is built of a folder."""
+    """Return whether kustomize renames the objects that it builds from a folder."""
     return any(each.renames for path, each in found.kustomizations.items() if path in found.built_in(base))
 
 
 def _holds_overlays(base: str) -> bool:
-    """Whether the overlays lie below a folder: kustomize builds no folder from one below it."""
+    """Return whether the overlays lie below a folder: kustomize builds no folder from one below it."""
     return base == "." or PurePosixPath(overlay_of.FOLDER).is_relative_to(base)
 
 
@@ -231,7 +231,7 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
 
 
 def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str:
-    """The folder that kustomize builds the workload in; empty where none does."""
+    """Return the folder in which kustomize builds the workload; empty if no folder builds it."""
     if source is not None:
         return source if source in found.kustomizations else ""
     building = found.builders(chosen.file)
@@ -249,7 +249,7 @@ def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str
 
 
 def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str) -> dict[str, Any]:
-    """The workload as kustomize renders it."""
+    """Return the workload as kustomize renders it."""
     if base:
         for path in sorted(found.built_in(base)):
             each = found.kustomizations.get(path)
@@ -270,7 +270,7 @@ def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str)
         documents = overlays.render_file(read(root, PurePosixPath(chosen.file)) or b"", chosen.file)
     fitting = [each for each in documents if each.get("kind") == TITLE[chosen.kind]]
     same = [each for each in fitting if object_of(each.get("metadata")).get("name") == chosen.name]
-    if not same:  # a prefix or a suffix more
+    if not same:  # with a prefix or a suffix
         same = [each for each in fitting if chosen.name in str(object_of(each.get("metadata")).get("name"))]
     if len(same) != 1:
         raise DkdbgError(
@@ -285,7 +285,7 @@ def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str)
 def _code(
     rendered: dict[str, Any], kind: str, container: str, folder: str | None, dockerfiles: Sequence[Any]
 ) -> tuple[str, str]:
-    """Where the code lies in the container, and where that is said."""
+    """Return the folder of the code in the container, and the source of that information."""
     if folder is not None:
         if not folder.startswith("/"):
             raise DkdbgError(

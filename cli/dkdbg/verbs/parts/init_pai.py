@@ -1,4 +1,4 @@
-"""`dkdbg init --pai`: the port and the deployment that let a task of an OpenPAI job wait for a debugger."""
+"""`dkdbg init --pai`: add the port and the deployment that make a task of an OpenPAI job wait for a debugger."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from dkdbg.targets.openpai.job import Role
     from dkdbg.targets.openpai.task_command import Script
 
-#: Seconds that a task waits for a debugger, as the recipe by hand has it.
+#: Seconds that a task waits for a debugger, as in the manual recipe.
 WAIT = 600
-#: The secret of a job that is taken as the token where the job has it.
+#: Secret of a job that serves as the token, if the job has it.
 SECRET = "dkdbg_token"  # noqa: S105
 _SHOWN = 12
-#: The whole agent, where a task finds it beside the job's code.
+#: Path of the whole agent, which a task finds beside the job's code.
 _AGENT = f".dkdbg/{single_file.NAME}"
 
 
@@ -48,17 +48,17 @@ def init_pai(
     check: bool,
     as_json: bool,
 ) -> int:
-    """Plan the changes of a job protocol, show and write them; the exit code.
+    """Plan the changes of a job protocol, show and write them; return the exit code.
 
     Args:
-        name: of the file, relative to the root; empty for the only job protocol there.
-        role: whose tasks are debugged; empty for the only one.
-        command: the one that runs the program, such as `python train.py`; None for the one that is found.
-        agent: where the whole agent lies in the container; empty: the job's text carries what pdb needs.
-        dap: for an editor, instead of pdb for `nc`.
+        name: file, relative to the root; empty for the only job protocol there.
+        role: role whose tasks are debugged; empty for the only one.
+        command: command that runs the program, such as `python train.py`; None to find it.
+        agent: path of the whole agent in the container; if empty, the job's text carries the part that pdb needs.
+        dap: wait for an editor instead of pdb over `nc`.
 
     Raises:
-        DkdbgError: there is no such file, it is no job protocol, it cannot be edited safely, or it cannot be written.
+        DkdbgError: the file is missing, is not a job protocol, cannot be edited safely, or cannot be written.
     """
     check_root(root)
     path = _named(root, name) if name else _only(root)
@@ -108,7 +108,7 @@ def init_pai(
     heading = "\n".join([f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in notes])
     wanted = FileWanted(content=edited.text.encode(), reason=f"the deployment {DEPLOYMENT}", owned=False)
     files: dict[str, FileWanted | None] = {str(path): wanted}
-    if dap and not agent and not (root / _AGENT).is_file():  # else it is that of `dkdbg init`
+    if dap and not agent and not (root / _AGENT).is_file():  # otherwise `dkdbg init` has written it
         content = single_file.build(sys.version_info[:2])
         files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
     return offer(
@@ -133,7 +133,7 @@ def _named(root: Path, name: str) -> PurePosixPath:
 
 
 def _only(root: Path) -> PurePosixPath:
-    """The only job protocol in the root or in a folder of it."""
+    """Return the only job protocol in the root or in a folder of it."""
     found = []
     for pattern in ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml"):
         for each in sorted(root.glob(pattern)):
@@ -176,7 +176,7 @@ def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
 
 
 def _script(role: Role, command: str | None) -> Script | None:
-    """The script that waits; None where the commands say it themselves, or have to."""
+    """Return the script that waits; None if the commands run paipdb already, or run no script that dkdbg recognizes."""
     if task_command.runs_ours(role.commands):
         return None
     found = task_command.scripts_of(role.commands)

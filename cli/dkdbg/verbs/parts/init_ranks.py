@@ -1,4 +1,4 @@
-"""`dkdbg init --ranks N`: a launch entry a rank and a compound of them, for editors that open no child sessions."""
+"""`dkdbg init --ranks N`: write a launch entry a rank and a compound, for editors that open no child sessions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def init_ranks(
     root: Path, count: int, *, port: int | None, yes: bool, diff: bool, check: bool, as_json: bool
 ) -> int:
-    """Plan the entries, their compound and the task that opens their ports, show and write them; the exit code.
+    """Plan the entries, their compound and the task that opens their ports, show and write them; return the exit code.
 
     Args:
-        port: of rank 0 on this machine, the next ranks are on the next ones; None for 5678, or for the ports behind that of the
-            debug service where it is among them.
+        port: local port of rank 0; the next ranks use the next ports. None for 5678, or for the ports after the debug
+            service's if that is among them.
 
     Raises:
         DkdbgError: the repository is not set up, or a file cannot be read or written.

@@ -1,4 +1,4 @@
-"""`dkdbg init TARGET`: a launch entry whose F5 runs the program there and attaches to it."""
+"""`dkdbg init TARGET`: write a launch entry whose F5 runs the program there and attaches to it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def init_target(
     check: bool,
     as_json: bool,
 ) -> int:
-    """Plan the entry and the task, show and write them; the exit code.
+    """Plan the entry and the task, show and write them; return the exit code.
 
     Args:
-        name: the target, as a name or an address; it is asked where the code lies there.
-        command: shell text of the program; None for that of dkdbg.toml, else the one that is found in the repository.
-        port: of this machine, that the entry attaches to; None for the one that it has, or the next that no entry has.
+        name: name or address of the target, which is queried for the location of the code.
+        command: shell text of the program; None for the one in dkdbg.toml, or else the one found in the repository.
+        port: local port that the entry attaches to; None for its present one, or the next that no entry uses.
 
     Raises:
-        DkdbgError: the target cannot be reached, nothing says what the program is, or a file cannot be written.
+        DkdbgError: the target cannot be reached, the program is unknown, or a file cannot be written.
     """
     check_root(root)
     argv = _command(root, command)
@@ -65,7 +65,7 @@ def _command(root: Path, text: str | None) -> Sequence[str]:
         data = read(root, PurePosixPath(configuration.FILE_NAME))
         text = configuration.parse(configuration.decode(data)).command if data else None
     if text is None:
-        from dkdbg.setup.detect.repo import inspect  # all of detect
+        from dkdbg.setup.detect.repo import inspect  # loads all of detect
 
         found = inspect(root, ignore=frozenset()).candidates
         text = found[0].command if found else None

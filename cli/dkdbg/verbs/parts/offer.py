@@ -1,4 +1,4 @@
-"""Files that `init` offers: shown, written after a yes, and what to do next."""
+"""Offer the files of `init`: show them, write them once the user confirms, and print the next steps."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def offer(
     as_json: Callable[[tuple[changes.Change, ...], tuple[changes.Kept, ...], bool], dict[str, object]] | None,
     next_steps: Callable[[int], None],
 ) -> int:  # fmt: skip
-    """Show what would change and, after a yes, write it; the exit code.
+    """Show the changes and write them once the user confirms; return the exit code.
 
     Args:
-        heading: what was decided, for a person.
-        as_json: what a program gets in the place of all text, of what changes, what is kept and whether it was written.
-        next_steps: says what to do, given how many files were written.
+        heading: decisions, for the user.
+        as_json: returns the JSON output, in place of all text, for the changes, the kept files and whether they were
+            written.
+        next_steps: prints the next steps, given the number of written files.
 
     Raises:
-        DkdbgError: there is nobody to ask, or a file cannot be read or written.
+        DkdbgError: no terminal for confirmation, or a file cannot be read or written.
     """
     todo = changes.between(root, wanted)
     kept = changes.kept(root, wanted)
@@ -59,7 +60,7 @@ def offer(
 
 
 def next_steps(name: str, count: int, more: str = "") -> None:
-    """Say what to do after an entry of this name was written, with so many files."""
+    """Print the next steps after `count` files with an entry of this name were written."""
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
     console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
     if more:
@@ -69,7 +70,7 @@ def next_steps(name: str, count: int, more: str = "") -> None:
 def changes_json(
     todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
 ) -> dict[str, object]:
-    """What a program is told of the files."""
+    """Return the JSON output about the files."""
     return {
         "changes": [
             {
@@ -113,7 +114,7 @@ def _show_diff(todo: tuple[changes.Change, ...]) -> None:
 
 
 def _is_of_former_version(change: changes.Change) -> bool:
-    """Whether it takes away a piece of the agent: until version 0.1 these were some 70 files."""
+    """Return whether a change removes a part of the agent, which had some 70 files until version 0.1."""
     path = change.path
     return change.after is None and (
         path.is_relative_to(FOLDER / "dkdbg")

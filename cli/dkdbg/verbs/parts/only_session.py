@@ -1,4 +1,4 @@
-"""Which session is meant where none is named."""
+"""Find the session that a user means without naming one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def only_session(root: Path, naming: Callable[[str], str]) -> SeenSession:
-    """That of this repository's debug service, whatever else runs, or else the only one there is.
+    """Return the session of this repository's debug service, even if others run, or else the only session.
 
     Args:
         root: the repository's root, resolved.
         naming: see sessions.choose.
 
     Raises:
-        DkdbgError: there is no session, or more than one.
+        DkdbgError: no session runs, or several do.
     """
-    with contextlib.suppress(DkdbgError):  # nothing is set up here, or it does not run
+    with contextlib.suppress(DkdbgError):  # not set up here, or not running
         check_root(root)
         return sessions.choose(registry.home(root, debug_service(root).name).sessions(), naming=naming)
     return sessions.choose(registry.sessions()[0], naming=naming)

@@ -1,4 +1,4 @@
-"""`dkdbg run --nsys ... --pull`: what the agent there is told of profilers, and their files, fetched at the end."""
+"""`dkdbg run --nsys ... --pull`: pass profilers' settings to the agent there, and fetch their files at the end."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Reach, Target
 
-#: Where the agent writes profiles, relative to the folder that it runs in.
+#: Folder in which the agent writes profiles, relative to its working directory.
 FOLDER = "dkdbg-profiles"
-#: What variables of this machine say further of a tool: it is passed on to where the program runs.
+#: Local variables with further settings of a tool, which are passed on to the target.
 _MORE = {
     "--nsys": ("options", settings.ENV_NSYS_OPTIONS),
     "--py-spy": ("options", settings.ENV_PY_SPY_OPTIONS),
     "--torch-profile": ("steps", settings.ENV_TORCH_PROFILE_STEPS),
 }
-#: Seconds and bytes for the name of a folder.
+#: Timeout in seconds and maximum bytes for the name of a folder.
 _LIMIT, _MOST = 30.0, 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profiling:
-    """What was asked for.
+    """Profiling that the user asked for.
 
     Attributes:
-        words: flags of the agent's, as `agent/supervisor/profiles.py` reads them.
-        pull: fetch the files at the end.
+        words: flags of the agent, as `agent/supervisor/profiles.py` reads them.
+        pull: whether to fetch the files at the end.
     """
 
     words: tuple[str, ...]
@@ -45,13 +45,13 @@ class Profiling:
 def asked(
     nsys: Sequence[str | None], py_spy: Sequence[str | None], torch: Sequence[str | None], *, pull: bool
 ) -> Profiling | None:
-    """What a command line asks for.
+    """Return the profiling that a command line asks for; None without any.
 
     Args:
         nsys, py_spy, torch: patterns and ranks for each tool, None for none.
 
     Raises:
-        DkdbgError: there would be nothing to fetch.
+        DkdbgError: there is nothing to fetch.
     """
     words: list[str] = []
     for flag, (names, ranks) in (("--nsys", nsys), ("--py-spy", py_spy), ("--torch-profile", torch)):
@@ -71,19 +71,20 @@ def asked(
 
 
 def variables() -> tuple[str, ...]:
-    """Return `NAME=VALUE` of this machine that choose workers as well, for the agent there."""
+    """Return local variables, as `NAME=VALUE`, that choose workers too, for the agent there."""
     value = os.environ.get(settings.ENV_NEMO_RL_NSYS)
     return (f"{settings.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
 
 def fetch(root: Path, name: str, target: Target, reach: Reach, python: str | None, *, code: int) -> int:
-    """Copy the profiles of a target into `dkdbg-pulled` of this repository; the exit code of the program or of that.
+    """Copy a target's profiles into `dkdbg-pulled` of this repository; return `code`, or the copy's exit code if it is 0.
 
     Args:
-        name: as typed. code: of the program, which goes before ours.
+        name: as typed. code: exit code of the program, which takes precedence.
 
     Raises:
-        DkdbgError: they cannot be read or written, with the reason; after a program that has failed it is only said.
+        DkdbgError: the profiles cannot be read or written, with the reason; after a failed program that is only a
+            warning.
     """
     try:
         pulled = _fetched(root, name, target, reach, python)
@@ -100,7 +101,7 @@ def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | 
         return 0  # they are here
     from dkdbg.verbs.sync import sync
 
-    # Known from the first line of a try: a Ctrl-C may come between any two steps.
+    # Set before the first step: a Ctrl-C may come between any two steps.
     there, what = "/FOLDER", FOLDER
     try:
         done = process.read(reach.wrap(("pwd",)), most=_MOST, timeout=_LIMIT)
@@ -110,7 +111,7 @@ def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | 
                 f"the profiles stay in {FOLDER} on {target.label}: the folder there is not known",
                 hint=f"dkdbg sync {name} --to {there} --pull {what}",
             )
-        # From a whole file system nothing is copied: there it is the folder itself.
+        # No copy starts at the root of a file system: there, `to` is the folder itself.
         there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
         console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
         return sync(

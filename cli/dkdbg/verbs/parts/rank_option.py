@@ -1,4 +1,4 @@
-"""`--ranks SET` of the verbs that start or attach, and what dkdbg.toml says where nobody types it."""
+"""`--ranks SET` of the verbs that start or attach, and its default in dkdbg.toml."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 def continues_of(root: Path) -> str:
-    """Return what dkdbg.toml says that continuing one rank does to the others, empty where it does not.
+    """Return the effect of continuing one rank on the others, from dkdbg.toml; empty for the default.
 
     Raises:
-        DkdbgError: dkdbg.toml is wrong.
+        DkdbgError: dkdbg.toml is invalid.
     """
     said = registry.configuration(root).continues
     return "" if said == CONTINUE_ALL else said
 
 
 def ranks_of(root: Path, typed: str | None) -> str:
-    """Return which ranks are debugged, empty where nobody says it.
+    """Return the ranks to debug; empty if neither the option nor dkdbg.toml chooses any.
 
     Args:
         root: the repository's root. typed: the option's value, None without it.
 
     Raises:
-        DkdbgError: it is no set of ranks, or dkdbg.toml is wrong.
+        DkdbgError: it is not a set of ranks, or dkdbg.toml is invalid.
     """
     if typed is None:
         said = registry.configuration(root).ranks

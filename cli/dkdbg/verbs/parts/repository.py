@@ -1,4 +1,4 @@
-"""This repository for the verbs: its plan, its debug service, and whether `init` has written it."""
+"""Load this repository for the verbs: its plan, its debug service, and whether `init` has written it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_root(root: Path, verb: str = "init") -> None:
     """Raise DkdbgError unless `root` is a directory that looks like a repository and can be read.
 
     Args:
-        verb: what was typed, for the hint.
+        verb: the typed verb, for the hint.
     """
     try:
         names = {entry.name for entry in root.iterdir()}
@@ -59,7 +59,7 @@ def check_root(root: Path, verb: str = "init") -> None:
 def make_plan(
     root: Path, *, command: str | None = None, service: str | None = None
 ) -> tuple[ProjectPlan, Config]:
-    """The plan as `init` makes it; what dkdbg generated itself is no evidence.
+    """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
 
     Raises:
         DkdbgError: dkdbg.toml, the flags or a compose file cannot be used.
@@ -81,7 +81,7 @@ def make_plan(
         command=config.command,
         service=config.service,
     )
-    for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
+    for name in facts.compose_files:  # a plan that misses the user's services would be wrong
         if not os.access(root / name, os.R_OK):
             raise DkdbgError(
                 f"cannot read {name}: Permission denied",
@@ -91,11 +91,11 @@ def make_plan(
 
 
 def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
-    """The wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
+    """Return the wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
     from dkdbg.setup.render.project import wanted_files
 
     wanted = wanted_files(root, plan, config, local_port=local_port(root, plan.service.port))
-    overlays = PurePosixPath(overlay.FOLDER)  # written by another init, that of `--k8s`
+    overlays = PurePosixPath(overlay.FOLDER)  # written by `init --k8s`
     stale = {
         str(path): None
         for path in manifest.load(root).files
@@ -105,14 +105,14 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
 
 
 def local_port(root: Path, planned: int) -> int:
-    """The port on 127.0.0.1: DKDBG_PORT of .env when an earlier `up` chose one, else the planned one."""
+    """Return the port on 127.0.0.1: DKDBG_PORT of .env if an earlier `up` chose one, otherwise the planned one."""
     env = read(root, PurePosixPath(".env"))
     chosen = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_PORT") if env else None
     return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else planned
 
 
 def debug_service(root: Path) -> DebugService:
-    """The debug service: as `init` wrote it, else as it would be written now, which takes an inspection.
+    """Return the debug service as `init` wrote it, or else as it would be written now, which takes an inspection.
 
     Raises:
         DkdbgError: as `make_plan`; or `init` has not written the debug service and the agent.

@@ -1,4 +1,4 @@
-"""`dkdbg run -- CMD` in a repository that is set up: the command in the place of the debug service's own."""
+"""`dkdbg run -- CMD` in a repository that is set up: run the command in place of the debug service's own."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 def run_in_service(
     root: Path, service: DebugService, command: Sequence[str], *, port: int | None, wait: int, ranks: str
 ) -> int:
-    """Run `command` with the image, mounts and environment of the debug service; its exit code.
+    """Run `command` with the image, mounts and environment of the debug service; return its exit code.
 
-    No file is changed, and a debug service that runs is left alone. What asks us to end, asks the command.
+    Change no file, and leave a running debug service alone. Pass a signal to end on to the command.
 
     Args:
         root: the repository's root, resolved.
         service: as `init` wrote it.
         command: word by word, as `program` reads it.
-        port: on this machine; None for that of the launch entry.
+        port: local port; None for that of the launch entry.
         wait: seconds that the command waits for an editor before its first line.
-        ranks: which are debugged; empty for what the service says.
+        ranks: ranks to debug; empty for the service's own setting.
 
     Raises:
-        DkdbgError: whatever hinders it, with cause and next step.
+        DkdbgError: the command cannot run, with cause and next step.
     """
     target = registry.home(root, service.name)
     if Capability.ONE_OFF not in target.capabilities:
@@ -61,7 +61,7 @@ def run_in_service(
 
     def tell(number: int) -> None:
         if not prepared.tell(number):
-            raise KeyboardInterrupt  # nothing runs there yet: what would start it ends
+            raise KeyboardInterrupt  # nothing runs there yet: stop starting it
 
     try:
         return process.attached(prepared.argv, tty=tty, on_signal=tell, cwd=root, env=prepared.environment)
@@ -70,7 +70,7 @@ def run_in_service(
 
 
 def program(command: Sequence[str]) -> tuple[str, ...]:
-    """A command line that can be run: `train.py` and `-m package` are Python's, a notebook is Jupyter's.
+    """Complete a command line: `train.py` and `-m package` run with Python, a notebook with Jupyter.
 
     Args:
         command: as typed, with at least one word.

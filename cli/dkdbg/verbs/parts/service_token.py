@@ -1,4 +1,4 @@
-"""The token that the debug service asks for."""
+"""The token that the debug service requires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str:
-    """The token that the service asks for, made where it is wanted and absent; empty for none.
+    """Return the token that the service requires, and make one if it is missing; empty for none.
 
     Raises:
         DkdbgError: the token's file cannot be used.

@@ -1,4 +1,4 @@
-"""What a start says: each line in a pipe; in a terminal one line and a bar for the builds, and all else line by line."""
+"""Print the progress of a start: each line in a pipe; in a terminal a bar for the builds, and all other lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StartReport:
-    """Takes each line; as a context, whatever a failed build held back is shown at its end."""
+    """Receives each line; as a context, it shows the withheld output of a failed build at its end."""
 
     def __init__(self) -> None:
         self._status = console.Status()
@@ -28,7 +28,7 @@ class StartReport:
         self._clock = threading.Thread(target=self._redraw, name="dkdbg clock", daemon=True)
 
     def __call__(self, line: str) -> None:
-        """Show a line, or the step that it tells of."""
+        """Show a line, or the build step that it belongs to."""
         step = self._steps.read(line) if self._status.live else None
         with self._lock:
             if step is None:
