@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
 #: Folders on a user's PATH, and Library in a home of macOS, which starts programs from there.
 _RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
-#: Schemes whose targets send the user's token to the server of the address, and the service that issued it.
+#: Schemes whose targets send the user's token to the server of the address, and the name of that server's system.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 

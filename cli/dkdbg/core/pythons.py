@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Maximum bytes of an answer.
 MOST = 1 << 18
-#: Needs `sh`, `readlink` and `tr` alone. Prints one line a process, with tabs between: pid, parent's pid, user if it
-#: is another than ours, program (for another user's process the first word stands for it), words of the command line.
+#: Needs `sh`, `readlink` and `tr` alone. Prints one line a process, with tabs between: pid, parent's pid, user unless
+#: it is the shell's own, program (for another user's process, its first word), words of the command line.
 _FIND = r"""
 status() { parent=0 user=0; while read -r name real effective rest; do case $name in
   PPid:) parent=$real ;; Uid:) user=$effective ;; Gid:) user=$user:$effective ;; esac; done <"$1/status"; }

@@ -216,7 +216,7 @@ def _told(target: Target, more: Sequence[str]) -> tuple[str, ...]:
 
 
 def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
-    """Return the target in the folder of its address, or else in the one that is `root`, or else in one of dkdbg's."""
+    """Return the target in the folder of its address, or else in the one there that is `root`, or else in dkdbg's."""
     if not target.names_workdir:
         from dkdbg.sync import shared
 
