@@ -1,7 +1,8 @@
-"""`call`: reaches a waiting `dkdbg attach --listen`, and is the transport of its relay: for jobs that may only connect out.
+"""`call`: connect to a waiting `dkdbg attach --listen` and carry its relay, for jobs that can only connect outward.
 
-Started by an agent, which writes one line of JSON: the token, where to call, and what it says of itself. No command line
-shows the token. It calls again after each cut, for as long as the agent keeps its end of our input open.
+The agent starts this process and writes one line of JSON to its input: the token, the address and the description of
+the job. No command line shows the token. The process reconnects after each cut for as long as the agent keeps the
+other end of the input open.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-#: Seconds to connect; until the next try, the shortest and the longest; without a word until the line counts as dead: the
-#: other side says something each second.
+#: Connect timeout; shortest and longest pause before a retry; seconds without data until the connection counts as dead
+#: (the other side sends something each second).
 CONNECT = 10.0
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 SILENCE = 6.0
-#: The other side's first lines: what the relay is called with, and which keeper it wants.
+#: First lines from the other side: the prefix of the relay's first line, and the keeper to use.
 _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
 _KEEPER = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
 _LONGEST = 200
-#: Seconds until it has to say them: it may wait until its relay has noticed the cut.
+#: Timeout for these lines: the other side may first have to notice that the relay was cut.
 _PATIENCE = 60.0
-#: Seconds that a keeper has to end.
+#: Timeout for a keeper to exit.
 _LAST = 3.0
 _INPUT = 0
 
 
 def main() -> int:
-    """Call until the input ends; the exit code."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent fetches its own one by one
+    """Connect until the input ends; return the exit code."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent handles its own signals with sigwait
     said: Dict[str, Any] = json.loads(sys.stdin.readline())
     about = json.dumps({**said["about"], "answers": questions.VERBS})
     caller = _Caller(said["host"], said["port"], said["fingerprint"], said["token"], about)
@@ -55,10 +56,10 @@ def main() -> int:
 
 
 class _Caller:
-    """Calls one place.
+    """Connects to one `dkdbg attach --listen`.
 
     Args:
-        fingerprint: of the certificate there. about: what we say of ourselves, one line.
+        fingerprint: of its certificate. about: one line that describes this job.
     """
 
     def __init__(self, host: str, port: int, fingerprint: str, token: str, about: str) -> None:
@@ -87,7 +88,7 @@ class _Caller:
                 return
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop the keeper."""
         if self._keeper is not None:
             self._keeper.terminate()
             try:
@@ -98,7 +99,7 @@ class _Caller:
             self._keeper = None
 
     def _serve(self, line: secure_channel.SecureChannel) -> str:
-        """One connection, to its end; why it has ended."""
+        """Serve one connection to its end; return why it ended."""
         line.say(self._about)
         end = time.monotonic() + _PATIENCE
         word, keeper = line.hear(_LONGEST, end), line.hear(_LONGEST, end)
@@ -120,7 +121,7 @@ class _Caller:
                 relay.wait()
 
     def _keep(self, word: str, line: str) -> None:
-        """Have the keeper that the other side knows; another one where it knows another."""
+        """Run the keeper that the other side expects; replace one that it does not know."""
         if self._keeper is not None and self._keeper.poll() is None and line == self._keepers_line:
             return
         self.close()
@@ -136,7 +137,7 @@ class _Caller:
         return "%s:%d" % (self._host, self._port)
 
     def _say(self, why: str) -> None:
-        """Say why it is not connected; once, until it is another reason."""
+        """Log why there is no connection, once for each reason."""
         if why != self._said:
             self._said = why
             console.log(
@@ -146,7 +147,7 @@ class _Caller:
 
 
 def _is_over(seconds: float) -> bool:
-    """Whether the agent wants us no more, within so many seconds."""
+    """Return whether the agent closes our input within so many seconds."""
     return bool(select.select([_INPUT], [], [], seconds)[0])
 
 

@@ -1,4 +1,4 @@
-"""One connection of a relay: a socket here, and how much may be under way to the other end and back."""
+"""One connection of a relay: its local socket, and the flow control towards the other end and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.wire import WireError
 
-#: Bytes that were passed on until the other end gets credit for them.
+#: Bytes passed on before the other end is credited for them.
 _CREDIT_FROM = wire.WINDOW // 16
 
 
@@ -17,7 +17,7 @@ class Channel:
     Attributes:
         waiting: bytes for the socket.
         allowance: bytes that may be sent to the other end now.
-        is_read_out: the socket has ended its direction, and the other end was told.
+        is_read_out: the socket has reached the end of its input, and the other end was notified.
     """
 
     def __init__(self, number: int, sock: socket.socket) -> None:
@@ -34,43 +34,43 @@ class Channel:
 
     @property
     def wants_to_read(self) -> bool:
-        """Whether the socket is to be read from now."""
+        """Return whether to read from the socket now."""
         return not self.is_read_out and self.allowance > 0
 
     @property
     def wants_to_write(self) -> bool:
-        """Whether something waits for the socket."""
+        """Return whether bytes wait for the socket."""
         return bool(self.waiting)
 
     @property
     def is_over(self) -> bool:
-        """Whether both directions have ended."""
+        """Return whether both directions have ended."""
         return self.is_read_out and self._is_shut
 
     def take(self, data: bytes) -> None:
-        """Bytes of the other end have come. Raises WireError: more than it may send."""
+        """Queue bytes from the other end. Raises WireError: more than it may send."""
         self._uncredited += len(data)
         if self._uncredited > wire.WINDOW or self._is_ended:
             raise WireError("more on a connection than it may send")
         self.waiting += data
 
     def end(self) -> None:
-        """The other end has ended its direction. Raises WireError: it had before."""
+        """Note that the other end has ended its direction. Raises WireError: it already had."""
         if self._is_ended:
             raise WireError("a connection that ends twice")
         self._is_ended = True
 
     def credit(self, payload: bytes) -> None:
-        """The other end has passed bytes on. Raises WireError: more than it got."""
+        """Add credit from the other end, which has passed bytes on. Raises WireError: more than it received."""
         self.allowance += int.from_bytes(payload, "big")
         if self.allowance > wire.WINDOW:
             raise WireError("credit for what was not sent")
 
     def read(self) -> bytes:
-        """Return bytes of the socket, empty at its end.
+        """Return bytes from the socket, empty at its end.
 
         Raises:
-            BlockingIOError: there are none now. OSError: the connection broke.
+            BlockingIOError: no bytes are available now. OSError: the connection broke.
         """
         data = self.sock.recv(min(wire.LARGEST, self.allowance))
         self.allowance -= len(data)
@@ -78,7 +78,7 @@ class Channel:
         return data
 
     def write(self) -> int:
-        """Write what waits, as far as the socket takes it; the bytes to give credit for now.
+        """Write the waiting bytes that the socket accepts; return the number of bytes to credit now.
 
         Raises:
             OSError: the connection broke.

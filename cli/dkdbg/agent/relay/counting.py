@@ -1,4 +1,4 @@
-"""Frames that arrive once and in order, whatever becomes of the transports that carry them."""
+"""Deliver frames once and in order, even when the transports that carry them are replaced."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque
 
-#: Counted frames read until the other end is told, so that it keeps few; each ping tells it as well.
+#: Counted frames to read before confirming them, so that the other end keeps few; each ping is answered with a count
+#: too.
 _TELL_AFTER = 64
-#: Pieces of one writev.
+#: Buffers of one writev.
 _AT_ONCE = 16
-#: Bytes that are kept for a transport to come; channels and their windows bound them, this ends what does not.
+#: Maximum bytes to keep for a later transport. Channels and their windows bound them; this limit ends everything else.
 _MOST_KEPT = 2 * wire.CHANNELS * wire.WINDOW
 
 
 class Outgoing:
-    """Bytes for a transport, in the pieces that they came in: large ones are not copied again and again."""
+    """Bytes for a transport, kept in the pieces in which they arrived so that large ones are not copied repeatedly."""
 
     def __init__(self) -> None:
         self._pieces: Deque[bytes] = collections.deque()
@@ -34,7 +35,7 @@ class Outgoing:
         self.size += len(piece)
 
     def write(self, file: int) -> None:
-        """Write all that the descriptor takes. Raises BlockingIOError: not all of it. OSError: the transport broke."""
+        """Write all bytes. Raises BlockingIOError: some are left. OSError: the transport broke."""
         while self._pieces:
             pieces = list(itertools.islice(self._pieces, _AT_ONCE)) if len(self._pieces) > 1 else self._pieces
             done = os.writev(file, pieces)
@@ -46,12 +47,12 @@ class Outgoing:
 
 
 class Counting:
-    """One end. What is to be sent gathers in `out`, as far as there is a transport.
+    """One end of a relay: numbers its frames and keeps them until they are confirmed.
 
     Attributes:
-        out: for the transport.
-        connected: a transport has said who is at its other end.
-        read: counted frames of the other end that were read.
+        out: bytes for the transport.
+        connected: the other end has sent its hello on this transport.
+        read: number of counted frames read from the other end.
     """
 
     def __init__(self) -> None:
@@ -65,11 +66,11 @@ class Counting:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the other end has read all that was ever sent."""
+        """Return whether the other end has read every frame sent so far."""
         return not self._kept
 
     def send(self, kind: int, channel: int, payload: bytes = b"") -> None:
-        """Send a counted frame, now or with a later transport. Raises WireError: the other end takes nothing."""
+        """Send a counted frame, now or on a later transport. Raises WireError: the other end confirms nothing."""
         frame = wire.pack(kind, channel, payload)
         self._kept.append(frame)
         self._kept_bytes += len(frame)
@@ -79,14 +80,14 @@ class Counting:
             self.out.add(frame)
 
     def say(self, frame: bytes) -> None:
-        """Send a frame that is for this transport only."""
+        """Send a frame on this transport only."""
         self.out.add(frame)
 
     def connect(self, read: int) -> None:
-        """There is a transport, and the other end has read so many of our counted frames: send it the others.
+        """Resume on a new transport: resend all counted frames but the first `read`, which the other end has read.
 
         Raises:
-            WireError: that cannot be.
+            WireError: the count is impossible.
         """
         self.confirm(read)
         self.connected = True
@@ -94,12 +95,12 @@ class Counting:
             self.out.add(frame)
 
     def lose(self) -> None:
-        """The transport is gone."""
+        """Note that the transport is gone."""
         self.connected = False
         self.out = Outgoing()
 
     def confirm(self, read: int) -> None:
-        """The other end has read so many of our counted frames. Raises WireError: more than there were, or fewer."""
+        """Drop the first `read` counted frames, which the other end has read. Raises WireError: an impossible count."""
         if not self._forgotten <= read <= self._forgotten + len(self._kept):
             raise WireError("it has read %d frames of %d" % (read, self._forgotten + len(self._kept)))
         while self._forgotten < read:
@@ -107,12 +108,12 @@ class Counting:
             self._forgotten += 1
 
     def note_read(self) -> None:
-        """A counted frame was read."""
+        """Count a frame as read."""
         self.read += 1
         if self.read - self._told >= _TELL_AFTER:
             self.tell()
 
     def tell(self) -> None:
-        """Say now how many counted frames were read."""
+        """Send the number of counted frames read so far."""
         self._told = self.read
         self.say(wire.pack(wire.PONG, 0, wire.count(self.read)))

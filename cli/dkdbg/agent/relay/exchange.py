@@ -1,4 +1,4 @@
-"""Sockets on one side, one transport that may be replaced at any time on the other; a loop on one thread moves the bytes."""
+"""Move bytes between sockets on one side and one replaceable transport on the other, in a loop on one thread."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-#: A piece of the transport with fewer bytes is answered at once, see `Exchange.answers`.
+#: A read from the transport with fewer bytes is acknowledged at once; see `Exchange.answers`.
 _SHORT = 4096
 
 
 class Exchange:
-    """What both ends have in common; see `Keeper`, and `dkdbg.relay.relay` on the other machine.
+    """The part that both ends share; see `Keeper`, and `dkdbg.relay.relay` on the other machine.
 
     Attributes:
-        keeper: which keeper this is, or is spoken with; wire.NOBODY until it is known.
-        heard: when the transport said something the last time, as time.monotonic() has it.
+        keeper: identity of this keeper, or of the remote one; zeros until known.
+        heard: time.monotonic() of the last data from the transport.
     """
 
-    #: Whether short pieces are answered at once. An sshd that only forwards (a jump host) gathers small packets until the one
-    #: before was acknowledged (Nagle), which the other side puts off for 40 ms: what flows back takes the acknowledgement along.
+    #: Answer short reads at once. An sshd that only forwards (a jump host) holds small packets back until
+    #: the previous one was acknowledged (Nagle), and the other side delays acknowledgements by 40 ms: data that flows
+    #: back carries them.
     answers = False
 
     def __init__(self) -> None:
@@ -47,37 +48,37 @@ class Exchange:
     # -- what the two ends do differently -----------------------------------------------------------------------
 
     def greeted(self, keeper: bytes, read: int) -> None:
-        """The other end has said hello on this transport. Raises WireError."""
+        """Handle the other end's hello on this transport. Raises WireError."""
         raise NotImplementedError
 
     def opened(self, channel: int, payload: bytes) -> None:
-        """The other end opens a connection. Raises WireError."""
+        """Handle a connection that the other end opens. Raises WireError."""
         raise NotImplementedError
 
     def told(self, kind: int, channel: int, payload: bytes) -> None:  # noqa: ARG002
-        """The other end says something of a program. Raises WireError: there is none."""
+        """Handle a frame about a program. Raises WireError: no program can run here."""
         raise WireError("kind %d, where no program is" % kind)
 
     def said_goodbye(self) -> None:
-        """The other end wants everything to end. Raises WireError."""
+        """Handle the other end's request to end everything. Raises WireError."""
         raise NotImplementedError
 
     def transport_ended(self, why: str) -> None:
-        """The transport is gone, and not watched any more."""
+        """Handle the end of the transport, which is no longer watched."""
         raise NotImplementedError
 
     # -- the loop ---------------------------------------------------------------------------------------------
 
     @property
     def has_transport(self) -> bool:
-        """Whether there is a transport, greeted or not."""
+        """Return whether there is a transport, greeted or not."""
         return self._transport is not None
 
     def turn(self, timeout: float) -> None:
-        """Wait until something can be done, `timeout` seconds at most, and do it.
+        """Wait up to `timeout` seconds for events, and handle them.
 
         Raises:
-            WireError: the other end says what it may not say.
+            WireError: the other end sent an invalid frame.
         """
         self._choose()
         for key, events in self._selector.select(timeout):
@@ -91,24 +92,24 @@ class Exchange:
         self._flush()
 
     def watch(self, file: int, arrived: Callable[[], None]) -> None:
-        """Call `arrived` when there is something to read; until `forget`."""
+        """Call `arrived` whenever the descriptor is readable, until `forget`."""
         self._selector.register(file, _READ, arrived)
 
     def forget(self, file: int) -> None:
-        """Watch it no more."""
+        """Stop watching a descriptor."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(file)
         self._watched.pop(file, None)
 
     def join(self, reads: int, writes: int) -> None:
-        """Go on with this transport: two descriptors that do not block, which stay the caller's."""
+        """Continue on this transport: two nonblocking descriptors, which remain the caller's."""
         self.part()
         self._transport = (reads, writes)
         self._parser = wire.Parser()
         self.heard = time.monotonic()
 
     def part(self) -> None:
-        """Go on without a transport."""
+        """Continue without a transport."""
         if self._transport is not None:
             for file in set(self._transport):
                 self.forget(file)
@@ -120,25 +121,25 @@ class Exchange:
         self.channels[channel.number] = channel
 
     def reset(self, channel: Channel, why: str = "") -> None:
-        """End a connection at once, at the other end too."""
+        """Reset a connection at both ends."""
         self.counting.send(wire.RESET, channel.number, why.encode("utf-8", "replace")[:500])
         self.remove(channel)
 
     def remove(self, channel: Channel) -> None:
-        """End a connection here."""
+        """Close this end of a connection."""
         self.channels.pop(channel.number, None)
         self.forget(channel.sock.fileno())
         channel.sock.close()
 
     def close(self) -> None:
-        """End everything here."""
+        """Close everything on this side."""
         self.part()
         for channel in list(self.channels.values()):
             self.remove(channel)
         self._selector.close()
 
     def _choose(self) -> None:
-        """Watch what can go on, and nothing else."""
+        """Watch exactly the descriptors that can make progress."""
         for channel in self.channels.values():
             events = (_READ if channel.wants_to_read else 0) | (_WRITE if channel.wants_to_write else 0)
             self._set(channel.sock.fileno(), events, channel)
@@ -167,7 +168,7 @@ class Exchange:
     # -- connections ------------------------------------------------------------------------------------------
 
     def _move(self, channel: Channel, events: int) -> None:
-        if channel.number not in self.channels:  # it ended earlier in this turn
+        if channel.number not in self.channels:  # closed earlier in this turn
             return
         try:
             if events & _WRITE:
@@ -255,7 +256,7 @@ class Exchange:
         if channel is None:
             if not 0 < number <= self.last_channel:
                 raise WireError("a connection that was not opened")
-            return  # it has ended here meanwhile
+            return  # closed here in the meantime
         if kind == wire.RESET:
             self.remove(channel)
             return
@@ -266,7 +267,7 @@ class Exchange:
             channel.take(payload)
         else:
             channel.end()
-        try:  # most often the socket takes it at once
+        try:  # in most cases the socket accepts it at once
             self._write(channel)
         except OSError as error:
             self.reset(channel, error.strerror or str(error))

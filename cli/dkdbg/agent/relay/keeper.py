@@ -1,8 +1,9 @@
-"""What stays on the far machine: it holds the connections there while transports come and go.
+"""The keeper on the remote machine: holds the connections there while transports come and go.
 
-It listens on a Unix socket in a private folder, and serves who is its own user and knows its secret; of two transports
-the newer one. Without a word for GRACE seconds, and when it is told to, it ends and leaves nothing. A keeper may have a
-program instead of connections: it stays as long as that runs, whether anybody comes or not.
+It listens on a Unix socket in a private folder, and serves processes of its own user that know its secret; a newer
+transport replaces the current one. After GRACE seconds without data, or on request, it exits and leaves nothing
+behind. A keeper may have a program instead of connections: it stays while the program runs, with or without a
+transport.
 """
 
 from __future__ import annotations
@@ -27,30 +28,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Tuple
 
-#: Seconds without a word of the other end, and without its first one: it was ended while it connected.
+#: Seconds to live without data, and without the first hello (the other end was stopped while it connected).
 GRACE, FIRST_GRACE = 120.0, 15.0
-#: Seconds that what a program has said before its end is kept for one that sleeps, and until one that says nothing counts
-#: as one that does.
+#: Seconds to keep the last output of a program for a machine that sleeps; seconds of silence after which the other end
+#: counts as asleep.
 NIGHT, SILENT = 12 * 3600.0, 10.0
-#: Bytes of the secret that a transport begins with, and seconds that it may take to say it.
+#: Bytes of the secret that begins a transport, and the timeout to receive it.
 SECRET = 32
 _SECRET_LIMIT = 5.0
-#: Descriptors of a transport: what is read, and what is written.
+#: Descriptors of a transport: one to read, one to write.
 _STREAMS = 2
-#: Seconds for a connection on this machine: shorter than the other end waits for a sign of life.
+#: Timeout to connect on this machine; below the time after which the other end considers the relay dead.
 _CONNECT_LIMIT = 1.5
-#: The exit code of a question too many.
+#: Exit code of a question above the maximum.
 _BUSY = 75
 _TURN = 1.0
 
 
 class Keeper(Exchange):
-    """Serves one relay, until it is over.
+    """Serves one relay until it ends.
 
     Args:
-        listener: a Unix socket that listens. path: where it lies.
-        secret: see SECRET. folder: where a program runs.
-        at_end: takes away what else is left; whoever sees the transport end finds nothing any more.
+        listener: a listening Unix socket. path: of that socket.
+        secret: see SECRET. folder: working directory of a program.
+        at_end: called before the transport is closed, so that the other end finds everything removed.
     """
 
     def __init__(
@@ -73,22 +74,22 @@ class Keeper(Exchange):
         self._is_over = False
 
     def run(self) -> None:
-        """Serve."""
+        """Serve until the relay is over."""
         self._listener.setblocking(False)
         self.watch(self._listener.fileno(), self._accept)
         try:
             while not self._is_at_its_end():
                 try:
                     self.turn(_TURN)
-                except WireError:  # noqa: PERF203 - the loop is what goes on
+                except WireError:  # noqa: PERF203 - the loop goes on
                     if self.counting.connected:
-                        self._leave()  # who is known and then says nonsense is not one to go on with
+                        self._leave()  # an authenticated end that sends invalid frames is given up
                     else:
-                        self._hang_up()  # a transport that was recorded and is played again: ours comes back
+                        self._hang_up()  # a replayed recording of a transport: the real one reconnects
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
-            with contextlib.suppress(OSError):  # another relay's socket may lie there
+            with contextlib.suppress(OSError):  # another relay's socket may be in the folder
                 os.rmdir(os.path.dirname(self._path))
             self._listener.close()
             if self._at_end is not None:
@@ -97,7 +98,7 @@ class Keeper(Exchange):
             self._hang_up()
 
     def greeted(self, keeper: bytes, read: int) -> None:
-        """Of a relay that knows another keeper, or none: we have to be new."""
+        """Answer the hello of a relay; one that does not know this keeper is accepted only by a new keeper."""
         is_known = keeper == self.keeper
         if not is_known and self.last_channel:
             raise WireError("it does not know its keeper")
@@ -106,7 +107,7 @@ class Keeper(Exchange):
         self.counting.connect(read if is_known else 0)
 
     def opened(self, channel: int, payload: bytes) -> None:
-        """Connect to a port of this machine's loopback."""
+        """Connect to a port of this machine's loopback interface."""
         if channel <= self.last_channel or len(self.channels) >= wire.CHANNELS:
             raise WireError("a connection too many")
         self.last_channel = channel
@@ -124,7 +125,7 @@ class Keeper(Exchange):
         self.add(Channel(channel, sock))
 
     def told(self, kind: int, channel: int, payload: bytes) -> None:
-        """Start a program, which every keeper may have one of, or tell it something."""
+        """Start the keeper's one program, or pass a signal, a terminal size or a question on."""
         if kind == wire.RUN and self.program is None and not self.last_channel and 0 < channel < 1 << 31:
             order = Order(payload)
             self.program = Program(order, self._folder, self._is_heard)
@@ -144,20 +145,20 @@ class Keeper(Exchange):
             super().told(kind, channel, payload)
 
     def remove(self, channel: Channel) -> None:
-        """End a connection here; nobody waits for the answer any more of one that has not ended by itself."""
+        """Close this end of a connection, and kill its question if the other end has dropped it before the answer."""
         asked = self._asked.get(channel.number)
         if asked is not None and asked.is_running and not channel.is_over:
             asked.kill()
         super().remove(channel)
 
     def hurry(self, patience: float = GRACE) -> None:
-        """What this machine was ours for is over; a program's end is kept for so many seconds. From any thread."""
+        """End soon because this machine's allocation is over; keep its program's result so many seconds. Thread-safe."""
         self._patience = patience
         if self.program is None:
             self._is_over = True
 
     def said_goodbye(self) -> None:
-        """End; when a program runs, with it."""
+        """End; disconnect from a program that still runs."""
         self._leave()
 
     def _is_at_its_end(self) -> bool:
@@ -166,13 +167,13 @@ class Keeper(Exchange):
             return self._is_over or time.monotonic() - self.heard > grace
         if self.program.is_running:
             return False
-        # Who has read the exit code comes back for nothing, also when its goodbye was lost.
+        # The other end has nothing to return for once it has read the exit code, even if its goodbye was lost.
         limit = min(self._patience, GRACE if self._is_told and self.counting.is_confirmed else NIGHT)
         quiet = time.monotonic() - max(self.heard, self.program.ended_at)
         return self._is_over or self._is_left or quiet > limit
 
     def _is_heard(self) -> bool:
-        """Whether somebody takes what the program writes; on its threads."""
+        """Return whether the other end reads the program's output; called on the program's threads."""
         return self.has_transport and time.monotonic() - self.heard < SILENT
 
     def _exited(self, channel: int) -> None:
@@ -182,7 +183,7 @@ class Keeper(Exchange):
             self.counting.send(wire.EXITED, channel, self.program.exit_code.to_bytes(2, "big"))
 
     def _ask(self, channel: int, payload: bytes) -> None:
-        """Start the agent with a question, and tell its end as that of a program."""
+        """Start the agent with a question, and report its exit as that of a program."""
         order = questions.order(payload)
         self.last_channel = channel + 1
         if len(self._asked) >= questions.MOST or len(self.channels) + 2 > wire.CHANNELS:
@@ -203,7 +204,7 @@ class Keeper(Exchange):
             asked.close()
 
     def _leave(self) -> None:
-        """Nobody comes back: end, but not while a program runs, whose output has to go somewhere."""
+        """End because the other end will not return; while a program runs, stay to drain its output."""
         self._is_over = self._is_left = True
         if self.program is not None and self.program.is_running:
             self._hang_up()
@@ -211,8 +212,8 @@ class Keeper(Exchange):
             self.forget(self._listener.fileno())
             self._listener.close()
 
-    def transport_ended(self, why: str) -> None:  # noqa: ARG002 - the other end says what there is to say
-        """Wait for the next one."""
+    def transport_ended(self, why: str) -> None:  # noqa: ARG002 - the other end reports the reason
+        """Wait for the next transport."""
         self._hang_up()
 
     def _refuse(self, channel: int, why: str) -> None:
@@ -223,8 +224,8 @@ class Keeper(Exchange):
             client, _ = self._listener.accept()
         except OSError:
             return
-        # Only our own processes get here: the folder is closed to others. They say the secret at once, and hand over the
-        # streams of the transport.
+        # The folder is closed to other users, so only our own processes get here. They send the secret at once, and
+        # pass the descriptors of the transport.
         said, streams = b"", []  # type: Tuple[bytes, List[int]]
         with contextlib.suppress(OSError):
             client.settimeout(_SECRET_LIMIT)
@@ -244,7 +245,7 @@ class Keeper(Exchange):
         self.watch(client.fileno(), lambda: self._orphaned(client))
 
     def _orphaned(self, client: socket.socket) -> None:
-        """Who has handed over the transport was killed: sshd waits until its streams are closed."""
+        """Hang up when the process that passed the transport was killed: sshd waits until its streams are closed."""
         if client is self._current:
             self._hang_up()
 
@@ -260,7 +261,7 @@ class Keeper(Exchange):
 
 
 def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
-    """What should be the secret, and the descriptors that came with it."""
+    """Return the bytes received as the secret, and the descriptors that came with them."""
     said, streams, end = b"", array.array("i"), time.monotonic() + _SECRET_LIMIT
     while len(said) < SECRET and time.monotonic() < end:
         more, beside, _, _ = client.recvmsg(
@@ -276,10 +277,10 @@ def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
 
 
 def _is_ours(sock: socket.socket) -> bool:
-    """Tell whether what we have connected to on this machine is ours, or root's; True where the system does not tell."""
+    """Return whether the socket is connected to a process of this user or of root; True where the system cannot tell."""
     try:
         owner = local_users.other_end(sock)
-        if owner is not None and not owner[1]:  # it waits to be accepted
+        if owner is not None and not owner[1]:  # waits to be accepted
             owner = local_users.listening(sock.getpeername())
     except OSError:
         return not local_users.are_told()

@@ -1,7 +1,7 @@
-"""A program whose standard streams outlive transports: its keeper has the other ends, and so it never learns of a cut.
+"""Run a program that outlives transports: its keeper holds the other ends of its streams, so it never notices a cut.
 
-While somebody is there, who reads slowly makes it wait, as a pipe does. While nobody is, it goes on: the last KEPT bytes
-of each output are kept until somebody comes.
+While a client is connected, a slow reader makes the program wait, as with a pipe. Otherwise the program goes on, and
+the last KEPT bytes of each output are kept for the next client.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, Any, Callable, Deque, Dict, List, Optional
 
-#: Bytes of an output that are kept while nobody is there, and that wait for somebody who is.
+#: Bytes of an output to keep while no client is connected, and to buffer while one is.
 KEPT, _WAITING = 16 << 20, 1 << 16
 _CHUNK = 1 << 16
-#: Seconds without output after the program's end until an output counts as ended that another process still holds.
+#: Seconds without output after the program's exit until an output counts as ended that another process still holds.
 _TAIL = 0.5
 
 
 class Order:
-    """What is to be run, as the other end says it.
+    """The program to run, as the other end sends it.
 
     Attributes:
-        argv: word by word.
-        terminal: rows and columns of the terminal that it gets; None for three pipes.
-        environment: what is added to ours.
-        watch: words that end with 0 when what it runs in is over, such as a job; empty where it ends by itself alone.
+        argv: command and arguments.
+        terminal: rows and columns of its terminal; None for three pipes.
+        environment: variables to add to ours.
+        watch: command that exits with 0 when the allocation that the program runs in, such as a job, is over; empty
+            where there is nothing to watch.
 
     Raises:
-        WireError: what it says is none.
+        WireError: the order is invalid.
     """
 
     def __init__(self, payload: bytes) -> None:
@@ -70,15 +71,15 @@ class Program:
     """A running command.
 
     Args:
-        order: what. folder: where.
-        is_heard: whether somebody is there who takes the output.
+        order: the command. folder: its working directory.
+        is_heard: returns whether a client reads the output.
 
     Attributes:
-        stdio, stderr: sockets that stand for its streams: input and output; and errors, where it has no terminal.
-        ended: a descriptor that can be read when `exit_code` is known and its output has been handed over.
+        stdio, stderr: sockets that stand for its streams: input and output; standard error, unless it has a terminal.
+        ended: a descriptor that becomes readable once `exit_code` is known and the output has been handed over.
         exit_code: as a shell shows it; None until then.
-        has_exited: whether it has ended, whoever still holds its output.
-        ended_at: as time.monotonic() has it.
+        has_exited: set at its exit, even if other processes still hold its output.
+        ended_at: time.monotonic() of its exit.
     """
 
     def __init__(self, order: Order, folder: str, is_heard: Callable[[], bool]) -> None:
@@ -122,27 +123,27 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether the program still runs."""
         return not self.has_exited.is_set()
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the program."""
         if self.is_running and 0 < number < signal.NSIG:
             with contextlib.suppress(OSError):
                 os.kill(self._running.pid, number)
 
     def kill(self) -> None:
-        """End it at once, with all that is left of its process group."""
+        """Kill the program and the rest of its process group."""
         with contextlib.suppress(OSError):
             os.killpg(self._running.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Give back what is left when `ended` could be read."""
+        """Close the descriptors that remain once `ended` was readable."""
         for file in (self.ended, self._tell):
             os.close(file)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Its terminal has another size."""
+        """Resize its terminal."""
         if self._terminal is not None:
             with contextlib.suppress(OSError):
                 _set_size(self._terminal, rows, columns)
@@ -167,7 +168,7 @@ class Program:
         return ours
 
     def _feed(self, source: socket.socket, target: int) -> None:
-        """Its input: to its end, also when it reads no more of it."""
+        """Forward its input to the end, even after the program stops reading."""
         takes = True
         with contextlib.suppress(OSError):
             while True:
@@ -193,12 +194,13 @@ class Program:
 
 
 class _Spool:
-    """One output on its way: from the program's end of it to a socket.
+    """Forwards one output of the program to a socket.
 
     Args:
-        source: a descriptor of ours. target: the socket, which is shut at the output's end.
-        is_heard: see `Program`. has_exited: the program has, and others that hold the output do not count.
-        pipe: the same as `source`, to be closed when nobody will ever take it: the program learns of that as of any pipe.
+        source: its descriptor. target: the socket, shut down at the output's end.
+        is_heard: see `Program`. has_exited: set when the program has exited; other holders of the output do not count.
+        pipe: the file of `source`, closed when its output can no longer be delivered, so that the program gets SIGPIPE
+            or EPIPE.
     """
 
     def __init__(
@@ -220,7 +222,7 @@ class _Spool:
                 wants = not self._is_over and (self._size < _WAITING or not self._is_heard())
                 sources = [self._source] if wants else []
                 targets = [self._target] if self._pieces else []
-                # Who is heard again or not is seen at the next look.
+                # A change of `is_heard` is noticed at the next timeout.
                 readable, writable, _ = select.select(sources, targets, [], _TAIL)
                 if readable:
                     self._take()
@@ -236,7 +238,7 @@ class _Spool:
     def _take(self) -> None:
         try:
             data = os.read(self._source, _CHUNK)
-        except OSError:  # EIO: nobody has the terminal any more
+        except OSError:  # EIO: all holders of the terminal have closed it
             data = b""
         if not data:
             self._is_over = True
@@ -257,7 +259,7 @@ class _Spool:
         try:
             done = self._target.send(
                 self._pieces[0], socket.MSG_DONTWAIT
-            )  # its input waits at the same socket
+            )  # its input arrives on the same socket
         except BlockingIOError:
             return
         self._size -= done
@@ -267,7 +269,7 @@ class _Spool:
 
 
 def _is_written(target: int, data: bytes) -> bool:
-    """Write all of it; whether it was taken."""
+    """Write all data; return whether it was accepted."""
     left = memoryview(data)
     try:
         while left:

@@ -1,7 +1,7 @@
-"""What the agent may be asked through a relay that leads to its ports: what `dkdbg ps`, `where` and `ranks` want to know.
+"""Questions that the agent answers through a relay to its ports, for `dkdbg ps`, `where` and `ranks`.
 
-Who is at the other end holds the session's token and a debugger, with which he can run anything. That no other command
-is taken here keeps a mistake small, and is no wall.
+The other end has the session's token and a debugger, with which it can run anything. Rejecting every other command
+limits mistakes; it is not a security boundary.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: The agent's verbs that answer; an agent that calls says so of itself.
+#: Verbs that the agent answers; an agent that connects back lists them in its description.
 VERBS = ("ranks", "sessions", "where")
-#: Questions at one time.
+#: Maximum number of questions at a time.
 MOST = 8
 
 
 def order(payload: bytes) -> Order:
-    """Return what is to be run. Raises WireError: the question is none."""
+    """Return the command for a question. Raises WireError: the question is invalid."""
     try:
         words: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:

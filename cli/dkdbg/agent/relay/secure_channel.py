@@ -3,7 +3,7 @@
 The waiting side has a self-signed certificate. The job knows its SHA-256 fingerprint (DKDBG_CONNECT) and closes the
 connection before it sends anything but its ClientHello when the certificate is another one. The proofs are those of
 agent/proxy/listener/proof.py, with the fingerprint as a part of their purpose: a proof made for one certificate is worth
-nothing on a connection to another one, so a man in the middle with a certificate of his own gets nothing to pass on.
+nothing on a connection to another one, so a man in the middle, who has another certificate, cannot pass it on.
 
 TLS works on memory, not on the socket: `encrypt` and `decrypt` never block, and `pump` is an ordinary select loop.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: First line of each side inside TLS: this, and its random number.
 GREETING = "DKDBG-CALL-2"
-#: First bytes from an agent without TLS (issue 32); what each side logs of another version or certificate.
+#: First bytes from an agent without TLS (issue 32), and the messages about another version or certificate.
 _FORMER_GREETING = b"DKDBG"
 _OLD_JOB = "its dkdbg is older than this one: give the job this version's agent.pyz, and DKDBG_CONNECT as printed above"
 _OLD_ATTACH = " before the TLS handshake, as a dkdbg attach --listen does that is older than this job's dkdbg"
@@ -38,14 +38,14 @@ _NOT_PINNED = (
 )
 #: Seconds for the handshake and the proofs together.
 INTRODUCTION_TIMEOUT_S = 10.0
-#: Maximum bytes of a line of the introduction, of one read, and of what waits for a slow side.
+#: Maximum bytes of a line of the introduction, of one read, and of the data buffered for a slow side.
 _MAX_LINE_BYTES, _MAX_READ_BYTES, _MAX_WAITING_BYTES = 100, 1 << 16, 1 << 18
-#: Seconds for what is left to send at the end.
+#: Timeout to send the rest at the end.
 _FLUSH_TIMEOUT_S = 1.0
 
 
 class ChannelError(OSError):
-    """The other side is not the right one, or what came is not from it; the message says which, in a few words."""
+    """The other side is not the expected one, or the data is not from it; the message is a short phrase."""
 
 
 class _ClosedError(ChannelError):
@@ -58,10 +58,10 @@ def fingerprint_of(certificate: bytes) -> str:
 
 
 def server_context() -> ssl.SSLContext:
-    """Return settings of the waiting side, without its certificate."""
+    """Return the TLS settings of the waiting side, without its certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # no session is resumed
+    context.num_tickets = 0  # disable session resumption
     return context
 
 
@@ -117,10 +117,10 @@ def answer(sock: socket.socket, token: str, context: ssl.SSLContext, fingerprint
 
 
 class SecureChannel:
-    """One end of a connection under TLS. Not for several threads at a time.
+    """One end of a TLS connection. Not thread-safe.
 
     Args:
-        sock: stays the caller's. context: of this side.
+        sock: remains the caller's. context: TLS settings of this side.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
@@ -132,7 +132,7 @@ class SecureChannel:
     def handshake(self) -> float:
         """Agree on keys; return the time on the monotonic clock at which the introduction must be over.
 
-        A client's last message of the handshake goes out with the first line that it says.
+        A client sends the last message of its handshake with its first line.
 
         Raises:
             ChannelError: the other side speaks no TLS 1.3, or is silent. OSError: the connection has ended.
@@ -144,7 +144,7 @@ class SecureChannel:
         while True:
             try:
                 self._tls.do_handshake()
-                self._left = self.decrypt(b"")  # what came with its last message
+                self._left = self.decrypt(b"")  # data that came with its last message
                 return end
             except ssl.SSLWantReadError:
                 self.sock.sendall(self._to_send.read())
@@ -189,12 +189,12 @@ class SecureChannel:
         return line.decode("utf-8", "replace")
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return what is to be sent."""
+        """Return the encrypted bytes to send."""
         self._tls.write(data)
         return self._to_send.read()
 
     def decrypt(self, received: bytes) -> bytes:
-        """Return what was said, after what `hear` has left. Raises ChannelError."""
+        """Return the plaintext that follows the last line of `hear`. Raises ChannelError."""
         self._received.write(received)
         pieces, self._left = [self._left], b""
         try:
@@ -210,7 +210,7 @@ class SecureChannel:
     def pump(
         self, inner: socket.socket, *, silence: Optional[float] = None, until: Optional[int] = None
     ) -> str:
-        """Pass bytes between the connection and `inner`, both ways, until one of them ends; return why, in a few words.
+        """Pass bytes between the connection and `inner`, both ways, until one of them ends; return why, as a short phrase.
 
         Args:
             inner: closed by the caller, as the connection is.
@@ -276,7 +276,7 @@ class _Pump:
             waits.register(sock, wanted)
 
     def _move(self, ready: Dict[int, int]) -> str:
-        """Read and write without waiting; return why it is over, empty while it is not."""
+        """Read and write without blocking; return why the connection is over, or an empty string."""
         try:
             if ready.get(self._outer.fileno(), 0) & selectors.EVENT_READ:
                 received = self._outer.recv(_MAX_READ_BYTES)
@@ -299,7 +299,7 @@ class _Pump:
         return "it is not needed any more" if self._until is not None and self._until in ready else ""
 
     def _flush(self) -> None:
-        """Send what was said before the end."""
+        """Send the rest of the buffered data."""
         try:
             for sock, waiting in ((self._outer, self._to_outer), (self._inner, self._to_inner)):
                 sock.settimeout(_FLUSH_TIMEOUT_S)

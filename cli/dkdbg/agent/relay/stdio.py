@@ -1,9 +1,9 @@
-"""`relay`: hands its standard input and output to a keeper, which it starts where there is none, and waits for its end.
+"""`relay`: hand standard input and output to a keeper, starting one if necessary, and wait until it closes them.
 
-The first line of the input is `ID SECRET`, in hexadecimal: no other user sees it in a list of processes. The first line
-of ours is the word that we were called with, as a login shell may have said something before. With `again` no keeper is
-started: where there is none the line ends with GONE. With `keep` this process is the keeper, as a step of a batch job's
-has to be, whose processes end with it; with `wait` that one is waited for.
+The first line of the input is `ID SECRET`, in hexadecimal, so that no other user sees it in a list of processes. The
+first line of the output is the prefix given on the command line, because a login shell may print something before.
+With `again` no keeper is started: without one the line ends with GONE. With `keep` this process becomes the keeper, as
+is necessary in a step of a batch job, whose processes end with it; with `wait` this process waits for that keeper.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 #: ID and SECRET.
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
-#: A socket's path may have 107 bytes.
+#: Maximum bytes of a socket's path; the system's limit is 107.
 _LONGEST = 100
-#: Seconds for a keeper that is being started elsewhere, and between two looks.
+#: Timeout for a keeper that starts elsewhere, and seconds between two attempts.
 _WAIT, _LOOK = 20.0, 0.05
-#: Seconds that the end of a program is kept when its job has ended.
+#: Seconds to keep the end of a program after its job has ended.
 _LAST_WORDS = 2.0
 
 
 def main(words: List[str]) -> int:
-    """Wait until the keeper, which reads and writes our streams itself, lets go of them; the exit code."""
+    """Pass our streams to the keeper, wait until it releases them, and return the exit code."""
     if words[1:] not in ([], ["again"], ["keep"], ["wait"]) or not words:
         sys.stderr.write("dkdbg: relay WORD [again|keep|wait]\n")
         return 2
@@ -58,18 +58,19 @@ def main(words: List[str]) -> int:
             os.write(1, words[0].encode() + wire.GONE + b"\n")
             return 0
         os.write(1, words[0].encode() + b"\n")
-        # One process fewer that each byte passes. The kernel closes the socket when we are killed, and the keeper sees it.
+        # Passing the descriptors saves a process that copies each byte. The kernel closes the socket when we are
+        # killed, and the keeper sees that.
         sock.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
     except (OSError, runtime_dir.RuntimeDirError) as error:
         sys.stderr.write("dkdbg: the relay has no keeper: %s\n" % error)
         return 1
     with contextlib.suppress(OSError):
-        sock.recv(1)  # nothing ever comes but its end
+        sock.recv(1)  # receives nothing but the end of file
     return 0
 
 
 def _line() -> bytes:
-    """The first line, and not a byte more."""
+    """Return the first line, without reading any further byte."""
     line = b""
     while len(line) < 200 and not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -85,9 +86,9 @@ def _connect(path: str, secret: bytes, *, may_start: bool) -> Optional[socket.so
     except OSError:
         if not may_start:
             return None
-        with contextlib.suppress(FileNotFoundError):  # of a keeper that was killed
+        with contextlib.suppress(FileNotFoundError):  # left by a keeper that was killed
             os.unlink(path)
-        _start(path, secret)  # which has no socket of ours: it would not see our end
+        _start(path, secret)  # the keeper must not inherit our socket, or it would not see us exit
         return _connected(path)
 
 
@@ -113,7 +114,7 @@ def _connected(path: str) -> socket.socket:
 
 
 def _start(path: str, secret: bytes) -> None:
-    """Have a keeper: a process that does not end with us. It listens before this returns."""
+    """Start a keeper that outlives this process. It listens before this function returns."""
     listener = _listening(path)
     child = os.fork()
     if child:
@@ -130,12 +131,13 @@ def _start(path: str, secret: bytes) -> None:
 
 
 def _keep(path: str, secret: bytes) -> None:
-    """Be the keeper, unless there is one: the step was asked for twice, where the first answer was lost."""
+    """Become the keeper, unless one exists: the step is started twice when the first answer was lost."""
     with contextlib.suppress(OSError):
         _connected(path).close()
         return
     keeper = _keeper(_listening(path), path, secret)
-    # The job is over: the batch system tells all of its processes so, the program too, and kills them soon.
+    # The batch system sends SIGTERM to all processes of a job that is over, including the program, and kills them
+    # soon.
     signal.signal(signal.SIGTERM, lambda *_: keeper.hurry(_LAST_WORDS))
     keeper.run()
 
@@ -149,10 +151,10 @@ def _listening(path: str) -> socket.socket:
 
 
 def _keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
-    """This process is it from now on."""
+    """Turn this process into the keeper."""
     folder = os.getcwd()
     os.chdir("/")
-    # Meant for others of this user; not ignored, which a program that we start would inherit.
+    # Ctrl-C is meant for other processes of this user. Do not ignore it: the program would inherit that.
     signal.signal(signal.SIGINT, lambda *_: None)
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
@@ -162,7 +164,7 @@ def _keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
 
 
 def _hold() -> Optional[kept.Hold]:
-    """As long as the keeper lives, the file stays that the next transport starts from."""
+    """Keep the file that the next transport starts from for as long as the keeper lives."""
     with contextlib.suppress(OSError):
         if kept.is_kept(sys.argv[0]):
             return kept.Hold(sys.argv[0])

@@ -1,4 +1,4 @@
-"""Looks whether what a program was started in is over, such as a batch job; not every site ends an ssh session with its job."""
+"""Watch for the end of a program's allocation, such as a batch job: not every site ends an ssh session with its job."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
     from dkdbg.agent.relay.program import Program
 
-#: Seconds between two looks, which all users of a cluster share the cost of, and that one may take.
+#: Seconds between two queries, whose cost all users of a cluster share, and the timeout of one.
 PAUSE, _LIMIT = 30.0, 20.0
-#: Seconds that the program gets to end, as Slurm's KillWait has it.
+#: Seconds for the program to exit, like Slurm's KillWait.
 KILL_WAIT = 30.0
 
 
 def watch(words: List[str], program: Program, over: Callable[[], None]) -> None:
-    """End the program, in the background, when `words` end with 0.
+    """End the program when the command `words` exits with 0; watch on a background thread.
 
     Args:
-        over: told of it, on another thread.
+        over: called when that happens, on another thread.
     """
     threading.Thread(target=lambda: _watch(words, program, over), daemon=True).start()
 

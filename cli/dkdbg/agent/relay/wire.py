@@ -1,8 +1,8 @@
-"""Frames between a relay here and its keeper there. Pure; both ends parse with it, and neither trusts the other.
+"""Frames between a local relay and its remote keeper. Pure: both ends parse with it, and neither trusts the other.
 
-A frame is a kind (1 byte), a channel (4), the payload's length (4, all big-endian) and the payload. A channel is one
-connection. Those in COUNTED are counted by both ends, and sent again after a cut from where the other end
-has read to; the others concern one transport only.
+A frame consists of kind (1 byte), channel (4), payload length (4, all big-endian) and payload. A channel is one
+connection. Both ends count the frames of the kinds in COUNTED, and send them again after a cut from the position that
+the other end has read to; the other kinds concern one transport only.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     #: kind, channel, payload.
     Frame = Tuple[int, int, bytes]
 
-#: OPEN: port on loopback there (2 bytes). DATA. END: this direction is over. RESET: both are at once, why (text).
-#: CREDIT: so many bytes of the channel were passed on (4 bytes).
-#: RUN: a program, whose input and output are this channel, and its standard error is the next (JSON); SIGNAL: for it
-#: (1 byte); SIZE: of its terminal (rows and columns, 2 bytes each); EXITED: with this code (2 bytes), said from there.
-#: ASK: the agent, whose input and output are this channel, and its standard error is the next (JSON); answered by EXITED too.
-#: Only who has said that it can be asked is (`questions.VERBS`): a keeper of before takes it for nonsense.
+#: OPEN: connect to a loopback port of the remote machine (2 bytes). DATA. END: this direction is over. RESET: both
+#: directions are over, with the reason (text). CREDIT: number of bytes of the channel passed on (4 bytes). RUN: start
+#: a program with its input and output on this channel and its standard error on the next (JSON). SIGNAL: send it a
+#: signal (1 byte). SIZE: resize its terminal (rows and columns, 2 bytes each). EXITED: its exit code (2 bytes), sent
+#: by the keeper. ASK: start the agent, with channels as for RUN (JSON); answered with EXITED too. Send ASK only to an
+#: agent that has announced `questions.VERBS`: an older keeper rejects it as invalid.
 OPEN, DATA, END, RESET, CREDIT, RUN, SIGNAL, SIZE, EXITED, ASK = ALL_COUNTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 COUNTED = frozenset(ALL_COUNTED)
-#: HELLO: see `hello`. PING, PONG: frames read so far (8 bytes). BYE: everything ends.
+#: HELLO: see `hello`. PING, PONG: number of frames read so far (8 bytes). BYE: end everything.
 HELLO, PING, PONG, BYE = 16, 17, 18, 19
 VERSION = 2
-#: Ends the first line of a relay that should find a keeper, and there is none any more.
+#: Suffix of the first line of a relay whose keeper no longer exists.
 GONE = b"-gone"
 
 HEAD = struct.Struct(">BII")
 _HELLO = struct.Struct(">B16sQ")
 _COUNT = struct.Struct(">Q")
-#: Bytes of one payload, and those of a channel that may be under way without credit.
+#: Maximum bytes of one payload, and of a channel's data in flight without credit.
 LARGEST = 1 << 16
 WINDOW = 4 << 20
-#: Connections at one time.
+#: Maximum number of connections at a time.
 CHANNELS = 64
-#: Who has not heard of a keeper yet.
+#: Identity sent before the keeper is known.
 NOBODY = bytes(16)
-#: Lengths that a kind's payload may have.
+#: Minimum and maximum payload length of each kind.
 _LENGTHS = {
     OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),
     RUN: (2, LARGEST), SIGNAL: (1, 1), SIZE: (4, 4), EXITED: (2, 2), ASK: (2, LARGEST),
@@ -50,7 +50,7 @@ _NONE = (1, 0)
 
 
 class WireError(Exception):
-    """What came is no frame, or none that may come now; the message says in a few words what is wrong."""
+    """The bytes are not a valid frame, or not a valid one now; the message is a short phrase."""
 
 
 def pack(kind: int, channel: int = 0, payload: bytes = b"") -> bytes:
@@ -59,12 +59,12 @@ def pack(kind: int, channel: int = 0, payload: bytes = b"") -> bytes:
 
 
 def hello(keeper: bytes, count: int) -> bytes:
-    """Return the first frame of a transport: which keeper is meant or speaks (16 bytes), counted frames read so far."""
+    """Return the first frame of a transport: expected or own keeper (16 bytes), number of counted frames read."""
     return pack(HELLO, 0, _HELLO.pack(VERSION, keeper, count))
 
 
 def read_hello(payload: bytes) -> Tuple[bytes, int]:
-    """Return keeper and count. Raises WireError: the other end is of another version."""
+    """Return keeper and count. Raises WireError: the other end has another version."""
     version, keeper, count = _HELLO.unpack(payload)
     if version != VERSION:
         raise WireError("it speaks version %d of the relay, we %d" % (version, VERSION))
@@ -72,7 +72,7 @@ def read_hello(payload: bytes) -> Tuple[bytes, int]:
 
 
 def counted(payload: bytes) -> int:
-    """Return the number of a PING or PONG."""
+    """Return the number in a PING or PONG."""
     count: int = _COUNT.unpack(payload)[0]
     return count
 
@@ -83,15 +83,15 @@ def count(number: int) -> bytes:
 
 
 class Parser:
-    """Takes bytes as they come and gives frames; holds no more than one frame and what was fed last."""
+    """Parser of an incoming byte stream; buffers at most one frame and the last input."""
 
     def __init__(self) -> None:
         self._pieces: List[bytes] = []
         self._lacks = HEAD.size
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are whole now. Raises WireError; nothing can be read from this transport then."""
-        if len(data) < self._lacks:  # a large frame is not put together anew with each piece of it
+        """Yield the frames that are complete. Raises WireError; this transport is unusable then."""
+        if len(data) < self._lacks:  # do not reassemble a large frame for each of its pieces
             self._pieces.append(data)
             self._lacks -= len(data)
             return
