@@ -1,21 +1,21 @@
-"""Slurm's hostlists, `node-12,node-[22,30-32],gpu[01-02]n[1-2]`, as `scontrol show hostnames` writes them out. Pure."""
+"""Expand Slurm's hostlists, `node-12,node-[22,30-32],gpu[01-02]n[1-2]`, like `scontrol show hostnames`. Pure."""
 
 from __future__ import annotations
 
 import re
 
-#: Names that one list may stand for: the largest machines have some ten thousand nodes.
+#: Maximum number of names in one list: the largest machines have some ten thousand nodes.
 MOST = 100_000
-#: Characters of a node's name.
+#: Maximum characters of a node's name.
 _LONGEST = 255
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-#: What a node may be called: nothing that ssh, srun or a shell would take for something else.
+#: Valid node names: nothing that ssh, srun or a shell would interpret.
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 def is_node(name: str) -> bool:
-    """Whether a node may have this name."""
+    """Return whether a node may have this name."""
     return len(name) <= _LONGEST and _NODE.fullmatch(name) is not None
 
 
@@ -23,7 +23,7 @@ def expand(text: str) -> tuple[str, ...]:
     """Return the names that a hostlist stands for, in its order.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a hostlist.
     """
     names: list[str] = []
     for item in _items(text):
@@ -34,7 +34,7 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _items(text: str) -> list[str]:
-    """The parts between commas that are not in brackets."""
+    """Return the parts between those commas that are outside brackets."""
     found, depth, start = [], 0, 0
     for at, char in enumerate(text):
         depth += (char == "[") - (char == "]")
@@ -59,7 +59,7 @@ def _expand_item(item: str, most: int) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """`08-11,20`: with the zeros that they are written with."""
+    """Return the numbers of `08-11,20`, with their leading zeros."""
     found: list[str] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)

@@ -1,4 +1,4 @@
-"""The address of a batch job and the protocol of a batch system; `slurm://LOGIN/JOB[/NODE][:SESSION]`. Pure."""
+"""Addresses of batch jobs, `slurm://LOGIN/JOB[/NODE][:SESSION]`, and the protocol of a batch system. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from dkdbg.core.jobs import Job
     from dkdbg.targets.batch.job_script import Script
 
-#: An agent's session name, as a job script gives it: `rank3`.
+#: An agent's session name, as a job script sets it: `rank3`.
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobAddress:
-    """What an address of a batch system says.
+    """A parsed address of a batch system.
 
     Attributes:
-        login: the way to the host where the system's commands are; None: they are on this machine.
-        job: its number; empty where a new job is meant.
-        node: one of the job's; empty for its first.
-        session: the name of the session that is meant there; empty for the newest.
+        login: the way to the host that has the system's commands; None: this machine has them.
+        job: its number; empty for a new job.
+        node: one of the job's nodes; empty for the first.
+        session: name of a session there; empty for the newest.
     """
 
     login: SshHosts | None
@@ -41,74 +41,74 @@ class JobAddress:
 
     @property
     def name(self) -> str:
-        """For people: `login`, or `this machine`."""
+        """Return `login`, or `this machine`, for messages."""
         return self.login.name if self.login is not None else "this machine"
 
 
 class BatchSystem(Protocol):
-    """What a batch system is asked with, and what it answers. Texts are for a `sh` on the login node."""
+    """Commands and parsers of a batch system. Scripts are for a `sh` on the login node."""
 
     @property
     def scheme(self) -> str:
-        """Of its addresses."""
+        """Return the scheme of its addresses."""
 
     @property
     def template(self) -> str:
-        """Of its job scripts."""
+        """Return the template of its job scripts."""
 
     @property
     def path(self) -> str:
-        """The text that puts its programs on PATH; see `on_path`."""
+        """Return the script that puts its programs on PATH; see `on_path`."""
 
     @property
     def job_form(self) -> re.Pattern[str]:
-        """What a job may be called."""
+        """Return the pattern of valid job numbers."""
 
     def show(self, job: str) -> str:
-        """The text that asks for a job."""
+        """Return the script that queries a job."""
 
     def read(self, job: str, code: int, said: str, complained: str) -> Job:
-        """The job by the answer.
+        """Parse the answer to `show`.
 
         Raises:
-            DkdbgError: there is none, or several, or the answer makes no sense.
+            DkdbgError: no job, or several, match, or the answer is invalid.
         """
 
     def over(self, job: str) -> str:
-        """The text for `sh` on a node that ends with 0 when the job has ended, or runs no more, and else with another code."""
+        """Return a script for `sh` on a node that exits with 0 only if the job has ended or no longer runs."""
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
-        """The words, run on the login node, that run what follows them on a node of the job; none where there is no such program."""
+        """Return the prefix, for the login node, that runs a command on a node of the job; empty without one."""
 
     def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
-        """The error that its program's own words mean; None when they are not known."""
+        """Return the error that an error message of its programs means; None for unknown messages."""
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """The words, run on the login node, that submit the script."""
+        """Return the command, for the login node, that submits the script."""
 
     def submitted(self, said: str) -> str:
-        """The number of the new job in the answer; empty when there is none."""
+        """Return the number of the new job from the answer; empty if it has none."""
 
     def jobs(self) -> str:
-        """The text that lists this user's jobs that wait or run: the number, and something that holds the script's tag."""
+        """Return the script that lists this user's waiting and running jobs: number, and a text with the tag."""
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """The words that end a job."""
+        """Return the command that cancels a job."""
 
 
 def on_path(program: str) -> str:
-    """Return the text for `sh` that reads the profile where a shell without a login does not find `program`."""
+    """Return the script for `sh` that reads the profile if a non-login shell does not find `program`."""
     return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
 
 def job_address(address: Address, job_form: re.Pattern[str], *, new: bool = False) -> JobAddress:
-    """Return what an address says.
+    """Parse an address.
 
     Args:
-        new: it names no job, but where to submit one.
+        new: it names no job, only a system to submit one to.
 
     Raises:
-        DkdbgError: it makes no sense.
+        DkdbgError: the address is invalid.
     """
     form = f"{address.scheme}://LOGIN/JOB[/NODE], or {address.scheme}:///JOB on the login node itself"
     first, *more = address.parts
@@ -129,13 +129,13 @@ def job_address(address: Address, job_form: re.Pattern[str], *, new: bool = Fals
 
 
 def choose_node(job: Job, address: JobAddress, shown: str) -> str:
-    """The node that is meant.
+    """Return the node that the address selects.
 
     Args:
-        shown: the address, for people.
+        shown: the address, for messages.
 
     Raises:
-        DkdbgError: the job has none now, or not this one.
+        DkdbgError: the job has no nodes now, or not this one.
     """
     if job.phase == "waiting":
         why = f" ({job.reason})" if job.reason else ""
@@ -161,7 +161,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
 
 
 def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
-    """Return the error for a job that stands for several."""
+    """Return the error for a job number that stands for several jobs."""
     names = [printable(each) for each in ids]
     return DkdbgError(
         f"job {job} is an array, and several are meant: {in_words(names)}",
@@ -171,10 +171,10 @@ def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
 
 
 def another(address: str) -> str:
-    """What to type for a job that takes the place of the one at `address`."""
+    """Return the hint for a job that replaces the one at `address`."""
     return hints.JOB_ANOTHER(target="/".join(address.split("/")[:3]))
 
 
 def in_words(names: Sequence[str]) -> str:
-    """The first of them, and how many more."""
+    """Return the first names, and the number of further ones."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")

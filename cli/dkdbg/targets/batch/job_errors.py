@@ -1,4 +1,4 @@
-"""How what a batch system's programs say becomes an error: each system has its table. Pure."""
+"""Turn error messages of a batch system's programs into errors, by a table of each system. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: How the problem begins in each table.
+#: Beginning of the problem in each table.
 NO_COMMANDS = "there are no commands of"
 
 
 class NoCommandsError(DkdbgError):
-    """The system's programs are not where they are looked for: that does not change by waiting."""
+    """The system's programs are not found; waiting does not help."""
 
 
 def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, node: str) -> DkdbgError | None:
-    """Return the error of the first pattern that fits, with the line that it was found in; None when none does.
+    """Return the error of the first pattern that matches, with the line that it matched; None if none does.
 
     Args:
-        known: pattern, problem and hint of each, in which {0} is its first group, {job} and {node} what was asked for.
+        known: pattern, problem and hint of each; {0} stands for the pattern's first group, {job} and {node} for the
+            arguments.
         said: standard error of a program.
-        job, node: what was asked for; empty for nothing.
+        job, node: job and node of the request; empty if it has none.
     """
     for pattern, problem, hint in known:
         match = re.search(pattern, said)

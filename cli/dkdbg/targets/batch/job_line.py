@@ -1,4 +1,4 @@
-"""The way to one node of a job: looked for anew at each reconnect, as the job may run elsewhere by then."""
+"""Connect to one node of a job; each reconnect looks the node up again, because the job may have moved."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job_node import Looked, Way
     from dkdbg.targets.ssh.login import Login
 
-#: Seconds for an answer of the batch system, which may be busy, and of a node.
+#: Timeouts for an answer of the batch system, which may be busy, and of a node.
 _SYSTEM_LIMIT, _NODE_LIMIT = 45.0, 45.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node that was found.
+    """A node of a job, and how to reach it.
 
     Attributes:
-        user: ours there.
-        agents: files of agents there that are ours.
+        user: our user name there.
+        agents: files of our agents there.
     """
 
     job: Job
@@ -43,11 +43,11 @@ class Node:
 
 
 class JobLine:
-    """One node of a job, for any number of targets on it; from any thread. `enter` and `leave` count those.
+    """One node of a job, shared by any number of targets on it; thread-safe. `enter` and `leave` count them.
 
     Args:
         address: names the node, or none for the job's first.
-        shown: the address, for people.
+        shown: the address, for messages.
     """
 
     def __init__(self, system: BatchSystem, login: Login, address: JobAddress, shown: str) -> None:
@@ -63,12 +63,12 @@ class JobLine:
         self._users = 0
 
     def enter(self) -> JobLine:
-        """One more needs it."""
+        """Add a user of this object."""
         self._users += 1
         return self
 
     def leave(self) -> None:
-        """One less; the last one ends all of it."""
+        """Remove a user; the last one closes the connections."""
         self._users -= 1
         if self._users <= 0:
             if self._relay is not None:
@@ -76,10 +76,10 @@ class JobLine:
             self.login.close()
 
     def ask(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Job:
-        """What the batch system says of the job now.
+        """Query the batch system for the job.
 
         Raises:
-            DkdbgError: it cannot be asked, or there is no such job.
+            DkdbgError: the query fails, or the job does not exist.
         """
         asking = ("sh", "-c", self._system.show(self._address.job))
         login = self.login.reach(asks=asks, limit=limit)
@@ -87,10 +87,10 @@ class JobLine:
         return self._system.read(self._address.job, said.code, said.stdout, said.stderr)
 
     def look(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Node:
-        """The node that is meant now.
+        """Find the node that the address selects now.
 
         Raises:
-            DkdbgError: there is none, or nothing can be run on it.
+            DkdbgError: there is no such node, or no command can be run on it.
         """
         with self._lock:
             job = self.ask(asks=asks, limit=limit)
@@ -99,18 +99,18 @@ class JobLine:
             return self._node
 
     def found(self) -> Node:
-        """The node that was found last, which is looked for when none was."""
+        """Return the node found last; look it up if necessary."""
         return self._node or self.look(asks=True)
 
     def again(self, *, silent: bool, limit: float) -> Node:
-        """The same after a cut; nobody is asked for a password."""
+        """Find the node again after a cut, without a password prompt."""
         if silent:
             self.login.drop()
             self._way = None
         return self.look(limit=limit)
 
     def lost(self) -> str:
-        """Why a command that ended with 255 did not end by itself; empty when it did."""
+        """Return why a command with exit code 255 was cut off; empty if it exited regularly."""
         if not self.login.is_there():
             return f"the connection to {self._address.name} was lost"
         try:
@@ -121,11 +121,11 @@ class JobLine:
 
     @property
     def why(self) -> str:
-        """What is wrong while the relay leads nowhere; empty where it does, or was not needed yet."""
+        """Return why the relay is disconnected; empty if it is connected, or was not needed yet."""
         return "" if self._relay is None else self._relay.why
 
     def lead(self, key: str, port: int) -> int:
-        """The local port that leads to `port` of the node's loopback, the same one for one `key`."""
+        """Return the local port that leads to `port` of the node's loopback, always the same one for a `key`."""
         with self._lock:
             if self._relay is None:
                 self._relay = Relay(self._relayed)
@@ -135,14 +135,14 @@ class JobLine:
             return self._ports[key]
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread."""
+        """Return the relay's command line; called on the relay's thread."""
         node = self.again(silent=silent, limit=limit)
         if not node.agents:
             raise GoneError(f"no session runs on {node.reach.label}")
         return node.reach.wrap(relay_words(("sh", node.agents[0]), word))
 
     def _enter(self, login: Reach, job: Job, name: str) -> Node:
-        """By ssh from the login node; as a step of the job where that is closed, which is tried once."""
+        """Reach the node by ssh from the login node, or by a job step where ssh is closed; remember which way worked."""
         ways: tuple[Way, ...] = ("ssh", "step")
         if self._way is not None and self._way[0] == name:
             ways = (self._way[1],)
@@ -178,7 +178,7 @@ class JobLine:
         return looked(mark, done.stdout), done.stderr
 
     def _closed(self, job: Job, name: str, said: list[str]) -> DkdbgError:
-        """Nothing can be run on the node."""
+        """Return the error for a node that no command can be run on."""
         last = said[-1] if said else ""
         known = self._system.explain(last, job=job.id, node=name)
         if known is not None:

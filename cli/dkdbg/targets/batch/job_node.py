@@ -1,4 +1,4 @@
-"""A node of a job as something that commands are run on, from the login node: by ssh, or as a step of the job. Pure."""
+"""Run commands on a node of a job, from the login node: by ssh, or as a step of the job. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from dkdbg.errors import DkdbgError
 
 Way = Literal["ssh", "step"]
-#: Seconds for an sshd of a node to answer.
+#: Connect timeout for the sshd of a node.
 _CONNECT = 5
-#: Asked of a node: a mark, as something may be printed before; user and host, and the agents that are ours. Others run
-#: programs there too: only processes and files of our own count, as what is found is run.
+#: Query of a node: a mark, because other output may precede it, then user and host, and the files of our agents. Other
+#: users run programs there too, and the result is executed: accept only processes and files of our own.
 _LOOK = """\
 printf '\\n%s there\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)"
 for each in /proc/[0-9]*/cmdline; do [ -O "$each" ] && tr '\\0' '\\n' <"$each"; done 2>/dev/null | while read -r word; do
@@ -30,7 +30,7 @@ exit 0
 """
 
 
-#: `read` and `printf` are the shell's own: the line, which holds a secret, is in no list of processes.
+#: `read` and `printf` are shell builtins, so the line, which holds a secret, appears in no list of processes.
 _STARTING = """\
 IFS= read -r line || exit 1
 printf '%s\\n' "$line" | setsid {kept} >/dev/null 2>&1 &
@@ -44,13 +44,13 @@ class JobNode(Reach):
     """One node of a job.
 
     Attributes:
-        login: where the batch system's commands are run.
-        node: its name there.
-        way: how a command comes to run on it.
-        step: the words that run what follows them as a step of the job; empty for a system that has none.
-        folder: where commands run, a path there; empty for wherever they begin.
-        label: for people.
-        explains: what the words of the batch system's program mean.
+        login: the host that runs the batch system's commands.
+        node: its name.
+        way: how a command is started on it.
+        step: returns the prefix that runs a command as a step of the job; empty for a system without steps.
+        folder: working directory of the commands, a path there; empty for the default.
+        label: its name in messages.
+        explains: returns the error for a message of the batch system's program.
     """
 
     login: Reach
@@ -62,11 +62,11 @@ class JobNode(Reach):
     explains: Callable[[str], DkdbgError | None]
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that runs `argv` there, in the job's folder, with our standard input and output."""
+        """Return the local command line that runs `argv` in the job's working directory, with our stdin and stdout."""
         return self.script(f"{enter(self.folder)}exec {shlex.join(argv)}", tty=tty)
 
     def script(self, text: str, *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that has a `sh` there run `text`."""
+        """Return the local command line that runs `text` with a `sh` there."""
         if self.way == "step":
             return self.login.wrap((*self.step(tty), "sh", "-c", text), tty=tty)
         words = (
@@ -76,9 +76,12 @@ class JobNode(Reach):
         return self.login.wrap((*words, for_any_shell(text)), tty=tty)
 
     def starting(self, relay: Sequence[str]) -> tuple[str, ...]:
-        """See `Reach.starting`. What ssh has started stays; a step takes along all that is in it, so that the keeper is one of its own.
+        """Return the command line that starts a relay; see `Reach.starting`.
 
-        That step is held by its own srun on the login node, which is no child of ours: it goes on when we are cut off.
+        Processes started by ssh survive it. A step kills all its processes at its end, so the keeper gets a step of
+        its own.
+
+        That step is held by its own srun on the login node, which is not our child: it survives a cut.
         """
         if self.way == "ssh":
             return self.wrap(relay)
@@ -92,13 +95,13 @@ class JobNode(Reach):
         return self.login.wrap(("sh", "-c", _STARTING.format(kept=kept, spoken=spoken)))
 
     def explain(self, said: str) -> DkdbgError | None:
-        """The error that the batch system's words mean; None when they are not its."""
+        """Return the error for a message of the batch system; None for other messages."""
         return self.explains(said)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What a node has said of itself."""
+    """A node's answer to the query."""
 
     user: str
     host: str
@@ -106,12 +109,12 @@ class Looked:
 
 
 def looking(mark: str) -> str:
-    """The text for `sh` that asks a node; `mark` begins its answer."""
+    """Return the script for `sh` that queries a node; `mark` begins its answer."""
     return _LOOK.format(mark=mark)
 
 
 def looked(mark: str, said: str) -> Looked | None:
-    """The answer; None when there is none."""
+    """Parse the answer; None without one."""
     _, found, answer = said.rpartition(f"\n{mark} there\n")
     lines = answer.splitlines()
     if not found or len(lines) < 2:

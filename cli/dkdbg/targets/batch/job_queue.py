@@ -1,4 +1,4 @@
-"""Submits jobs to a batch system, from its login node: never two for one, and nothing is left that nobody knows of."""
+"""Submit jobs to a batch system from its login node: never the same job twice, and never one that is lost track of."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach
     from dkdbg.targets.batch.job import BatchSystem
 
-#: Seconds for an answer of the batch system, and for the agent's way there.
+#: Timeouts for an answer of the batch system, and to send the agent there.
 _LIMIT, _SEND_LIMIT = 60.0, 120.0
-#: sbatch ends with 255 too, as ssh does when its connection is lost; but then this line has come after it.
+#: sbatch may exit with 255 too, as ssh does when its connection is lost; only then this line follows it.
 _ENDED = "dkdbg-submit-ended"
-#: Lines of a job's output that are shown.
+#: Lines of a job's output to show.
 _LAST = 8
 _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
 
 
 class JobQueue:
-    """See `Queue` in `core/target.py`."""
+    """Submits jobs; see `Queue` in `core/target.py`."""
 
     def __init__(self, system: BatchSystem, address: Address) -> None:
         said = job_address(address, system.job_form, new=True)
@@ -51,7 +51,7 @@ class JobQueue:
         self._login = Login(said.login).enter()
 
     def submit(self, wanted: Submission) -> str:
-        """Bring the agent and the script, and have the script submitted."""
+        """Send the agent and the script, and submit the script."""
         login = self._login.reach()
         self._check_folder(login, wanted.folder)
         tag = f"{'job' if wanted.command else 'held'}-{secrets.token_hex(4)}"
@@ -70,16 +70,16 @@ class JobQueue:
         return self._hand_over(login, text, tag, folder, words[0])
 
     def held(self) -> str:
-        """By the folder of its script."""
+        """Return a held job, recognized by the folder of its script."""
         return next((job for tag, job in self._tags().items() if tag.startswith("held-")), "")
 
     def look(self, job: str) -> Job:
-        """See `BatchSystem.read`."""
+        """Query a job; see `BatchSystem.read`."""
         said = self._run(("sh", "-c", self._system.show(job)))
         return self._system.read(job, said.code, said.stdout, said.stderr)
 
     def last_words(self, job: Job) -> str:
-        """Of the file that its output goes to, as the login node sees it."""
+        """Return the end of its output file, as the login node sees it."""
         if not job.output:
             return ""
         with contextlib.suppress(DkdbgError):
@@ -88,7 +88,7 @@ class JobQueue:
         return ""
 
     def cancel(self, job: str) -> None:
-        """By the system's own program."""
+        """Cancel a job with the system's own program."""
         words = shlex.join(self._system.cancel(job))
         done = self._run(("sh", "-c", self._system.path + words))
         if done.code:
@@ -98,18 +98,18 @@ class JobQueue:
             )
 
     def address(self, job: str) -> str:
-        """Through the same login node."""
+        """Return the job's address through the same login node."""
         return str(Address(scheme=self._system.scheme, rest=f"{self._rest}/{job}"))
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._login.close()
 
     def _run(self, argv: Sequence[str]) -> process.Result:
         return self._login.read(self._login.reach(asks=False).wrap(argv), limit=_LIMIT)
 
     def _tags(self) -> dict[str, str]:
-        """By tag, our jobs that wait or run. Raises DkdbgError."""
+        """Return our waiting and running jobs by tag. Raises DkdbgError."""
         said = self._login.read(self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_LIMIT)
         if said.code:
             raise self._system.explain(said.stderr, job="", node="") or DkdbgError(
@@ -119,7 +119,7 @@ class JobQueue:
         return tags_of(said.stdout)
 
     def _check_folder(self, login: Reach, folder: str) -> None:
-        """Raise DkdbgError where there is no such folder, absolute or below the home there; empty is the home."""
+        """Raise DkdbgError if the folder, absolute or below the home, cannot be entered; an empty one is the home."""
         if not folder:
             return
         said = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_LIMIT)
@@ -134,7 +134,7 @@ class JobQueue:
             )
 
     def _prepare(self, login: Reach, tag: str) -> str:
-        """The folder for the script and the agent, which only its user may enter."""
+        """Create the folder for script and agent, which only its user may enter."""
         mark = f"dkdbg-{secrets.token_hex(8)}"
         said = self._login.read(
             login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_LIMIT
@@ -165,7 +165,7 @@ class JobQueue:
             )
 
     def _python(self, login: Reach) -> tuple[int, int]:
-        """Of the login node, as the nodes are not known yet: it decides which debugpy is sent."""
+        """Return the Python version of the login node, which selects the debugpy to send; the nodes are not known yet."""
         words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON)
         said = self._login.read(login.wrap(words), limit=_LIMIT).stdout.split()
         with contextlib.suppress(ValueError, IndexError):
@@ -174,16 +174,16 @@ class JobQueue:
         return (3, 10)
 
     def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
-        """Once: where the answer is lost, the system's list says whether there is a job."""
+        """Submit once: if the answer is lost, the system's list shows whether the job exists."""
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
             out, ended, _ = done.stdout.rpartition(_ENDED)
             out = out if ended else done.stdout
             job = self._system.submitted(out) if done.code == 0 else ""
-            is_cut = not ended and (done.code < 0 or done.code == FAILED)  # whatever it has said by then
+            is_cut = not ended and (done.code < 0 or done.code == FAILED)  # regardless of its output so far
             if not job and not is_cut and self._login.is_there():
                 self._remove(folder)
-                said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm complain on both
+                said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm write to both
                 raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
                     f"{submitter} refused the job: {printable(said[-300:])}",
                     hint=f"the options before -- are those of {submitter}",

@@ -1,4 +1,4 @@
-"""A node of a batch system's job as a target: `slurm://LOGIN/JOB[/NODE][:SESSION]`, whatever the system is."""
+"""Target for a node of a job in any batch system: `slurm://LOGIN/JOB[/NODE][:SESSION]`."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job import BatchSystem, JobAddress
     from dkdbg.targets.batch.job_line import Node
 
-#: Seconds for an answer of an agent.
+#: Timeout for an answer of an agent.
 _AGENT_LIMIT = 30.0
-#: Nodes that are asked at the same time: each one is a command on the login node, and sshd takes ten on a connection.
+#: Nodes to query at the same time: each one takes a command on the login node, and sshd accepts ten on a connection.
 _AT_ONCE = 6
-#: PBS brings it when the job ends.
+#: PBS copies the file when the job ends.
 _NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
 
 
 class JobTarget(Target):
-    """See `core/target.py`.
+    """A node of a job; see `core/target.py`.
 
     Args:
-        line: the way to the node, where others share it.
+        line: connection to the node, if shared with other targets.
     """
 
-    #: To look costs processes there, and questions to the batch system, which all users of the cluster share.
+    #: Polling starts processes there, and queries the batch system, which all users of the cluster share.
     pause = 5.0
     capabilities = frozenset({Capability.REMOTE, Capability.LOGS, Capability.TIME_LIMITED})
 
@@ -58,20 +58,20 @@ class JobTarget(Target):
 
     @property
     def label(self) -> str:
-        """The session and its node, else the job."""
+        """Return the session and its node, or the job."""
         node = self._said.node or f"{self._system.scheme} job {self._said.job}"
         return f"{self._said.session} on {node}" if self._said.session else node
 
     def find(self) -> Reach:
-        """Connect to the login node, ask for the job, and see who we are on its node."""
+        """Connect to the login node, query the job, and find out our user name on its node."""
         return self._line.look(asks=True).reach
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """ssh or a step of the job, from the login node."""
+        """Wrap a command with ssh or a step of the job, from the login node."""
         return self._line.found().reach.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """The one that a session there runs from, else ours, which stays there until `close`."""
+        """Return the agent of a session there, or one of our own, which stays there until `close`."""
         node = self._line.found()
         if node.agents:
             return ("sh", node.agents[0])
@@ -80,7 +80,7 @@ class JobTarget(Target):
         return self._brought.argv
 
     def workspace(self) -> Workspace:
-        """The job's working folder."""
+        """Return the job's working directory."""
         job = self._line.found().job
         if not job.folder:
             raise DkdbgError(
@@ -89,8 +89,8 @@ class JobTarget(Target):
         return Workspace(local=".", remote=job.folder, why=f"job {job.id} runs there")
 
     def endpoint(self) -> Endpoint:
-        """That of the session, or the newest one on the node, by a relay: its connections outlive those of ssh and srun."""
-        if self._line.why:  # it asks anew by itself
+        """Return the session's endpoint, or the newest one's, by a relay: its connections outlive ssh and srun."""
+        if self._line.why:  # the relay reconnects on its own
             return Endpoint(address=None, why=f"{self.label}: {self._line.why}")
         try:
             node = self._line.look()
@@ -107,7 +107,7 @@ class JobTarget(Target):
         return Endpoint(address=(LOOPBACK, port), why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:
-        """What the agents on the node say, or on all nodes of the job where none is named; none is brought for that."""
+        """Return the sessions on the node, or on all nodes if the address names none; send no agent for that."""
         asked = [self] if self._said.node else self._per_node(self._line.ask(asks=True).nodes)
         try:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -120,7 +120,7 @@ class JobTarget(Target):
                     each.close()
 
     def each(self) -> Sequence[Target]:
-        """A target for each session of the job that runs now; this one itself while there is none, or one is named."""
+        """Return a target for each live session of the job; this target if none is live, or if the address names one."""
         if self._said.session:
             return [self]
         try:
@@ -143,22 +143,22 @@ class JobTarget(Target):
                 targets.append(
                     JobTarget(self._system, replace(address, rest=f"{address.rest}:{chosen}"), line)
                 )
-            except DkdbgError:  # a session that an address has no room for
+            except DkdbgError:  # the name of the session does not fit an address
                 targets.append(JobTarget(self._system, address, line))
         if targets:
             self.close()
         return targets or [self]
 
     def lost(self) -> str:
-        """See `core/target.py`."""
+        """Return why a command was cut off; see `core/target.py`."""
         return self._line.lost()
 
     def again(self, *, silent: bool, limit: float) -> Reach:
-        """The job's node as it is now."""
+        """Find the job's node again after a cut."""
         return self._line.again(silent=silent, limit=limit).reach
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-        """The job's output file, as the login node sees it."""
+        """Return the command that prints the job's output file, as the login node sees it."""
         job = self._line.ask(asks=True)
         if not job.output:
             raise DkdbgError(
@@ -173,11 +173,11 @@ class JobTarget(Target):
         )
 
     def over(self) -> Sequence[str]:
-        """Asked on the node: this machine may sleep when the job ends."""
+        """Return the command that tells whether the job is over; it runs on the node: this machine may sleep by then."""
         return ("sh", "-c", self._system.over(self._line.found().job.id))
 
     def close(self) -> None:
-        """End the relay and the connection, and let go of the agent."""
+        """Close the relay and the connection, and release the agent."""
         if self._brought is not None:
             self._brought.close()
             self._brought = None
@@ -189,11 +189,11 @@ class JobTarget(Target):
         ]
 
     def _line_to(self, node: str) -> JobLine:
-        """A node of the job by our connection to the login node."""
+        """Return a line to a node of the job over our connection to the login node."""
         return JobLine(self._system, self._line.login, replace(self._said, node=node), str(self._at(node)))
 
     def _at(self, node: str) -> Address:
-        """The address of a node of the job."""
+        """Return the address of a node of the job."""
         login, job = self.address.parts[:2]
         return Address(scheme=self.address.scheme, rest=f"{login}/{job.partition(':')[0]}/{node}")
 
@@ -214,9 +214,10 @@ class JobTarget(Target):
         return found
 
     def _records(self, node: Node) -> list[SeenRecord | str]:
-        """The records of the job's sessions there, or why one cannot be read, oldest first.
+        """Return the records of the job's sessions there, or why one cannot be read, oldest first.
 
-        Another job of the same user may run on the node; of a session that was started by ssh nobody knows the job.
+        Another job of the same user may run on the node. A session that was started by ssh has no job, and is
+        included.
         """
         if not node.agents:
             return []

@@ -1,6 +1,6 @@
-"""IBM Spectrum LSF: `lsf://LOGIN/JOB[/NODE]`. Its command lines and their answers, by the documentation of 10.1.
+"""IBM Spectrum LSF: `lsf://LOGIN/JOB[/NODE]`. Command lines and their answers follow the documentation of 10.1.
 
-No LSF was at hand: tests run a fake that answers in the documented formats (tests/lsf/fake_lsf.py).
+No LSF was available: the tests run a fake that answers in the documented formats (tests/lsf/fake_lsf.py).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job_script import Script
 
 _PATH = on_path("bjobs")
-#: Fields of `bjobs -o ... -json`, which needs 10.1.0.2; a key of a record is a field's name in capitals.
+#: Fields of `bjobs -o ... -json`, which needs 10.1.0.2; the keys of a record are the fields' names in capitals.
 _FIELDS = "jobid jobindex stat user exec_host exec_cwd sub_cwd output_file pend_reason exit_reason exit_code"
-#: STAT of bjobs(1); all others are ends: DONE, EXIT, ZOMBI.
+#: STAT of bjobs(1); all others are final: DONE, EXIT, ZOMBI.
 _PHASES: dict[str, Phase] = {
     "PEND": "waiting", "PSUSP": "waiting", "WAIT": "waiting", "PROV": "waiting", "RUN": "running",
     "USUSP": "held", "SSUSP": "held", "UNKWN": "held",
 }  # fmt: skip
-#: bjobs has an error for no jobs. `command` holds the path of the script.
+#: bjobs fails if there are no jobs. `command` contains the path of the script.
 _JOBS = """\
 said=$(bjobs -noheader -o 'jobid command' 2>&1); code=$?
 case $said in (*'No unfinished job found'*) exit 0;; esac
 [ $code = 0 ] || { printf '%s\\n' "$said" >&2; exit $code; }
 printf '%s\\n' "$said"
 """
-#: As in `slurm.py`.
+#: Error messages; see `slurm.py`.
 _KNOWN = (
     (r"Job <[^>]*> is not found|No matching job found", "LSF knows no job {job}: it has ended some time ago, or never was", "bjobs -a there shows your jobs"),
     (r"User permission denied", "job {job} is not yours", "bjobs there shows yours"),
@@ -56,18 +56,18 @@ _KNOWN = (
 
 
 class Lsf:
-    """See `targets/batch/job.py`."""
+    """LSF's commands; see `targets/batch/job.py`."""
 
     scheme, template, path = "lsf", "templates/jobs/lsf.sh.j2", _PATH
-    #: `12`, `12[3]` of an array.
+    #: `12`, or `12[3]` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{1,9}\])?")
 
     def show(self, job: str) -> str:
-        """By bjobs, which knows a job for an hour after its end (CLEAN_PERIOD)."""
+        """Query a job with bjobs, which knows a job for an hour after its end (CLEAN_PERIOD)."""
         return f"{_PATH}bjobs -o '{_FIELDS}' -json {shlex.quote(job)}"
 
     def read(self, job: str, code: int, said: str, complained: str) -> Job:
-        """Its records, one a job of an array."""
+        """Parse the records, one for each job of an array."""
         records = _records(said)
         found = {_id(each): each for each in records if each.get("STAT")}
         if not found:
@@ -92,7 +92,7 @@ class Lsf:
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """By bjobs; where that is not there, or does not answer, nothing is known."""
+        """Ask bjobs whether a job is over; a missing or silent bjobs counts as no."""
         return (
             f"{_PATH}said=$(bjobs -noheader -o stat {shlex.quote(job)} 2>&1)\n"
             "case $said in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "
@@ -100,35 +100,35 @@ class Lsf:
         )
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
-        """None: blaunch works in the job alone, and lsrun starts what is no part of the job."""
+        """Return no prefix: blaunch works only inside the job, and lsrun starts processes outside it."""
         return ()
 
     def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
-        """By the texts of LSF 10.1."""
+        """Explain an error message of LSF 10.1."""
         return explain_by(_KNOWN, said, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """bsub; without -o what the job prints is sent by mail. A bracket in a name would make an array."""
+        """Submit with bsub; without -o LSF mails the output. A bracket in a name would create an array."""
         output = () if {"-o", "-oo"} & {*script.options} else ("-o", "dkdbg-%J.out")
         name = re.sub(r"[^\w.-]", "_", script.name)
         return ("bsub", "-J", name, *output, *script.options, "sh", script.path)
 
     def submitted(self, said: str) -> str:
-        """As in `Job <12> is submitted to default queue <normal>.`, a line of its own."""
+        """Return the number in a line `Job <12> is submitted to default queue <normal>.`."""
         found = re.search(r"^Job <(\d{1,12})> is submitted to ", said, re.MULTILINE)
         return found[1] if found else ""
 
     def jobs(self) -> str:
-        """Those that wait or run, each with its command."""
+        """List waiting and running jobs, each with its command."""
         return _PATH + _JOBS
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """bkill."""
+        """Cancel a job with bkill."""
         return ("bkill", job)
 
 
 def _records(said: str) -> list[dict[str, str]]:
-    """The records of an answer in JSON; none where it is none. A value that is not there is empty or `-`."""
+    """Return the records of a JSON answer, none if it is invalid; drop missing values (empty or `-`)."""
     try:
         found = json.loads(said[said.find("{") :], strict=False)["RECORDS"]
         return [{key: str(value) for key, value in each.items() if value not in ("", "-")} for each in found]
@@ -142,13 +142,13 @@ def _id(record: dict[str, str]) -> str:
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    """`4*host1:host2`, the first of which runs the job's script."""
+    """Return the hosts of `4*host1:host2`; the first one runs the job's script."""
     names = (each.rpartition("*")[2] for each in text.split(":"))
     return tuple(dict.fromkeys(each for each in names if is_node(each)))
 
 
 def _absolute(path: str) -> str:
-    """A path that can be used there; empty for others, such as `$HOME/code`."""
+    """Return a path that can be used there; empty for others, such as `$HOME/code`."""
     return path if path.startswith("/") and path.isprintable() else ""
 
 

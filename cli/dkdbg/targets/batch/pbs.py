@@ -1,6 +1,6 @@
-"""PBS (OpenPBS, PBS Pro, Torque): `pbs://LOGIN/JOB[/NODE]`. Its command lines and their answers.
+"""PBS (OpenPBS, PBS Pro, Torque): `pbs://LOGIN/JOB[/NODE]`. Command lines and their answers.
 
-Run on Torque's commands over Slurm (slurm-wlm-torque); OpenPBS 23.06 by what was once recorded from it.
+Tested with Torque's commands over Slurm (slurm-wlm-torque), and with recorded answers of OpenPBS 23.06.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job_script import Script
 
 _ATTRIBUTE = re.compile(r"\s+([A-Za-z_]+(?:\.[A-Za-z_]+)?) = (.*)")
-#: job_state (qstat(1B)); all others are ends: C, E, F, X.
+#: job_state (qstat(1B)); all others are final: C, E, F, X.
 _PHASES: dict[str, Phase] = {
     "Q": "waiting", "H": "waiting", "W": "waiting", "T": "waiting", "M": "waiting", "R": "running", "B": "running",
     "S": "held", "U": "held",
@@ -39,7 +39,7 @@ _JOBS = (
     """/Job_Owner = / {split($NF, who, "@")} /job_state = / {if (who[1] == me && $NF !~ /^[CEFX]$/) print id, name}'"""
 )
 
-#: As in `slurm.py`: texts of Torque's commands over Slurm were seen there, those of OpenPBS 23.06 recorded once.
+#: Error messages, as in `slurm.py`: seen with Torque's commands over Slurm, or recorded from OpenPBS 23.06.
 _KNOWN = (
     (
         r"node\(s\) specification error",
@@ -58,19 +58,19 @@ _KNOWN = (
 
 
 class Pbs:
-    """See `targets/batch/job.py`."""
+    """PBS's commands; see `targets/batch/job.py`."""
 
     scheme, template, path = "pbs", "templates/jobs/pbs.sh.j2", _PATH
-    #: `12`, `12.server`, `12[3].server` of an array.
+    #: `12`, `12.server`, or `12[3].server` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
     def show(self, job: str) -> str:
-        """By qstat; what has ended OpenPBS shows with -x alone, which Torque does not know."""
+        """Query a job with qstat; OpenPBS shows ended jobs only with -x, which Torque does not know."""
         quoted = shlex.quote(job)
         return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
 
     def read(self, job: str, code: int, said: str, complained: str) -> Job:
-        """The attributes of the first job in the answer."""
+        """Parse the attributes of the first job in the answer."""
         known = attributes(said)
         state = known.get("job_state", "")
         if not state:
@@ -85,13 +85,14 @@ class Pbs:
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=1,
             output=output if output.startswith("/") and output.isprintable() else "",
-            succeeded=None if state == "E" else state in "CF",  # neither tells a failure
+            succeeded=None if state == "E" else state in "CF",  # neither reports a failure
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """By qstat; where that is not there, or does not answer, nothing is known.
+        """Ask qstat whether a job is over; a missing or silent qstat counts as no.
 
-        It ends with 153 for a job that it does not know (PBSE_UNKJOBID, 15001); Torque's command over Slurm says no word then.
+        qstat exits with 153 for an unknown job (PBSE_UNKJOBID, 15001); Torque's command over Slurm prints nothing
+        then.
         """
         return (
             f"{_PATH}said=$(qstat -f {shlex.quote(job)} 2>&1); [ $? = 153 ] && exit 0\n"
@@ -100,34 +101,34 @@ class Pbs:
         )
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
-        """None: PBS runs nothing in a running job from outside; its sites let ssh in."""
+        """Return no prefix: PBS starts nothing in a running job from outside; its sites allow ssh."""
         return ()
 
     def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
-        """By PBS's texts, and by Slurm's where Torque's commands on Slurm quote them."""
+        """Explain an error message of PBS, or of Slurm where Torque's commands on Slurm quote it."""
         found = explain_by(_KNOWN, said, job=job, node=node)
         return SLURM.explain(said, job=job, node=node) if found is None and "sbatch" in said else found
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """qsub. Its jobs are listed without their scripts, so the name is the script's tag: old ones take 15 characters."""
+        """Submit with qsub. Its list omits scripts, so the job's name is the script's tag, within 15 characters."""
         return ("qsub", "-N", script.tag, *script.options, script.path)
 
     def submitted(self, said: str) -> str:
-        """`12.server`."""
+        """Return the job number, `12.server`."""
         last = said.strip().rpartition("\n")[2]
         return last if self.job_form.fullmatch(last) else ""
 
     def jobs(self) -> str:
-        """Each with its name."""
+        """List jobs, each with its name."""
         return _PATH + _JOBS
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """qdel."""
+        """Cancel a job with qdel."""
         return ("qdel", job)
 
 
 def attributes(text: str) -> dict[str, str]:
-    """What `qstat -f` says of the first job; long values go on in the next line, after a tab."""
+    """Return the attributes of the first job of `qstat -f`; long values continue on the next line, after a tab."""
     found: dict[str, str] = {}
     key = ""
     for line in text.splitlines():
@@ -145,7 +146,7 @@ def attributes(text: str) -> dict[str, str]:
 
 
 def _no_job(job: str, said: str, code: int) -> DkdbgError:
-    """The error for a job that qstat tells nothing of."""
+    """Return the error for a job that qstat does not show."""
     lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
     why = f": {lines[-1][-300:]}" if lines else f" (qstat ends with {code})"
     return DkdbgError(f"PBS knows no job {job}{why}", hint="qstat -u $USER there shows your jobs")

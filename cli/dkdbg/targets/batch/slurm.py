@@ -1,4 +1,4 @@
-"""Slurm: `slurm://LOGIN/JOB[/NODE]`. Its command lines and their answers, read with 20.11 to 24.11 in mind, run on 22.05."""
+"""Slurm: `slurm://LOGIN/JOB[/NODE]`. Command lines and their answers, written for 20.11 to 24.11, tested with 22.05."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from dkdbg.core.jobs import Phase
     from dkdbg.targets.batch.job_script import Script
 
-#: Fields of squeue: what may hold anything comes last.
+#: Fields of squeue; the one with arbitrary text is last.
 _FIELDS = "%i|%T|%u|%B|%N|%r|%Z"
 _TASKS, _OUTPUT = "tasks ", "output "
-#: squeue's words (squeue(1), JOB STATE CODES); all others are ends.
+#: States of squeue (squeue(1), JOB STATE CODES); all others are final.
 _WAITING = {
     "PENDING",
     "CONFIGURING",
@@ -34,8 +34,8 @@ _RUNNING = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 _HELD = {"SUSPENDED", "STOPPED"}
 _PATH = on_path("squeue")
 
-#: Pattern of a line, what is wrong, and what to do; `{0}` is the pattern's group, `{job}` and `{node}` what was asked for.
-#: The first that fits counts.
+#: Pattern of a line, problem and hint; `{0}` stands for the pattern's group, `{job}` and `{node}` for the request's.
+#: The first match counts.
 _KNOWN = (
     (
         r"Slurm job (\S+) has expired|Expired or invalid job",
@@ -85,20 +85,20 @@ _KNOWN = (
 
 
 class Slurm:
-    """See `targets/batch/job.py`."""
+    """Slurm's commands; see `targets/batch/job.py`."""
 
     scheme, template, path = "slurm", "templates/jobs/slurm.sh.j2", _PATH
-    #: `7`, `7_3` of an array, `7+1` of a heterogeneous job.
+    #: `7`, `7_3` of an array, or `7+1` of a heterogeneous job.
     job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
 
     def show(self, job: str) -> str:
-        """By squeue, which knows a job for some minutes after its end (MinJobAge)."""
+        """Query a job with squeue, which knows a job for some minutes after its end (MinJobAge)."""
         one = f"squeue --noheader --states=all --jobs={job}"
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
         return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
 
     def read(self, job: str, code: int, said: str, complained: str) -> Job:
-        """Its lines, one a job of an array."""
+        """Parse the lines, one for each job of an array."""
         rows = [line for line in said.splitlines() if line.count("|") >= 6]
         if code:
             raise self.explain(complained, job=job, node="") or _unexplained(complained, job)
@@ -118,7 +118,7 @@ class Slurm:
         )  # fmt: skip
 
     def over(self, job: str) -> str:
-        """By squeue; where that is not there, or does not answer, nothing is known."""
+        """Ask squeue whether a job is over; a missing or silent squeue counts as no."""
         still = "|".join(f"*{each}*" for each in sorted(_RUNNING | _HELD))
         return (
             f"{_PATH}said=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "
@@ -127,9 +127,9 @@ class Slurm:
         )
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
-        """`srun --overlap`: beside what runs there, with all that the job has on the node.
+        """Return `srun --overlap`: run beside the job's other steps, with all its resources on the node.
 
-        Without --unbuffered it hands out whole lines, and a protocol waits for ever.
+        Without --unbuffered srun passes only whole lines on, and a protocol would wait for ever.
         """
         streams = ("--pty",) if tty else ("--unbuffered",)
         return (
@@ -138,24 +138,24 @@ class Slurm:
         )  # fmt: skip
 
     def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
-        """By the texts of Slurm 22.05, from its programs."""
+        """Explain an error message of Slurm 22.05, as its programs contain it."""
         return explain_by(_KNOWN, said, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """sbatch; the person's own options have the last word."""
+        """Submit with sbatch; the user's own options override ours."""
         return ("sbatch", "--parsable", f"--job-name={script.name}", *script.options, script.path)
 
     def submitted(self, said: str) -> str:
-        """`7` or `7;cluster`."""
+        """Return the job number of `7` or `7;cluster`."""
         last = said.strip().rpartition("\n")[2].partition(";")[0]
         return last if self.job_form.fullmatch(last) else ""
 
     def jobs(self) -> str:
-        """Those that wait or run, each with its script's path."""
+        """List waiting and running jobs, each with its script's path."""
         return _PATH + "squeue --noheader --me --format='%i %o'"
 
     def cancel(self, job: str) -> tuple[str, ...]:
-        """scancel."""
+        """Cancel a job with scancel."""
         return ("scancel", job)
 
 
@@ -175,17 +175,17 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _first(batch_host: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """The nodes, that on which the job's script runs first."""
+    """Return the nodes, beginning with the one that runs the job's script."""
     return tuple(sorted(nodes, key=lambda each: each != batch_host))
 
 
 def _no_job(job: str) -> DkdbgError:
-    """The error for a job that squeue prints nothing of, such as one of an array that has no such task."""
+    """Return the error for a job that squeue does not show, such as a missing task of an array."""
     return DkdbgError(f"Slurm knows no job {job}", hint="squeue --me there shows your jobs")
 
 
 def _unexplained(said: str, job: str) -> DkdbgError:
-    """The error for words that are not known."""
+    """Return the error for an unknown message."""
     lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
     last = lines[-1][-300:] if lines else "it said nothing"
     return DkdbgError(f"Slurm says nothing about job {job}: {last}", hint=f"try there: squeue --jobs={job}")
