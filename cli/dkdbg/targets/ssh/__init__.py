@@ -1,1 +1,1 @@
-"""Hosts reached by OpenSSH."""
+"""Hosts reached with OpenSSH."""

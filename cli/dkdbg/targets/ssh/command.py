@@ -1,4 +1,4 @@
-"""Hosts behind ssh: what an address says of them, and command lines of OpenSSH, whatever the login shell there is. Pure."""
+"""Parse addresses of hosts behind ssh, and build OpenSSH command lines for any login shell there. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
     from dkdbg.core.address import Address
 
-#: What ssh itself ends with when it has failed.
+#: Exit code of ssh itself after a failure.
 FAILED = 255
 #: How an address of this kind is typed.
 FORM = "ssh://[USER@]HOST[,HOST ...][/FOLDER]"
-#: OpenSSH hands names to a shell where ProxyCommand says so (CVE-2023-51385): nothing that a shell reads gets there.
+#: OpenSSH passes names to a shell if ProxyCommand says so (CVE-2023-51385): accept nothing that a shell interprets.
 _HOP = re.compile(
     r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9._+-]*)@)?"
     r"(?:(?P<host>[A-Za-z0-9_][A-Za-z0-9._-]*)|\[(?P<six>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?"
 )
-#: What every shell takes between single quotes as it stands: not `!` (csh), a backslash (fish) or the end of a line (csh).
+#: Characters that every shell leaves alone between single quotes: not `!` (csh), a backslash (fish) or a newline
+#: (csh).
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _@+=:,./-")
-#: csh takes no long words.
+#: Maximum characters of a word: csh rejects long words.
 _CHUNK = 900
 
 
@@ -36,7 +37,7 @@ class SshHosts:
     """The way to a host.
 
     Attributes:
-        hops: `[USER@]HOST[:PORT]` each, from here on; the last one is meant.
+        hops: `[USER@]HOST[:PORT]` each, starting from here; the last one is the target.
         folder: absolute, or below `~`; empty for the user's home there.
     """
 
@@ -45,13 +46,13 @@ class SshHosts:
 
     @property
     def name(self) -> str:
-        """For people: `login,node1`."""
+        """Return `login,node1`, for messages."""
         return ",".join(self.hops)
 
     def destination(self) -> tuple[str, ...]:
-        """The words of ssh's command line that name the host; what follows them is run there."""
+        """Return the arguments of ssh that name the host; the command to run follows them."""
         match = _HOP.fullmatch(self.hops[-1])
-        assert match is not None  # noqa: S101 - `hosts_of` has looked
+        assert match is not None  # noqa: S101 - `hosts_of` has checked
         user = (match["user"] + "@") if match["user"] else ""
         jump = ("-J", ",".join(self.hops[:-1])) if len(self.hops) > 1 else ()
         port = ("-p", match["port"]) if match["port"] else ()
@@ -59,10 +60,10 @@ class SshHosts:
 
 
 def hosts_of(address: Address) -> SshHosts:
-    """Return the way that an address names.
+    """Parse the hosts and the folder of an address.
 
     Raises:
-        DkdbgError: it names none.
+        DkdbgError: the address names no valid host.
     """
     for hop in address.hops:
         match = _HOP.fullmatch(hop)
@@ -79,12 +80,12 @@ def hosts_of(address: Address) -> SshHosts:
 
 @dataclass(frozen=True, kw_only=True)
 class SshReach(Reach):
-    """A host as something that commands are run on.
+    """Runs commands on a host behind ssh.
 
     Attributes:
         hosts: the way there.
-        options: of ssh, for the connection that is used.
-        label: for people.
+        options: options of ssh, for the connection to use.
+        label: its name in messages.
     """
 
     hosts: SshHosts
@@ -92,42 +93,42 @@ class SshReach(Reach):
     label: str
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that runs `argv` there, in the address's folder, with our standard input and output."""
+        """Return the local command line that runs `argv` in the address's folder, with our standard input and output."""
         return self.script(f"{enter(self.hosts.folder)}exec {shlex.join(argv)}", tty=tty)
 
     def script(self, text: str, *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that has a `sh` there run `text`."""
+        """Return the local command line that runs `text` with a `sh` there."""
         return (
             "ssh", *self.options, "-tt" if tty else "-T", "-e", "none", *PLAIN_SESSION, *self.hosts.destination(),
             for_any_shell(text),
         )  # fmt: skip
 
 
-#: What a person has in ~/.ssh/config for sessions typed by hand: forwards, which would be asked for each time, and a
-#: command in the place of ours.
+#: Override settings in ~/.ssh/config that are meant for interactive sessions: forwards, which would be requested each
+#: time, and a command that replaces ours.
 PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 
 def enter(folder: str) -> str:
-    """The beginning of a text for `sh` that goes on in `folder`, or not at all."""
+    """Return the beginning of a script for `sh` that continues in `folder`, or not at all."""
     return f"cd {quoted(folder)} || exit 1; " if folder else ""
 
 
 def quoted(folder: str) -> str:
-    """A folder, absolute or below `~`, as a word of a text for `sh`."""
+    """Quote a folder, absolute or below `~`, for a script for `sh`."""
     home, _, below = folder.partition("/")
     return '"$HOME"/' + shlex.quote(below) if home == "~" else shlex.quote(folder)
 
 
 def for_any_shell(text: str) -> str:
-    """A command that has `sh` run `text`, whatever shell the user's login shell is that reads it."""
+    """Return a command that runs `text` with `sh`, whichever login shell reads it."""
     return 'exec sh -c \'eval "$(printf %b "$@")"\' sh ' + " ".join(
         f"'{word}'" for word in _chunks(os.fsencode(text))
     )
 
 
 def _chunks(data: bytes) -> list[str]:
-    """The words that `printf %b` turns into `data`, one after the other."""
+    """Return the words that `printf %b` concatenates to `data`."""
     words, word = [], ""
     for byte in data:
         word += chr(byte) if byte in _PLAIN else f"\\0{byte:03o}"

@@ -1,7 +1,7 @@
-"""One connection of OpenSSH that all commands share: a process of ssh that stays, and a socket of it in a private folder.
+"""Share one OpenSSH connection among all commands: a control master process, and its socket in a private folder.
 
-The user's own is used where `ssh -O check` says that it runs: then a second factor is asked for once. Ours is shared by
-all of dkdbg's processes of one user, ends by itself some seconds after its last command, and at `close`.
+The user's own control master is used where `ssh -O check` finds one, so that a second factor is needed only once. Ours
+is shared by all dkdbg processes of a user; it exits some seconds after its last command, and at `close`.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
     from dkdbg.targets.ssh.command import SshHosts
 
-#: Seconds that ssh's process stays without a command.
+#: Seconds that the control master stays without a command.
 _PERSIST = 15
-#: Seconds until a connection has to be there where nobody types anything, and for a word with a process of ssh here.
+#: Timeouts to connect without a prompt, and for a control command to a local ssh process.
 CONNECT_LIMIT, _CONTROL_LIMIT = 30.0, 5.0
-#: Seconds between two looks at a process that is starting.
+#: Seconds between two polls of a starting process.
 _LOOK = 0.02
-#: Seconds after which a person is told that a connection takes long.
+#: Seconds after which to tell the user that connecting takes long.
 _QUIET = 20.0
-#: Bytes of what ssh says that are looked at.
+#: Maximum bytes of ssh's output to read.
 _MOST_SAID = 1 << 16
-#: A socket's path may have 107 bytes, and ssh appends 17 while it makes one.
+#: Maximum bytes of the folder's path: the limit for a socket is 107, and ssh appends 17 while it creates one.
 _LONGEST_FOLDER = 60
 
 
 class SharedConnection:
-    """The connection to one host; from any thread."""
+    """The connection to one host; thread-safe."""
 
     def __init__(self, hosts: SshHosts) -> None:
         self._hosts = hosts
@@ -58,27 +58,27 @@ class SharedConnection:
         self._closed = False
 
     def options(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> tuple[str, ...]:
-        """Have a connection, and return the options of ssh that use it.
+        """Connect if necessary, and return the options of ssh that use the connection.
 
         Args:
-            asks: ssh may ask for a password or a host key where there is a terminal; else it fails.
-            limit: seconds, where nobody is asked.
+            asks: ssh may ask for a password or a host key if there is a terminal; otherwise it fails.
+            limit: timeout in seconds without a prompt.
 
         Raises:
-            DkdbgError: there is none to be had, with ssh's reason; or `close` was called.
+            DkdbgError: connecting failed, with ssh's reason; or `close` was called.
         """
         with self._lock:
             if self._closed:
                 raise DkdbgError(f"ssh://{self._hosts.name}: the connection was closed")
             if self._options is None and not self._avoids_users and self._is_running(()):
-                self._options = ()  # the user's, by the settings that ssh has read
+                self._options = ()  # the user's own, selected by the settings that ssh reads
             if self._options is not None and (self._options == () or self._is_running(self._options)):
                 return self._options
             self._options = self._own(asks=asks, limit=limit)
             return self._options
 
     def drop(self) -> None:
-        """Nothing comes through it any more: end ours, leave the user's alone and make one of ours next time."""
+        """Give up a dead connection: stop our own; leave the user's alone, and use our own next time."""
         with self._lock:
             if self._options:
                 self._control("exit", self._options)
@@ -86,34 +86,34 @@ class SharedConnection:
             self._options = None
 
     def is_there(self) -> bool:
-        """Whether its process runs; what the network does meanwhile, nobody knows."""
+        """Return whether its process runs; the state of the network is unknown."""
         options = self._options
         return options is not None and self._is_running(options)
 
     def close(self) -> None:
-        """End ours when the last command through it has ended, also of other processes; nothing is left then."""
+        """Stop our own connection after its last command, including those of other processes, and remove the folder."""
         with self._lock:
             self._closed = True
             if self._options:
                 self._control("stop", self._options)
-            # Not while another one of us makes its socket in there.
+            # Not while another dkdbg process creates its socket in it.
             if self._folder and (held := _lock(self._folder)) is not None:
                 with contextlib.suppress(OSError):
                     Path(self._folder).rmdir()
                 os.close(held)
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
-        """Options for our own socket, behind which ssh runs."""
+        """Return options for our own socket, with its ssh running."""
         asks = asks and _has_terminal()
-        # One at a time: of two that start together the second finds the socket taken, and is a connection for ever that
-        # nobody can share or end. Where a person is asked, that takes as long as it takes.
+        # One process at a time: if two start together, the second finds the socket in use and becomes a connection
+        # that cannot be shared or stopped. There is no timeout while the user is prompted.
         self._folder, held = _locked_folder(math.inf if asks else limit)
         try:
             name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
             self._socket = str(Path(self._folder, name))
             options = ("-o", "ControlMaster=no", "-S", self._socket)
             if not self._is_running(options):
-                with contextlib.suppress(OSError):  # of one that was killed
+                with contextlib.suppress(OSError):  # left by a process that was killed
                     Path(self._socket).unlink()
                 self._start(asks=asks, limit=limit)
         finally:
@@ -127,8 +127,8 @@ class SharedConnection:
             "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._connect_timeout(), *batch,
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
-        with tempfile.TemporaryFile("w+b") as said:  # a pipe would stay open in the process that stays
-            # Where a person is asked it has the terminal, and its Ctrl-C.
+        with tempfile.TemporaryFile("w+b") as said:  # the control master would keep a pipe open
+            # While it prompts the user it has the terminal, and its Ctrl-C.
             running = process.start(argv, stdout=process.DISCARD, stderr=said.fileno(), new_session=not asks)
             shown, told, begun = 0, False, time.monotonic()
             deadline = begun + limit
@@ -172,7 +172,7 @@ class SharedConnection:
         return ()
 
     def _said_by_a_hop(self) -> str:
-        """What the ssh that leads through a hop says: where a connection is to be shared, ssh throws that away."""
+        """Return the messages of the ssh that connects to a hop: ssh discards them for a shared connection."""
         if len(self._hosts.hops) < 2:
             return ""
         argv = ["ssh", "-T", "-S", "none", "-o", "BatchMode=yes", *PLAIN_SESSION]
@@ -183,7 +183,7 @@ class SharedConnection:
 
     @staticmethod
     def _show(said: BinaryIO, start: int) -> int:
-        """Pass on what belongs to a question that ssh asks at the terminal, such as a server's banner."""
+        """Print text that belongs to a prompt of ssh at the terminal, such as a server's banner."""
         text = _read(said, start)
         sys.stderr.write(printable_lines(text))
         return len(text.encode())
@@ -192,7 +192,7 @@ class SharedConnection:
         return self._control("check", options)
 
     def _control(self, word: str, options: tuple[str, ...]) -> bool:
-        """Say a word to the process that stays; whether it answers."""
+        """Send a control command to the master; return whether it succeeds."""
         try:
             done = process.run(
                 ["ssh", *options, "-O", word, *self._hosts.destination()], timeout=_CONTROL_LIMIT
@@ -205,13 +205,13 @@ class SharedConnection:
 
 
 def _locked_folder(limit: float) -> tuple[str, int]:
-    """The folder for ssh's sockets, and a descriptor that holds it against dkdbg's other processes until it is closed.
+    """Return the folder for ssh's sockets, and a descriptor that locks it against other dkdbg processes until closed.
 
     Args:
-        limit: seconds to wait for one that makes a connection.
+        limit: seconds to wait for a process that is connecting.
 
     Raises:
-        DkdbgError: there is no such folder to be had, or it is held for longer.
+        DkdbgError: there is no usable folder, or the lock is held for longer.
     """
     deadline = time.monotonic() + limit
     while (held := _lock(folder := _private_folder())) is None:
@@ -225,7 +225,7 @@ def _locked_folder(limit: float) -> tuple[str, int]:
 
 
 def _lock(folder: str) -> int | None:
-    """A descriptor that holds the folder; None while another process does, or when one has taken it away."""
+    """Return a descriptor that locks the folder; None while another process holds it, or has removed the folder."""
     held = None
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -244,7 +244,7 @@ def _read(said: BinaryIO, start: int) -> str:
 
 
 def _end(pid: int, *, whole_session: bool) -> None:
-    """End ssh; the one that it has started for a hop notices nothing of it while it is connecting."""
+    """Stop ssh. The ssh that it has started for a hop does not notice this while it connects."""
     with contextlib.suppress(OSError):
         if whole_session:
             os.killpg(pid, signal.SIGKILL)
@@ -253,7 +253,7 @@ def _end(pid: int, *, whole_session: bool) -> None:
 
 
 def _has_terminal() -> bool:
-    """Whether ssh can ask somebody: it does at the terminal, whatever its standard input is."""
+    """Return whether ssh can prompt the user: it uses the terminal, regardless of its standard input."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR))
     except OSError:
@@ -262,10 +262,10 @@ def _has_terminal() -> bool:
 
 
 def _private_folder() -> str:
-    """A folder that nobody else may enter, for the socket.
+    """Return a folder for the socket that other users cannot enter.
 
     Raises:
-        DkdbgError: there is none to be had.
+        DkdbgError: none can be created.
     """
     session = os.environ.get("XDG_RUNTIME_DIR", "")
     try:

@@ -1,4 +1,4 @@
-"""What OpenSSH says when it cannot connect, and what to do then. The texts are those of OpenSSH 7 to 10."""
+"""Explain OpenSSH's connection errors, and how to fix them. The texts are those of OpenSSH 7 to 10."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dkdbg.printable import printable
 if TYPE_CHECKING:
     from dkdbg.targets.ssh.command import SshHosts
 
-#: Pattern of a line, what is wrong, and what to do; `{0}` and `{1}` are the pattern's groups, `{way}` the hosts' names.
-#: The first that fits counts, so what says more comes before what follows from it.
+#: Pattern of a line, problem and hint; `{0}` and `{1}` stand for the pattern's groups, `{way}` for the hosts' names.
+#: The first match counts, so a cause comes before its consequences.
 _KNOWN = (
     (
         r"Offending \S+ key in (\S+):\d+\r?\n(?:[^\n]*\n){0,4}?Host key for (\S+) has changed",
@@ -76,10 +76,10 @@ _KNOWN = (
 
 
 def explain(hosts: SshHosts, said: str) -> DkdbgError:
-    """Return the error for what ssh has said.
+    """Return the error for a message of ssh.
 
     Args:
-        said: its standard error; the far side may have written parts of it.
+        said: its standard error; the remote side may have written parts of it.
     """
     way, target = hosts.name, hosts.hops[-1]
     who = target.rpartition("@")[2]
@@ -94,7 +94,7 @@ def explain(hosts: SshHosts, said: str) -> DkdbgError:
             groups = [printable((each or "").strip()) for each in match.groups()] or [
                 printable(match[0].strip())
             ]
-            # The far side may have written them, and people type what a hint says.
+            # The remote side may have written them, and users type what a hint suggests.
             typed = map(shlex.quote, groups)
             return DkdbgError(
                 f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more)

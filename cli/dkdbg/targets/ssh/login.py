@@ -1,4 +1,4 @@
-"""The host where a batch system's commands are: behind ssh, or this machine."""
+"""The host that has a batch system's commands: behind ssh, or this machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach
     from dkdbg.targets.ssh.command import SshHosts
 
-#: Bytes of what a batch system answers.
+#: Maximum bytes of a batch system's answer.
 _MOST = 1 << 22
 
 
 class Login:
-    """Runs commands there; from any thread. `enter` and `close` count who needs it."""
+    """Runs commands there; thread-safe. `enter` and `close` count its users."""
 
     def __init__(self, hosts: SshHosts | None) -> None:
         self._hosts = hosts
@@ -30,18 +30,18 @@ class Login:
         self._users = 0
 
     def enter(self) -> Login:
-        """One more needs it."""
+        """Add a user of this object."""
         self._users += 1
         return self
 
     def reach(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> Reach:
-        """The host, connected to.
+        """Connect to the host.
 
         Args:
             asks, limit: see `SharedConnection.options`.
 
         Raises:
-            DkdbgError: it cannot be.
+            DkdbgError: connecting failed.
         """
         if self._hosts is None or self._connection is None:
             return Local(python=sys.executable, label="this machine")
@@ -49,10 +49,10 @@ class Login:
         return SshReach(hosts=self._hosts, options=options, label=self._hosts.name)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:
-        """Run a local command line that leads there to its end.
+        """Run a local command line that leads there, and return its result.
 
         Raises:
-            DkdbgError: ssh has lost its way, or it does not end within `limit` seconds.
+            DkdbgError: ssh has lost the connection, or the command does not exit within `limit` seconds.
         """
         done = process.read(argv, most=_MOST, timeout=limit)
         if done.code == FAILED and self._hosts is not None and not self.is_there():
@@ -60,16 +60,16 @@ class Login:
         return done
 
     def is_there(self) -> bool:
-        """Whether the connection stands, as far as this machine knows."""
+        """Return whether the connection exists, as known to this machine."""
         return self._connection is None or self._connection.is_there()
 
     def drop(self) -> None:
-        """Make the connection anew: nothing comes through it any more."""
+        """Reconnect next time because the connection is dead."""
         if self._connection is not None:
             self._connection.drop()
 
     def close(self) -> None:
-        """One less needs it: the last one ends the connection, with its last command."""
+        """Remove a user; the last one closes the connection, after its last command."""
         self._users -= 1
         if self._connection is not None and self._users <= 0:
             self._connection.close()

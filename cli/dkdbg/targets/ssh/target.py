@@ -1,4 +1,4 @@
-"""A host behind ssh, through any number of others: `ssh://me@login,node1/home/me/code`."""
+"""Target for a host behind ssh, through any number of hops: `ssh://me@login,node1/home/me/code`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from dkdbg.delivery.bring import Brought
 
 SCHEME = "ssh"
-#: Below the user's home there: the code of repositories whose target names no folder.
+#: Folder below the user's home there for repositories whose target names no folder.
 OURS = "dkdbg"
-#: Seconds for an answer of a shell there, and of an agent.
+#: Timeouts for an answer of a shell there, and of an agent.
 _SHELL_LIMIT, _AGENT_LIMIT = 30.0, 30.0
-#: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
+#: Query for any login shell: a mark, because other output may precede it, then user, host, folder, and our agents.
 _LOOK = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
 printf '\\n%s there\\n%s\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)" "$PWD"
@@ -46,7 +46,7 @@ exit 0
 
 
 class SshTarget(Target):
-    """See `core/target.py`."""
+    """A host behind ssh; see `core/target.py`."""
 
     capabilities = frozenset({Capability.REMOTE, Capability.NEEDS_WORKDIR})
 
@@ -64,26 +64,26 @@ class SshTarget(Target):
 
     @property
     def label(self) -> str:
-        """The hosts."""
+        """Return the hosts."""
         return self._hosts.name
 
     def find(self) -> Reach:
-        """Connect, and see who and where we are there."""
+        """Connect, and find out our user name and folder there."""
         with self._lock:
             self._reach = self._look_again(asks=True, limit=CONNECT_LIMIT)
             return self._reach
 
     @property
     def names_workdir(self) -> bool:
-        """Whether the address names a folder."""
+        """Return whether the address names a folder."""
         return bool(self._hosts.folder)
 
     def in_workdir(self, folder: str) -> SshTarget:
-        """By the address."""
+        """Return the target with the folder appended to its address."""
         return SshTarget(Address(scheme=SCHEME, rest=f"{self.address.rest}{folder}"))
 
     def planned_workdir(self, name: str) -> Workspace:
-        """Below the user's home, where the address names none."""
+        """Return the folder of the address, or one below the user's home."""
         home, _, below = self._hosts.folder.partition("/")
         if self._hosts.folder and home != "~":
             return Workspace(local=".", remote=self._hosts.folder, why="the target says so")
@@ -98,7 +98,7 @@ class SshTarget(Target):
         )
 
     def with_workdir(self, name: str) -> SshTarget:
-        """`mkdir -p`."""
+        """Create the working directory with `mkdir -p`."""
         if not self._hosts.folder:
             return SshTarget(
                 Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
@@ -117,11 +117,11 @@ class SshTarget(Target):
         return self
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """`ssh`."""
+        """Wrap a command with `ssh`."""
         return self._found().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """The one that a session there runs from, else ours, which stays there until `close`."""
+        """Return the agent of a session there, or one of our own, which stays there until `close`."""
         with self._lock:
             self._found()
             if self._agents:
@@ -131,7 +131,7 @@ class SshTarget(Target):
             return self._brought.argv
 
     def workspace(self) -> Workspace:
-        """The folder of the address."""
+        """Return the folder of the address."""
         if not self._hosts.folder:
             raise DkdbgError(
                 f"{self.address} names no folder, and nothing says where the code lies there",
@@ -142,9 +142,9 @@ class SshTarget(Target):
         return Workspace(local=".", remote=self._folder, why="the target says so")
 
     def endpoint(self) -> Endpoint:
-        """That of the newest session there, by a relay: its connections outlive those of ssh."""
+        """Return the endpoint of the newest session there, through a relay: its connections outlive those of ssh."""
         with self._lock:
-            if why := self._endpoint.why:  # it asks anew by itself
+            if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
                 self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
@@ -154,7 +154,7 @@ class SshTarget(Target):
             return self._endpoint.of(found, why_none=f"no session runs on {self.label}")
 
     def sessions(self) -> list[SeenSession]:
-        """What the agents there say; none is brought for that."""
+        """Return the sessions that the agents there report; send no agent for that."""
         self.find()
         target, address = f"{SCHEME} {self.label}", str(self.address)
         found = []
@@ -170,18 +170,18 @@ class SshTarget(Target):
         return found
 
     def lost(self) -> str:
-        """Why a command that ended with ssh's own exit code did not end by itself; empty when it did."""
+        """Return why a command with ssh's own exit code was cut off; empty if it exited regularly."""
         return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
 
     def again(self, *, silent: bool, limit: float) -> SshReach:
-        """By the connection that is shared, or a new one."""
+        """Reconnect over the shared connection, or a new one."""
         if silent:
             self._connection.drop()
         options = self._connection.options(asks=False, limit=limit)
         return SshReach(hosts=self._hosts, options=options, label=self.label)
 
     def close(self) -> None:
-        """End the relay, the connection with its last command, and let go of the agent."""
+        """Close the relay, the connection after its last command, and release the agent."""
         self._endpoint.close()
         with self._lock:
             if self._brought is not None:
@@ -206,13 +206,13 @@ class SshTarget(Target):
         return SshReach(hosts=self._hosts, options=options, label=label)
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread, while an endpoint may be asked for on another one."""
+        """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`."""
         is_new = silent or not self._connection.is_there()
         reach = self.again(silent=silent, limit=limit)
         agents = self._agents
         if is_new:
             _, host, _, *found = self._look(reach)
-            if host != self._host:  # a name for several login nodes: the session lives on, on another one
+            if host != self._host:  # a name of several login nodes: the session lives on, on another one
                 self._connection.drop()
                 raise DkdbgError(
                     f"{self._hosts.name} is {printable(host)} now, and the session runs on {printable(self._host)}"
@@ -223,7 +223,7 @@ class SshTarget(Target):
         return reach.wrap(relay_words(("sh", agents[-1]), word))
 
     def _look(self, reach: SshReach, at: str | None = None) -> list[str]:
-        """User, host, folder, and the paths of agents that were brought.
+        """Return user, host, folder, and the paths of agents that were sent.
 
         Args:
             at: the folder, empty for the user's home; None for that of the address.
@@ -249,7 +249,7 @@ class SshTarget(Target):
         )
 
     def _records(self) -> list[SeenRecord | str]:
-        """The records of sessions there, or why one cannot be read, oldest first."""
+        """Return the records of sessions there, or why one cannot be read, oldest first."""
         if not self._agents:
             return []
         try:
