@@ -1,4 +1,4 @@
-"""A port that somebody else has brought here, such as `127.0.0.1:5678`: it can be attached to, and nothing else."""
+"""Target for a port that another program has forwarded here, such as `127.0.0.1:5678`; it supports only attaching."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class EndpointTarget(Target):
-    """See `core/target.py`."""
+    """A forwarded port; see `core/target.py`."""
 
     capabilities = frozenset({Capability.ATTACH_ONLY})
 
     def endpoint(self) -> Endpoint:
-        """The port itself."""
+        """Return the port itself."""
         return Endpoint(
             address=(self.address.host, self.address.port), why=f"nothing answers at {self.address}"
         )
 
     def refusal(self) -> DkdbgError:
-        """See `Target`."""
+        """Return the error for verbs other than attaching; see `Target`."""
         return DkdbgError(
             f"{self.address} is a port: it can be attached to, and nothing can be run behind it",
             hint="name the container, or what else is behind it; dkdbg ps shows sessions",

@@ -1,4 +1,4 @@
-"""This machine: `local:` for any session here, `local:SESSION` for one, `local:/folder` for files to keep in step."""
+"""Target for this machine: `local:` for any session, `local:SESSION` for one, `local:/folder` for a folder to sync."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
 
 
 class LocalTarget(Target):
-    """See `core/target.py`."""
+    """This machine; see `core/target.py`."""
 
     pause = 0.1
 
     @property
     def label(self) -> str:
-        """The session's name."""
+        """Return the session's name."""
         return LOCAL if self.address.rest.startswith("/") else self.address.label
 
     def find(self) -> Reach:
-        """This machine is always there."""
+        """Return this machine, which always exists."""
         return Local(python=sys.executable)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """`argv` itself."""
+        """Return `argv` unchanged."""
         return self.find().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """It comes with dkdbg: by its file, for with `-m` Python would look in the working folder first."""
+        """Return dkdbg's own agent, by its file: with `-m`, Python would look in the working directory first."""
         return (sys.executable, "-I", "-S", "-B", str(_AGENT))
 
     def workspace(self) -> Workspace:
-        """The folder of the address."""
+        """Return the folder of the address."""
         if self.address.rest.startswith("/"):
             return Workspace(local=".", remote=self.address.rest, why="the target says so")
         raise DkdbgError(
@@ -58,7 +58,7 @@ class LocalTarget(Target):
         )
 
     def endpoint(self) -> Endpoint:
-        """That of the newest session that runs under this name."""
+        """Return the endpoint of the newest live session with this name."""
         live = [record for record, is_live in _records() if is_live and self._means(record)]
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
@@ -66,7 +66,7 @@ class LocalTarget(Target):
         return Endpoint(address=live[-1].here, why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:
-        """Those that the address names."""
+        """Return the sessions that the address selects."""
         return [_seen(record, is_live) for record, is_live in _records() if self._means(record)]
 
     def _means(self, record: SeenRecord) -> bool:
@@ -75,10 +75,13 @@ class LocalTarget(Target):
 
 
 def _records() -> list[tuple[SeenRecord, bool]]:
-    """Records, and whether their agents run, of the runtime folders that agents of ours may have used here (`agent/state/runtime_dir.py`), oldest session first."""
+    """Return the session records of this machine, and whether their agents run, oldest first.
+
+    They are in the runtime folders that our agents may use (`agent/state/runtime_dir.py`).
+    """
     found: list[tuple[SeenRecord, bool]] = []
     for written in records.list_records():
-        with contextlib.suppress(BadRecord):  # of another version, or damaged
+        with contextlib.suppress(BadRecord):  # from another version, or damaged
             found.append((parse(written), records.is_live(written)))
     return found
 

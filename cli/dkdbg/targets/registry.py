@@ -1,4 +1,4 @@
-"""Which kinds of targets there are, and which target a name or an address means: the same for every verb."""
+"""List the kinds of targets, and resolve a name or an address to a target, in the same way for every verb."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One line of the registry; the module is loaded when it is needed.
+    """One line of the registry; its module is loaded on demand.
 
     Attributes:
-        scheme: of the kind's addresses.
-        form: how they are typed, for usage texts and hints.
+        scheme: scheme of the kind's addresses.
+        form: how addresses are typed, for usage texts and hints.
         module: has the Kind as `KIND`.
         around: SCHEME+OTHER:// is this kind around a target of another kind.
-        system, submitter: name of a batch system and of its program that takes job scripts; empty for other kinds.
-            The login node of an address may be empty then: SCHEME:///JOB.
+        system, submitter: name of a batch system and of its program that submits scripts; empty for other kinds. The
+            login node of an address may be empty then: SCHEME:///JOB.
     """
 
     scheme: str
@@ -45,7 +45,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """What the module offers."""
+        """Return the module's Kind."""
         kind: Kind = importlib.import_module(self.module).KIND
         return kind
 
@@ -55,7 +55,7 @@ def _batch(scheme: str, system: str, submitter: str) -> Entry:
     return Entry(scheme=scheme, form=form, module=module, system=system, submitter=submitter)
 
 
-#: In the order in which a name without a scheme is looked for.
+#: Entries in the order in which a name without a scheme is looked up.
 ENTRIES: Sequence[Entry] = (
     Entry(scheme="compose", form="compose://SERVICE", module="dkdbg.targets.docker.compose_target"),
     Entry(scheme="docker", form="docker://CONTAINER", module="dkdbg.targets.docker.docker_target"),
@@ -70,21 +70,21 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="call", form="call://JOB", module="dkdbg.targets.reverse.target"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.targets.endpoint"),
 )
-#: The kind of the debug service that `init` writes.
+#: Scheme of the debug service that `init` writes.
 HOME = "compose"
 
 
 def forms() -> str:
-    """How a target can be typed."""
+    """Return how a target can be typed."""
     shown = [entry.form for entry in ENTRIES]
     return f"{', '.join(shown[:-1])} or {shown[-1]}"
 
 
 def address_of(text: str) -> Address:
-    """The address that `text` is.
+    """Parse `text` as an address.
 
     Raises:
-        DkdbgError: it is none, or there are no targets of this scheme.
+        DkdbgError: it is not an address, or its scheme is unknown.
     """
     found = _parse(text)
     _entry(found)
@@ -92,13 +92,13 @@ def address_of(text: str) -> Address:
 
 
 def target_at(address: Address, root: Path) -> Target:
-    """The target at an address; nothing is looked for yet.
+    """Return the target at an address, without looking for it yet.
 
     Args:
         root: the repository's root, resolved.
 
     Raises:
-        DkdbgError: there are no targets of this scheme, or the address makes no sense for them.
+        DkdbgError: the scheme is unknown, or the address is invalid for it.
     """
     kind, inner = _entry(address).kind, _inner(address)
     if inner is not None and kind.around is not None:
@@ -107,16 +107,17 @@ def target_at(address: Address, root: Path) -> Target:
 
 
 def target_of(name: str, root: Path) -> Target:
-    """Return the target that a user names: by its address, or by the name of a service, a container or a session.
+    """Return the target that a user names by its address, or by the name of a service, a container or a session.
 
-    A name is first one of dkdbg.toml's [targets], then a service of this repository's compose project, then a container, then a session of this machine,
-    then one that an agent anywhere tells of. One that nothing answers to is a service that does not run yet.
+    A name is looked up in dkdbg.toml's [targets], then among the services of this repository's compose project, the
+    containers, the sessions of this machine, and the sessions that remote agents report. An unknown name is taken for
+    a service that does not run yet.
 
     Args:
         root: the repository's root, resolved.
 
     Raises:
-        DkdbgError: it is neither an address nor a name; or dkdbg.toml is wrong.
+        DkdbgError: the name is neither an address nor a name, or dkdbg.toml is invalid.
     """
     if not addresses.is_name(name):
         known = f"{forms()}, or a name that dkdbg ps shows"
@@ -155,12 +156,12 @@ def targets_of(name: str, root: Path) -> Sequence[Target]:
 
 
 def batch_systems() -> Sequence[Entry]:
-    """Return the kinds that take jobs; the first one is the default."""
+    """Return the kinds that accept jobs; the first one is the default."""
     return [entry for entry in ENTRIES if entry.system]
 
 
 def batch_help() -> str:
-    """Return what the help says of batch systems."""
+    """Return the help text about batch systems."""
     default, *_ = known = batch_systems()
     shown = [f"{_queue_form(each)} ({each.submitter})" for each in known]
     return (
@@ -170,10 +171,10 @@ def batch_help() -> str:
 
 
 def queue_of(name: str) -> Queue:
-    """Where jobs are submitted.
+    """Return the queue that jobs are submitted to.
 
     Raises:
-        DkdbgError: the target is no batch system.
+        DkdbgError: the target is not a batch system.
     """
     address = _parse(name, " or ".join(map(_queue_form, batch_systems())))
     queue = _entry(address).kind.queue
@@ -187,7 +188,7 @@ def queue_of(name: str) -> Queue:
 
 
 def home(root: Path, service: str = "") -> Target:
-    """The target of this repository's debug service.
+    """Return the target of this repository's debug service.
 
     Args:
         root: the repository's root, resolved.
@@ -197,19 +198,19 @@ def home(root: Path, service: str = "") -> Target:
 
 
 def names(root: Path) -> dict[str, str]:
-    """The names that this repository gives to targets, and their addresses.
+    """Return the names that this repository gives to targets, and their addresses.
 
     Raises:
-        DkdbgError: its dkdbg.toml cannot be read, or is wrong.
+        DkdbgError: its dkdbg.toml is unreadable or invalid.
     """
     return dict(configuration(root).targets)
 
 
 def configuration(root: Path) -> config.Config:
-    """What dkdbg.toml of this repository says.
+    """Return the contents of this repository's dkdbg.toml.
 
     Raises:
-        DkdbgError: it cannot be read, or is wrong.
+        DkdbgError: it is unreadable or invalid.
     """
     if not os.path.lexists(root / config.FILE_NAME):
         return config.Config()
@@ -219,22 +220,22 @@ def configuration(root: Path) -> config.Config:
 
 
 def sessions() -> tuple[list[SeenSession], dict[str, str]]:
-    """All sessions that can be seen from here, and by scheme why some could not be asked."""
+    """Return all sessions visible from here, and by scheme why some could not be queried."""
     seen: list[SeenSession] = []
     missing: dict[str, str] = {}
     for entry in ENTRIES:
         try:
             seen += entry.kind.sessions()
-        except DkdbgError as error:  # noqa: PERF203 - each kind by itself
+        except DkdbgError as error:  # noqa: PERF203 - each kind on its own
             missing[entry.scheme] = error.message.splitlines()[0]
     return seen, missing
 
 
 def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
-    """Return the hint where no session is running.
+    """Return the hint shown when no session is running.
 
     Args:
-        seen: the sessions there, which have ended.
+        seen: the sessions there, all ended.
     """
     return _entry(address_of(address)).kind.begin(address, bool(seen))
 
@@ -244,15 +245,15 @@ def _queue_form(entry: Entry) -> str:
 
 
 def _parse(text: str, known: str = "") -> Address:
-    """The address that `text` is. Raises DkdbgError with the forms in `known`, by default all."""
+    """Parse `text` as an address. Raises DkdbgError with the forms in `known`, by default all."""
     return addresses.parse(text, forms=known or forms(), here={each.scheme for each in batch_systems()})
 
 
 def _inner(address: Address) -> Address | None:
-    """The address that this one is around: `ssh://node` of `ray+ssh://node`.
+    """Return the address inside this one: `ssh://node` of `ray+ssh://node`.
 
     Raises:
-        DkdbgError: there are no targets of this scheme, or the address makes no sense for them.
+        DkdbgError: the scheme is unknown, or the address is invalid for it.
     """
     inner = _entry(address).kind.inner
     return None if inner is None else inner(address)
