@@ -1,4 +1,4 @@
-"""What tells that another pod may be meant: `kubectl get --watch-only`."""
+"""Watch for changes after which another pod may match: `kubectl get --watch-only`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Characters of kubectl's standard error that are read.
+#: Maximum characters of kubectl's standard error to read.
 _MAX_SAID = 4000
-#: Characters of an object's name that each name of a copy keeps (`targets/kubernetes/workload.py`).
+#: Characters of an object's name with which the name of its copy begins (`targets/kubernetes/workload.py`).
 _BEGINNING = 30
 
 
 class PodChanges:
-    """Changes of the pods of one query. Two of equal queries are equal."""
+    """Changes of the pods of a query; equal for equal queries."""
 
     def __init__(self, query: PodQuery) -> None:
         self._query = query
@@ -37,15 +37,13 @@ class PodChanges:
         return hash(self._query)
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever the cluster tells of one; return when it tells no more, or after `close`.
+        """Call `changed` for each change that the cluster reports; return when it reports no more, or after `close`.
 
         Raises:
-            DkdbgError: kubectl is not installed, or the cluster does not let us watch.
+            DkdbgError: kubectl is not installed, or the cluster does not permit watching.
         """
         query = self._query
-        which: tuple[
-            str, ...
-        ] = ()  # the pods of a copy have none of the original's labels, but begin with its name
+        which: tuple[str, ...] = ()  # the pods of a copy lack the original's labels, but begin with its name
         if query.kind not in OWNERS:
             by_name = f"--field-selector=metadata.name={query.name}"
             which = (f"--selector={query.selector}" if query.selector else by_name,)
@@ -63,8 +61,8 @@ class PodChanges:
                 if self._closed:
                     return
                 self._end = end
-            changed()  # what happened until now
-            assert child.stdout is not None  # noqa: S101 - asked for above
+            changed()  # changes until now
+            assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
             for line in child.stdout:
                 if line.startswith(beginning):
                     changed()
@@ -80,7 +78,7 @@ class PodChanges:
                     pipe.close()
 
     def close(self) -> None:
-        """Let `listen` return; from any thread."""
+        """Make `listen` return; thread-safe."""
         with self._lock:
             self._closed = True
             if self._end is not None:

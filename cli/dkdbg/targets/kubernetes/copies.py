@@ -1,7 +1,7 @@
-"""Makes and removes the debug copy of an object that has pods (`targets/kubernetes/pod_copy.py`, docs/adr/0020 and 0021).
+"""Create and remove the debug copy of an object with pods (`targets/kubernetes/pod_copy.py`, docs/adr/0020 and 0021).
 
-Two objects are made: the copy, and a ConfigMap with the agent that the copy owns, so that the cluster removes it with the
-copy, whoever deletes that. Nothing else in the cluster is written.
+Two objects are created: the copy, and a ConfigMap with the agent. The copy owns the ConfigMap, so the cluster deletes
+it together with the copy. Nothing else in the cluster is changed.
 """
 
 from __future__ import annotations
@@ -43,29 +43,30 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod import Pod, PodReach
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Seconds within which something in a pod answers, and between two looks at pods that start.
+#: Timeout for an answer from a pod, and seconds between two polls of starting pods.
 _ANSWER_LIMIT, _PAUSE = 20.0, 1.0
-#: Prints the interpreter's version, then the words of the first process, as the image or its entry point has made them.
+#: Print the interpreter's version, then the command line of the first process, as the image or its entry point sets
+#: it.
 _ASK = (
     "v=; for p in python3 python; do v=$($p -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) && break; done; "
     'echo "$v"; cat /proc/1/cmdline'
 )
-#: What a pod that starts does not recover from by itself.
+#: States that a starting pod does not recover from automatically.
 _HOPELESS = ("its container has ended", "it has failed", "it was evicted", "CrashLoopBackOff", "InvalidImageName", "CreateContainerConfigError")  # fmt: skip
 
 
 def plan(
     query: PodQuery, reach_of: Callable[[Pod], PodReach], *, command: Sequence[str], wait: int
 ) -> tuple[PodCopy, bytes]:
-    """The copy that would be made now, and the single file for its pods.
+    """Return the copy that would be created now, and the single file for its pods.
 
     Args:
-        reach_of: a container of a pod as something that commands are run in.
-        command: another program than the object's own; empty for that.
+        reach_of: returns the reach of a pod's container.
+        command: replaces the object's own program unless empty.
         wait: seconds that the program waits for an editor.
 
     Raises:
-        DkdbgError: there is no such object, or there is a copy already, or nothing says what its program is.
+        DkdbgError: the object does not exist, or a copy already does, or its program is unknown.
     """
     original = kubectl.owner(query)
     words, said_by = list(command), "as you said"
@@ -86,7 +87,7 @@ def plan(
 
 
 def check_free(query: PodQuery, *, replace: bool) -> None:
-    """Raise DkdbgError where there is a copy already, or, to `replace` it, something of its name that is none."""
+    """Raise DkdbgError if there is a copy, or, with `replace`, an object of its name that is not a copy."""
     found = _existing(query)
     if found is not None and not replace:
         raise DkdbgError(
@@ -100,20 +101,20 @@ def check_free(query: PodQuery, *, replace: bool) -> None:
 
 
 def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
-    """The copy that an overlay of `dkdbg init --k8s` describes, and the single file that it carries.
+    """Return the copy that an overlay of `dkdbg init --k8s` describes, and its single file.
 
     Args:
         folder: absolute, on this machine.
 
     Raises:
-        DkdbgError: it is none, or it is one of another object.
+        DkdbgError: the folder is not an overlay, or belongs to another object.
     """
     shown = os.path.relpath(folder)
     written = f"dkdbg init --k8s {query.label} writes it again"
     try:
         documents = overlays.render(folder, shown)
     except DkdbgError:
-        overlays.agent_of(folder, hint=written)  # without it kustomize fails too, and says less
+        overlays.agent_of(folder, hint=written)  # without it kustomize fails too, with a worse message
         raise
     for document in documents:
         about = object_of(document.get("metadata"))
@@ -138,7 +139,7 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
 
 
 def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
-    """Make the copy in the cluster.
+    """Create the copy in the cluster.
 
     Args:
         agent: the single file.
@@ -168,10 +169,10 @@ def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
 def wait_for(
     query: PodQuery, reach_of: Callable[[Pod], PodReach], *, report: Callable[[str], None], limit: float
 ) -> list[Pod]:
-    """Return when an attach to each pod of the copy works: these pods.
+    """Wait until attaching to each pod of the copy works; return these pods.
 
     Raises:
-        DkdbgError: one of them cannot start, or they take longer than `limit` seconds.
+        DkdbgError: a pod cannot start, or the pods take longer than `limit` seconds.
     """
     kind = kind_of_copy(query.kind)
     wanted = pods_wanted(kind, kubectl.owner(query, copy_name(query.name), kind))
@@ -196,13 +197,13 @@ def wait_for(
 
 
 def remove(query: PodQuery, *, wait: bool = False) -> str:
-    """Remove the copy, if there is one; what is down.
+    """Remove the copy, if it exists; return a message about the result.
 
     Args:
-        wait: return when it is gone.
+        wait: return only after the copy is gone.
 
     Raises:
-        DkdbgError: there is something of its name that dkdbg has not made, or the cluster refuses.
+        DkdbgError: an object of its name was not made by dkdbg, or the cluster refuses.
     """
     found, name = _existing(query), copy_name(query.name)
     if found is None:
@@ -224,10 +225,10 @@ def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
 def _look(
     query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
 ) -> str:
-    """Add to `ready` the pods whose agent answers; what the others wait for.
+    """Add to `ready` the pods whose agent answers; return what the others wait for.
 
     Raises:
-        DkdbgError: one of them cannot start.
+        DkdbgError: one of the pods cannot start.
     """
     said = ""
     for pod in pods:
@@ -261,7 +262,7 @@ def _labels(query: PodQuery) -> dict[str, str]:
 
 
 def _existing(query: PodQuery) -> dict[str, Any] | None:
-    """The object that has the copy's name; None when there is none."""
+    """Return the object with the copy's name; None if there is no such object."""
     what = (RESOURCE[kind_of_copy(query.kind)], copy_name(query.name), "--ignore-not-found", "--output=json")
     said = kubectl.tell(query, "get", *what)
     try:
@@ -273,7 +274,7 @@ def _existing(query: PodQuery) -> dict[str, Any] | None:
 
 
 def _created(query: PodQuery, document: dict[str, Any]) -> object:
-    """Make one object: all of it is in a file of ours that nobody else may read, since it may hold secrets."""
+    """Create one object from a temporary file that only this user can read, because it may contain secrets."""
     with tempfile.NamedTemporaryFile("w", prefix="dkdbg-", suffix=".json", encoding="utf-8") as file:
         json.dump(document, file)
         file.flush()
@@ -281,7 +282,7 @@ def _created(query: PodQuery, document: dict[str, Any]) -> object:
 
 
 def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:
-    """Whether each container that could be meant has a command of its own."""
+    """Return whether each candidate container has its own command."""
     found = templates(query.kind, original).values()
     return all(
         each.get("command") for template in found for each in object_of(template.get("spec"))["containers"]
@@ -292,7 +293,7 @@ def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:
 def _asked(
     query: PodQuery, reach_of: Callable[[Pod], PodReach]
 ) -> tuple[tuple[int, ...], list[str], str] | None:
-    """Python's version, the first process's words and the name of a running pod of the original; None without one."""
+    """Return Python's version, the first process's command and the name of a running pod of the original, or None."""
     for pod in kubectl.own_pods(query):
         if pod.container(query.container) in pod.trouble:
             continue

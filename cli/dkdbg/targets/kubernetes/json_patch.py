@@ -1,24 +1,24 @@
-"""What turns one JSON document into another, as RFC 6902 writes it and kustomize applies it. No I/O."""
+"""Compute JSON patches (RFC 6902), as kustomize applies them. No I/O."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: An operation of a patch.
+#: One operation of a patch.
 Operation = dict[str, Any]
-#: A value of JSON.
+#: A JSON value.
 Value = Any
-#: Objects that are replaced as a whole: what somebody else adds to them later must not get into the result.
+#: Objects to replace as a whole, so that keys added to the original later do not reach the result.
 _WHOLE = ("labels", "matchLabels")
 
 
 def between(before: Value, after: Value) -> list[Operation]:
-    """The operations that make `after` of `before`, in their order."""
+    """Return the operations that turn `before` into `after`, in order."""
     return _value("", before, after)
 
 
 def at(*words: str | int) -> str:
-    """The JSON pointer (RFC 6901) to a value."""
+    """Return the JSON pointer (RFC 6901) to a value."""
     return "".join(_step(each) for each in words)
 
 
@@ -33,7 +33,7 @@ def _value(path: str, before: Value, after: Value) -> list[Operation]:
             elif key not in before or not _same(before[key], value):
                 found.append(_operation("add", path + _step(key), value))
         return found
-    # Names tell the items of most lists apart: one that has another name is another item.
+    # The items of most lists have names: an item with another name is another item.
     if (
         isinstance(before, list)
         and isinstance(after, list)
@@ -46,7 +46,7 @@ def _value(path: str, before: Value, after: Value) -> list[Operation]:
 
 
 def _same(before: Value, after: Value) -> bool:
-    """Whether both are one value in JSON, where True is not 1."""
+    """Return whether two values are the same in JSON, where True is not 1."""
     if isinstance(before, dict) and isinstance(after, dict):
         return before.keys() == after.keys() and all(_same(before[key], after[key]) for key in before)
     if isinstance(before, list) and isinstance(after, list):

@@ -1,4 +1,4 @@
-"""Asks a cluster, with the kubeconfig and the context that kubectl uses."""
+"""Query a cluster, with the kubeconfig and the context that kubectl uses."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod import Pod
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Seconds within which a cluster answers, kubectl's own limit and ours; bytes of what it answers.
+#: Timeouts for a cluster's answer, kubectl's own and ours; maximum bytes of an answer.
 _ANSWER_LIMIT, _HARD_LIMIT = 20, 30.0
-#: Seconds for what changes something; kubectl may wait for it.
+#: Timeout for a change, which kubectl may wait for.
 _CHANGE_LIMIT = 120.0
 _MAX_ANSWER = 64 << 20
 
 
 def program() -> str:
-    """`kubectl`, else `oc`, which has the same verbs.
+    """Return `kubectl`, or `oc`, which has the same verbs.
 
     Raises:
         DkdbgError: neither is installed.
@@ -44,16 +44,16 @@ def program() -> str:
 
 
 def pods(query: PodQuery) -> list[Pod]:
-    """The pods that a query asks for; of an object with a debug copy, those of the copy.
+    """Return the pods that a query selects; those of the debug copy for an object that has one.
 
     Raises:
-        DkdbgError: kubectl is not installed, or the cluster does not answer, or refuses; or there is no such pod.
+        DkdbgError: kubectl is not installed, the cluster does not answer or refuses, or there is no such pod.
     """
     return (copied_pods(query) if query.kind in OWNERS else []) or own_pods(query)
 
 
 def copied_pods(query: PodQuery) -> list[Pod]:
-    """The pods of the debug copy of an object; none without one.
+    """Return the pods of the debug copy of an object; empty without a copy.
 
     Raises:
         DkdbgError: as `pods`.
@@ -63,7 +63,7 @@ def copied_pods(query: PodQuery) -> list[Pod]:
 
 
 def own_pods(query: PodQuery) -> list[Pod]:
-    """The pods that a query asks for, and none of a copy.
+    """Return the pods that a query selects, without those of a copy.
 
     Raises:
         DkdbgError: as `pods`.
@@ -78,10 +78,10 @@ def own_pods(query: PodQuery) -> list[Pod]:
 
 
 def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
-    """The object that owns the pods, as the API shows it.
+    """Return the object that owns the pods, as the API shows it.
 
     Args:
-        name, kind: of another one.
+        name, kind: those of another object.
 
     Raises:
         DkdbgError: as `pods`; or there is no such object.
@@ -91,7 +91,7 @@ def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
 
 
 def is_there(query: PodQuery, pod: str) -> bool:
-    """Whether there is a pod of this name, running or not.
+    """Return whether there is a pod of this name, running or not.
 
     Raises:
         DkdbgError: as `pods`.
@@ -100,10 +100,10 @@ def is_there(query: PodQuery, pod: str) -> bool:
 
 
 def tell(query: PodQuery, *words: str) -> str:
-    """What kubectl prints for words that change something, in the namespace of the query.
+    """Run a kubectl command that changes something, in the query's namespace; return its output.
 
     Raises:
-        DkdbgError: it is refused.
+        DkdbgError: the cluster refuses.
     """
     argv = (program(), *words, f"--namespace={query.namespace}")
     done = process.read(argv, most=_MAX_ANSWER, timeout=_CHANGE_LIMIT)
@@ -123,7 +123,7 @@ def _get(query: PodQuery, *what: str) -> object:
 
 @contextlib.contextmanager
 def _reading(query: PodQuery) -> Iterator[None]:
-    """What makes no sense is one error."""
+    """Turn errors about invalid answers into one DkdbgError."""
     try:
         yield
     except (BadPod, BadRecord) as error:

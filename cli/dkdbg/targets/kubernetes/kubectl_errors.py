@@ -1,4 +1,4 @@
-"""What the messages of kubectl and oc mean, and what to type next."""
+"""Explain error messages of kubectl and oc, and suggest what to type next."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dkdbg import hints
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 
-#: Characters that are shown of what kubectl says.
+#: Maximum characters of kubectl's message to show.
 _SHOWN = 400
-#: What kubectl says last of a command that has ended; the cause stands before it.
+#: Last line of kubectl about a command that has exited; the cause stands before it.
 _ENDED = re.compile(r"^command terminated with exit code \d+$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """`{1}` in a text is the first group of the fragment, `{ns}` the namespace."""
+    """A known message; `{ns}` in its texts stands for the namespace."""
 
     fragment: str
     cause: str
@@ -29,9 +29,9 @@ class _Known:
 _FORBIDDEN = (
     r"is forbidden: User \"[^\n]*?\" cannot (?P<verb>\w+) resource \"(?P<what>[\w.]+)(?:/(?P<sub>\w+))?\""
 )
-#: Some builds of kubectl log an error in the place of saying it.
+#: Some builds of kubectl log an error instead of printing it.
 _LOGGED = re.compile(r"^E\d{4} \S+\s+\d+ \S+\] \"command failed\" err=")
-#: Messages of kubectl 1.32; each has a test in which it says so itself. The first match wins.
+#: Messages of kubectl 1.32; a test produces each of them with kubectl. The first match wins.
 _KNOWN = (
     _Known(
         fragment=r"connection to the server localhost:8080 was refused|Missing or incomplete configuration info",
@@ -117,11 +117,11 @@ _KNOWN = (
 
 
 def explain(said: str, namespace: str) -> DkdbgError | None:
-    """The error that kubectl's own words mean: the cause in ours, then its line; None when none of them is there.
+    """Return the error that a message of kubectl means: the cause in our terms, then its line; None for unknown messages.
 
     Args:
         said: its standard error. A command in a pod may have written some of it.
-        namespace: that it was about.
+        namespace: the namespace of the request.
     """
     if (refused := denied(said, namespace)) is not None:
         return refused
@@ -135,7 +135,7 @@ def explain(said: str, namespace: str) -> DkdbgError | None:
 
 
 def denied(said: str, namespace: str) -> DkdbgError | None:
-    """The right that is missing, as the cluster names it; None where it names none."""
+    """Return the error for a missing permission, as the cluster names it; None for other messages."""
     found = re.search(_FORBIDDEN, said)
     if found is None:
         return None
@@ -149,15 +149,15 @@ def denied(said: str, namespace: str) -> DkdbgError | None:
 
 
 def not_built(shown: str, said: str, *, is_file: bool) -> DkdbgError:
-    """The error for a folder of manifests, or for one of them, that kustomize does not build.
+    """Return the error for a folder of manifests, or a single manifest, that kustomize cannot build.
 
     Args:
-        shown: the folder, or the file, as people know it.
-        said: why; kustomize's own words, or what is wrong with what it has built.
+        shown: the folder, or the file, as the user names it.
+        said: the reason: kustomize's message, or the problem with its result.
     """
     why = printable(" ".join(_LOGGED.sub("", said.removeprefix("error: ")).split()))
     hint = f"kubectl kustomize {shlex.quote(shown)} must work first"
-    if is_file:  # kustomize takes folders only
+    if is_file:  # kustomize accepts only folders
         hint = f"correct {shown}, then dkdbg init --k8s again"
     return DkdbgError(
         f"kustomize cannot build {shown}: {why[:_SHOWN]}", hint=hint if why else "", exit_code=EXIT_USAGE
@@ -165,7 +165,7 @@ def not_built(shown: str, said: str, *, is_file: bool) -> DkdbgError:
 
 
 def unexplained(code: int, said: str, namespace: str) -> DkdbgError:
-    """The error for words that nothing here knows."""
+    """Return the error for an unknown message."""
     return DkdbgError(
         f"kubectl failed with exit code {code}: {printable(last_line(said))[:_SHOWN] or 'it said nothing'}",
         hint=f"kubectl get pods --namespace={namespace} must work first",
@@ -174,7 +174,7 @@ def unexplained(code: int, said: str, namespace: str) -> DkdbgError:
 
 
 def last_line(said: str) -> str:
-    """The last line that says something: kubectl's own about an exit code does not, where there is another one."""
+    """Return the last line with information: kubectl's line about an exit code only if it is the only one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if not _ENDED.match(line)), lines[-1] if lines else "")
 

@@ -1,4 +1,4 @@
-"""What a kustomization.yaml refers to. No I/O."""
+"""Read the references of a kustomization.yaml. No I/O."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What kustomize reads of a folder.
+#: Names of the file that kustomize reads in a folder.
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-#: What gives objects other names than their manifests, and so those that refer to them.
+#: Keys that rename objects, and the references to them.
 _RENAMES = ("namePrefix", "nameSuffix", "configMapGenerator", "secretGenerator")
-#: What runs a program or fetches a chart.
+#: Keys that run a program or fetch a chart.
 _RUNS = ("helmCharts", "helmChartInflationGenerator", "generators", "transformers", "validators")
 _REMOTE = re.compile(r"^\w[\w+.-]*://|^git@|^github\.com[/:]|\?(?:ref|version|timeout)=|//")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kustomization:
-    """One of them.
+    """Contents of a kustomization.yaml.
 
     Attributes:
-        refers_to: files and folders, as it has them, relative to its own.
-        remote: those that are fetched from elsewhere.
-        renames: whether names differ from those of the manifests.
-        runs: what of it runs something that is not kustomize's own; empty for nothing.
+        refers_to: files and folders, as written, relative to its own folder.
+        remote: references that are fetched from elsewhere.
+        renames: whether names differ from those in the manifests.
+        runs: key that runs a program other than kustomize; empty if there is no such key.
     """
 
     refers_to: tuple[str, ...]
@@ -36,12 +36,12 @@ class Kustomization:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Kustomization:
-        """What a document says; what makes no sense is skipped, kustomize will complain of it."""
+        """Parse a document; skip invalid parts, which kustomize reports."""
         entries = []
         for key in ("resources", "bases", "components"):
             found = document.get(key)
             entries += [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
-        # A plugin is configured inline, or in a file that nobody here reads.
+        # A plugin is configured inline, or in a file that dkdbg does not read.
         runs = next((key for key in _RUNS if document.get(key)), "")
         return cls(
             refers_to=tuple(each for each in entries if not _REMOTE.search(each)),

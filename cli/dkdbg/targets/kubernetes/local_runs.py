@@ -1,4 +1,4 @@
-"""The pods in which this user runs something from this machine: each run is a kubectl here that says where."""
+"""Find the pods in which this user runs a command from this machine, by the command lines of their local kubectl."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dkdbg.errors import DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What `dkdbg run` starts, its words with a space between them (`PodReach.wrap`, `Brought.argv`): the agent, or a relay that
-#: leads to it, behind a look at whether its file is there after a cut (`relay/remote_program.py`).
+#: Command line that `dkdbg run` starts, joined with spaces (`PodReach.wrap`, `Brought.argv`): the agent, or a relay
+#: that leads to it, after a check whether its file still exists after a cut (`relay/remote_program.py`).
 _RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
     r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "
@@ -23,19 +23,19 @@ _RUN = re.compile(
 
 
 def pods() -> list[str]:
-    """`NAMESPACE/POD/CONTAINER` of each, as addresses have them; those of another kubeconfig would be looked for in ours."""
+    """Return `NAMESPACE/POD/CONTAINER` of each, as in addresses; exclude those of another kubeconfig."""
     found = (_RUN.match(line) for line in _command_lines())
     return sorted({f"{each[1]}/{each[3]}/{each[2]}" for each in found if each})
 
 
 def _config_of(process_folder: Path) -> bytes:
-    """KUBECONFIG of a process, empty when it has none. Raises OSError."""
+    """Return KUBECONFIG of a process, empty if unset. Raises OSError."""
     settings = (process_folder / "environ").read_bytes().split(b"\0")
     return next((each for each in settings if each.startswith(b"KUBECONFIG=")), b"")
 
 
 def _command_lines() -> Iterator[str]:
-    """Those of this user's processes."""
+    """Yield the command lines of this user's processes."""
     proc = Path("/proc")
     if not (proc / "self" / "cmdline").exists():  # macOS
         with contextlib.suppress(DkdbgError):

@@ -1,8 +1,8 @@
-"""A kustomize overlay that renders the debug copy of an object from its manifest, and nothing else. No I/O.
+"""Render a kustomize overlay that contains only the debug copy of an object from its manifest. No I/O.
 
-It builds on the folder that the manifest is built from, so that it follows what changes there. Where kustomize has to
-rename what the object refers to (`namePrefix`, generators), and where there is no such folder, it has the object as it was
-rendered: what is deleted in an overlay is not renamed any more in those that refer to it.
+It builds on the manifest's kustomize folder, so that it follows changes there. If kustomize has to rename what the
+object refers to (`namePrefix`, generators), or if there is no such folder, the overlay contains the rendered object:
+once an overlay deletes an object, kustomize no longer renames the references to it.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ from dkdbg.targets.kubernetes.workload import COPY_OF, DKDBG, MADE_BY, copy_labe
 if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
 
-#: Where overlays lie in a repository, the single file that they share, and what kustomize reads of a folder.
+#: Folder of overlays in a repository, the single file that they share, and the files of an overlay.
 FOLDER = ".dkdbg/k8s"
 AGENT_FOLDER = f"{FOLDER}/agent"
 KUSTOMIZATION, OBJECT, PATCH = "kustomization.yaml", "workload.json", "patch.json"
 _KUSTOMIZE = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-#: The ConfigMap of AGENT_FOLDER, which each overlay gives a name of its own.
+#: Name of the ConfigMap of AGENT_FOLDER, which each overlay renames.
 _AGENT = "dkdbg-agent"
-#: `test` compares texts as Go escapes them, `<` as \\u003c; kustomize makes them so of YAML, but not of what begins with `[`.
+#: `test` compares texts with Go's escapes, `<` as \\u003c. kustomize escapes YAML so, but not a file that begins with
+#: `[`.
 _AS_YAML = "# RFC 6902\n"
 _BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029", 0xFEFF: "\\ufeff"}
-#: What is compared in the manifest before it is changed: another program is another overlay.
+#: Keys to compare in the manifest before changing it: another program needs another overlay.
 _GUARDED = ("command", "args")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlay:
-    """One overlay.
+    """The overlay of one object.
 
     Attributes:
         kind, name: of the object, as an address names it.
-        base: the folder that it builds on, relative to the repository's root; empty to have the object itself.
-        source: where the object was found, for people.
+        base: the folder that it builds on, relative to the repository's root; empty to contain the object itself.
+        source: where the object was found, for messages.
         rendered: the object, as kustomize renders it.
     """
 
@@ -55,11 +56,11 @@ class Overlay:
 
     @property
     def folder(self) -> str:
-        """Where it lies in the repository."""
+        """Return its folder in the repository."""
         return f"{FOLDER}/{self.kind}-{self.name}"
 
     def files(self) -> dict[str, str]:
-        """Its files, by their paths in the repository, and those of the agent but for the single file."""
+        """Return its files by their paths in the repository, and those of the agent except the single file."""
         base = posixpath.relpath(self.base, self.folder) if self.base else OBJECT
         found = {
             f"{AGENT_FOLDER}/{KUSTOMIZATION}": _KUSTOMIZE + _yaml(
@@ -78,7 +79,7 @@ class Overlay:
         return found
 
     def operations(self) -> list[json_patch.Operation]:
-        """What makes the copy of the object; it fails where the object has another program now."""
+        """Return the operations that turn the object into its copy; they fail if the object's program has changed."""
         found = []
         for role, template in templates(self.kind, self.rendered).items():
             found += self._guards(role, template)
@@ -117,7 +118,8 @@ class Overlay:
         return [
             {"target": {"version": "v1", "kind": "ConfigMap", "name": _AGENT}, "patch": json.dumps(agent)},
             {"target": target, "path": PATCH},
-            # Whatever else is built there is left out: it is the user's, and neither applied nor deleted with this.
+            # Leave out other objects of the folder: they are the user's, and are neither applied nor deleted with the
+            # copy.
             {
                 "target": {"labelSelector": f"{COPY_OF}!={labels[COPY_OF]}"},
                 "patch": json.dumps({"$patch": "delete", "kind": "any", "metadata": {"name": "any"}}),
@@ -133,7 +135,7 @@ class Overlay:
 
 
 def _yaml(value: dict[str, Any]) -> str:
-    """Each key on a line of its own and its value as JSON, which is YAML that all parsers read alike."""
+    """Write each key on its own line with its value as JSON, which all YAML parsers read alike."""
     return "".join(_key(key, each) for key, each in value.items())
 
 
@@ -148,5 +150,5 @@ def _pretty(value: json_patch.Value) -> str:
 
 
 def _json(value: json_patch.Value, indent: int | None = None) -> str:
-    """JSON that is YAML too: no pairs of surrogates, and no line breaks that only YAML knows."""
+    """Return JSON that is also YAML: without surrogate pairs and without line breaks that only YAML knows."""
     return json.dumps(value, indent=indent, ensure_ascii=False).translate(_BREAKS)

@@ -1,4 +1,4 @@
-"""What kustomize, which is in kubectl, makes of manifests; no cluster is asked for that."""
+"""Build manifests with kubectl's kustomize, without querying a cluster."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from dkdbg.targets.kubernetes.pod import BadPod, object_of
 from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE
 from dkdbg.targets.kubernetes.workload import TITLE
 
-#: Seconds for one build, and bytes of what is built.
+#: Timeout for one build, and maximum bytes of its result.
 _LIMIT, _MOST = 60.0, 64 << 20
-#: Characters of one object's YAML that are read: it takes its parser a minute.
+#: Maximum characters of one object's YAML: its parser needs a minute for them.
 _LARGEST = 500_000
 _BETWEEN = re.compile(r"^---$", re.MULTILINE)
 _KIND = re.compile(rf"^kind: (?:{'|'.join(TITLE.values())})$", re.MULTILINE)
 
 
 def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str, Any]]:
-    """The objects with pods that kustomize builds of a folder.
+    """Return the objects with pods that kustomize builds from a folder.
 
     Args:
-        shown: the folder as people know it.
-        is_file: `shown` is a file, which is the only one of a folder that was made for it.
+        shown: the folder, as the user names it.
+        is_file: `shown` is a file, the only one in a temporary folder.
 
     Raises:
-        DkdbgError: kubectl is not installed, or kustomize cannot build it.
+        DkdbgError: kubectl is not installed, or kustomize cannot build the folder.
     """
     done = process.read((kubectl.program(), "kustomize", str(folder)), most=_MOST, timeout=_LIMIT)
     if done.code:
@@ -51,12 +51,12 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
 
 
 def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
-    """The same of one manifest, as kustomize reads it.
+    """Build a single manifest; see `render`.
 
     Raises:
         DkdbgError: as `render`.
     """
-    with tempfile.TemporaryDirectory(prefix="dkdbg-") as made:  # nobody else may read it: it may hold secrets
+    with tempfile.TemporaryDirectory(prefix="dkdbg-") as made:  # private: it may contain secrets
         folder = Path(made)
         name = "manifest.json" if shown.endswith(".json") else "manifest.yaml"
         (folder / name).write_bytes(content)
@@ -65,20 +65,20 @@ def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
 
 
 def namespace() -> str:
-    """The namespace that kubectl uses when none is named."""
+    """Return the namespace that kubectl uses by default."""
     words = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
     done = process.read((kubectl.program(), *words), most=1 << 16, timeout=_LIMIT)
     return (done.stdout.strip() if done.code == 0 else "") or "default"
 
 
 def agent_of(folder: Path, *, hint: str) -> bytes:
-    """The single file that an overlay carries.
+    """Return the single file of an overlay.
 
     Args:
-        hint: what brings one that is not there.
+        hint: how to create a missing file.
 
     Raises:
-        DkdbgError: it is not there.
+        DkdbgError: it is missing.
     """
     agent = folder.parent / PurePosixPath(AGENT_FOLDER).name / AGENT_FILE
     try:

@@ -1,7 +1,7 @@
-"""Pods as `kubectl get -o json` shows them: which one a query means, why nothing can be run in one, how something is.
+"""Parse pods from `kubectl get -o json`: select the pod of a query, and explain why no command can run in one.
 
-An API server says this, and who may make a pod has written some of it: each value is checked, and no name that
-Kubernetes does not allow gets into a command line.
+The values come from an API server, and partly from the author of the pod: each one is checked, and no name that
+Kubernetes does not allow reaches a command line.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
-#: Which container of a pod is meant when none is named, for kubectl too.
+#: Annotation with the default container of a pod, which kubectl uses too.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-#: Which pod of a Job, and of a PyTorchJob, it is. The first is an annotation before Kubernetes 1.28.
+#: Labels with a pod's index in a Job, and in a PyTorchJob. The first is an annotation before Kubernetes 1.28.
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICA, _ROLE = "training.kubeflow.org/replica-index", "training.kubeflow.org/replica-type"
-#: Characters of a message of a cluster that are shown, and pods that are named.
+#: Maximum characters of a cluster's message to show, and of pods to name.
 _SHOWN, _NAMED = 300, 8
 
 
 class BadPod(ValueError):  # noqa: N818 - a value that is no pod
-    """What came is no pod; the message says in a few words what is wrong."""
+    """The value is not a pod; the message is a short phrase."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodReach(Reach):
-    """A container of a pod as something that commands are run in.
+    """Runs commands in a container of a pod.
 
-    A command is started by the container's `sh`: kubectl passes on its exit code, 126 and 127 among them. Of a command
-    that a container runtime does not find, today's clusters tell kubectl no code. After a code that is not 0 kubectl
-    adds a line of its own to standard error.
+    The container's `sh` starts the command, so that kubectl passes its exit code on, including 126 and 127. If the
+    container runtime itself cannot find a command, today's clusters report no exit code to kubectl. After a nonzero
+    exit code kubectl adds a line to standard error.
 
     Attributes:
         program: `kubectl`, or `oc`.
-        label: as a person reads it.
+        label: its name in messages.
     """
 
     program: str
@@ -54,7 +54,7 @@ class PodReach(Reach):
     label: str
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that runs `argv` in it, with our standard input and output."""
+        """Return the local command line that runs `argv` in the container, with our standard input and output."""
         where = (f"--namespace={self.namespace}", f"--container={self.container}", self.pod)
         return (
             self.program,
@@ -69,7 +69,7 @@ class PodReach(Reach):
         )
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-        """The local command line that prints what the container has printed; see `Target.logs`."""
+        """Return the local command line that prints the container's output; see `Target.logs`."""
         tail = () if lines is None else (f"--tail={lines}",)
         words = (*(("--follow",) if follow else ()), *tail, self.pod)
         return (
@@ -81,25 +81,25 @@ class PodReach(Reach):
         )
 
     def explain(self, said: str) -> DkdbgError | None:
-        """What kubectl's own words mean; None for words that are not its own."""
+        """Return the error for a message of kubectl; None for other text."""
         return explain(said, self.namespace)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """One pod, as the cluster shows it now.
+    """One pod, in its current state.
 
     Attributes:
-        node: that it runs on; empty when it has none yet.
-        created: as Kubernetes writes it, which sorts by time.
-        containers: their names; the first is the usual one.
-        default: the container that the pod itself names for this; empty for none.
-        rank: of the pod in the job that it belongs to; -1 when it has none.
+        node: its node; empty before it has one.
+        created: creation time as Kubernetes writes it, which sorts by time.
+        containers: their names; the first is the default.
+        default: the container that the pod's annotation names; empty without one.
+        rank: rank of the pod in its job; -1 without one.
         phase: such as `Running`.
-        mappings: DKDBG_MAPPINGS of each container, as far as the pod itself says it.
-        workdirs: of each container, as far as the pod itself says it.
-        trouble: by container, why nothing can be run in it now; absent where something can.
-        running: the containers that run now, also where the pod is being deleted and they have not ended yet.
+        mappings: DKDBG_MAPPINGS of each container, if the pod sets it.
+        workdirs: of each container, if the pod sets it.
+        trouble: by container, why no command can run in it now; absent if one can.
+        running: containers that run now, including those of a pod that is being deleted.
     """
 
     name: str
@@ -117,10 +117,10 @@ class Pod:
 
     @classmethod
     def of(cls, value: object) -> Pod:
-        """The pod that a JSON object of the API is.
+        """Parse a pod from a JSON object of the API.
 
         Raises:
-            BadPod: it is none.
+            BadPod: the object is not a pod.
         """
         pod = object_of(value)
         about, spec, status = (object_of(pod.get(key)) for key in ("metadata", "spec", "status"))
@@ -153,7 +153,7 @@ class Pod:
         )  # fmt: skip
 
     def container(self, asked: str) -> str:
-        """The container that is meant, as kubectl would choose.
+        """Return the container to use, chosen as kubectl would.
 
         Raises:
             DkdbgError: the pod has no container of this name.
@@ -168,20 +168,20 @@ class Pod:
 
 
 def pods_of(value: object) -> list[Pod]:
-    """The pods of an object, or of a list, of the API.
+    """Return the pods of an object, or of a list, of the API.
 
     Raises:
-        BadPod: one of them is none.
+        BadPod: one of them is not a pod.
     """
     found = object_of(value)
     return [Pod.of(each) for each in (_list(found["items"]) if "items" in found else [found])]
 
 
 def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
-    """The pod that a query means: the only one in which something can be run, or else the newest.
+    """Return the pod of a query: the only one that can run commands, or else the newest.
 
     Raises:
-        DkdbgError: there is none, or several fit.
+        DkdbgError: no pod matches, or several do.
     """
     fitting = [each for each in pods if query.rank is None or _rank(each, pods, query.kind) == query.rank]
     running = [each for each in fitting if each.container(query.container) not in each.trouble]
@@ -207,7 +207,7 @@ def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
 
 
 def not_ready(pod: Pod, container: str, namespace: str) -> DkdbgError:
-    """The error for a container in which nothing can be run now."""
+    """Return the error for a container that cannot run commands now."""
     return DkdbgError(
         f"nothing can be run in the pod {pod.name}: {pod.trouble[container]}",
         hint=f"kubectl describe pod {pod.name} --namespace={namespace}",
@@ -215,7 +215,7 @@ def not_ready(pod: Pod, container: str, namespace: str) -> DkdbgError:
 
 
 def _rank(pod: Pod, pods: Sequence[Pod], kind: str) -> int:
-    """The rank of a pod. In a PyTorchJob the master is 0 and the workers follow it; without a master they begin."""
+    """Return the rank of a pod. In a PyTorchJob the master, if there is one, has rank 0 and the workers follow."""
     if pod.rank < 0 or kind != PYTORCHJOB or pod.is_master:
         return pod.rank
     return pod.rank + sum(1 for name in {each.name for each in pods if each.is_master} if name)
@@ -228,7 +228,7 @@ def _names(pods: Sequence[Pod], all_pods: Sequence[Pod], kind: str) -> str:
 
 
 def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
-    """By container, why nothing can be run in it."""
+    """Return, by container, why no command can run in it."""
     phase, said = _text(status.get("phase")), _said(status)
     states = {_text(each.get("name")): each for each in objects_of(status.get("containerStatuses"))}
     for_all = ""
@@ -251,7 +251,7 @@ def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]
 
 
 def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
-    """Why a container does not run; empty when it does."""
+    """Return why a container does not run; empty if it does."""
     if "running" in state:
         return ""
     waiting, ended = object_of(state.get("waiting")), object_of(state.get("terminated"))
@@ -267,7 +267,7 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
 
 
 def _pending(status: dict[str, Any]) -> str:
-    """What a pod without containers waits for."""
+    """Return what a pod without containers waits for."""
     for each in objects_of(status.get("conditions")):
         if each.get("status") == "False" and each.get("message"):
             return _said(each)
@@ -275,7 +275,7 @@ def _pending(status: dict[str, Any]) -> str:
 
 
 def _said(value: dict[str, Any], *, reason: bool = True) -> str:
-    """`: reason: message`, as far as they are there, fit for a terminal."""
+    """Return the nonempty ones of `: reason: message`, safe to print to a terminal."""
     words = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
     return "".join(f": {printable(each)[:_SHOWN]}" for each in words if each and each != "Evicted")
 
@@ -288,7 +288,7 @@ def _variable(container: dict[str, Any], name: str) -> str:
 
 
 def object_of(value: object) -> dict[str, Any]:
-    """An object of the API; an empty one for what is not there.
+    """Return an object of the API; empty for a missing one.
 
     Raises:
         BadPod: it is another value.
@@ -301,10 +301,10 @@ def object_of(value: object) -> dict[str, Any]:
 
 
 def objects_of(value: object) -> list[dict[str, Any]]:
-    """The objects of a list; none for what is not there.
+    """Return the objects of a list; empty for a missing one.
 
     Raises:
-        BadPod: it is another value, or one of them is.
+        BadPod: it is not a list of objects.
     """
     return [object_of(each) for each in _list(value)]
 

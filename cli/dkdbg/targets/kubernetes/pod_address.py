@@ -1,6 +1,6 @@
-"""Which pods `k8s://NAMESPACE/POD[/CONTAINER]` names. No I/O.
+"""Parse `k8s://NAMESPACE/POD[/CONTAINER]`. No I/O.
 
-POD is    trainer-0                       a pod's name (`pod/trainer-0` for one that is called as a kind below)
+POD is    trainer-0                       a pod's name (`pod/trainer-0` if it equals a kind below)
           app=trainer,tier=gpu            labels, as `kubectl -l` takes them
           deployment/bert                 the pod of a Deployment
           statefulset/bert                the pod of a StatefulSet
@@ -8,8 +8,8 @@ POD is    trainer-0                       a pod's name (`pod/trainer-0` for one 
           cronjob/nightly                 the debug copy of a CronJob, which is a Job
           pytorchjob/bert:2               the pod of a Kubeflow PyTorchJob whose node rank is 2
 
-An object that `dkdbg up` has made a debug copy of stands for its copy. KIND/NAME is how kubectl itself names things. The rank comes after `:`, which no name of Kubernetes has and no shell
-reads: `#` begins a pattern in zsh, and a fragment in whatever takes an address for a URI.
+An object with a debug copy (`dkdbg up`) stands for its copy. KIND/NAME is the notation of kubectl. The rank comes after
+`:`, which no name in Kubernetes contains and no shell interprets; `#` begins a pattern in zsh, and a fragment in a URI.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 FORM = "k8s://NAMESPACE/POD[/CONTAINER]"
 POD, DEPLOYMENT, JOB, PYTORCHJOB = "pod", "deployment", "job", "pytorchjob"
 STATEFULSET, CRONJOB = "statefulset", "cronjob"
-#: The label that the pods of a kind carry, with its name.
+#: The label of a kind's pods that contains its name.
 _LABEL_OF = {JOB: "job-name", PYTORCHJOB: "training.kubeflow.org/job-name"}
 #: Kinds of objects that own pods.
 OWNERS = (DEPLOYMENT, STATEFULSET, JOB, CRONJOB, PYTORCHJOB)
-#: Kinds that say by labels which pods are theirs.
+#: Kinds that select their pods by labels.
 SELECTING = (DEPLOYMENT, STATEFULSET)
-#: Names as Kubernetes has them: a label of RFC 1123, several with dots, what a label's key and value may be.
+#: Valid names in Kubernetes: a label of RFC 1123, several joined with dots, and a label's key and value.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -40,31 +40,31 @@ _LABEL = re.compile(rf"({_SUBDOMAIN.pattern}/)?{_WORD}==?({_WORD})?")
 
 
 def is_name(text: str) -> bool:
-    """Whether a namespace or a container can be called so."""
+    """Return whether a namespace or a container may have this name."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_pod_name(text: str) -> bool:
-    """Whether a pod or a job can be called so."""
+    """Return whether a pod or a job may have this name."""
     return len(text) < 254 and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_labels(text: str) -> bool:
-    """Whether these are labels as `app=trainer,tier=gpu`."""
+    """Return whether the text is a list of labels, `app=trainer,tier=gpu`."""
     return all(_LABEL.fullmatch(each) for each in text.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodQuery:
-    """What an address asks for.
+    """A parsed address.
 
     Attributes:
-        kind: `pod`, or that of the object that owns it; empty for a selector.
-        name: of the pod or its owner; empty for a selector.
-        rank: of the pod in its owner; None for any.
-        selector: labels, as `kubectl --selector` takes them; empty for a pod's name, and for a Deployment, which says itself
-            what labels its pods have.
-        container: empty for the pod's usual one.
+        kind: `pod`, or the kind of the object that owns it; empty for a selector.
+        name: name of the pod or its owner; empty for a selector.
+        rank: rank of the pod in its owner; None for any.
+        selector: labels, as for `kubectl --selector`; empty for a pod's name, and for a Deployment, which itself has a
+            selector.
+        container: empty for the pod's default.
     """
 
     namespace: str
@@ -76,22 +76,22 @@ class PodQuery:
 
     @property
     def label(self) -> str:
-        """What is asked for, for people."""
+        """Return the query for messages."""
         if self.kind in {"", POD}:
             return self.name or self.selector
         return f"{self.kind}/{self.name}" + ("" if self.rank is None else f":{self.rank}")
 
 
 def query_of(address: Address) -> PodQuery:
-    """What an address asks for.
+    """Parse an address.
 
     Raises:
-        DkdbgError: it is none of the forms, or a name in it is none that Kubernetes allows.
+        DkdbgError: it has none of the forms, or contains a name that Kubernetes does not allow.
     """
     namespace, *rest = address.parts
     kind, selector, rank = POD, "", None
     last = max((position for position, part in enumerate(rest) if "=" in part), default=-1)
-    if last >= 0:  # a key may have a slash: training.kubeflow.org/job-name=bert
+    if last >= 0:  # a key may contain a slash: training.kubeflow.org/job-name=bert
         kind, name, selector, rest = "", "", "/".join(rest[: last + 1]), rest[last + 1 :]
     elif rest[0:1] and rest[0] in {POD, *OWNERS} and rest[1:]:
         kind, name, rest = rest[0], rest[1], rest[2:]

@@ -1,8 +1,9 @@
-"""A copy of a Deployment, StatefulSet, Job, CronJob or PyTorchJob for debugging: the same pods, with the agent under their program. No I/O.
+"""Copy a Deployment, StatefulSet, Job, CronJob or PyTorchJob for debugging: the same pods, with the agent. No I/O.
 
-What differs from the original is what debugging needs, each difference a decision with its reason. The original is never
-written: its copy has a name and labels of its own, so that no Service, controller, autoscaler or budget that selects
-pods of the original finds those of the copy. Image, user, capabilities, volumes, resources and replicas stay.
+The copy differs from the original only as debugging requires; each difference is a decision with its reason. The
+original is never changed. The copy has its own name and labels, so that no Service, controller, autoscaler or budget
+that selects pods of the original selects those of the copy. Image, user, capabilities, volumes, resources and replicas
+stay.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from dkdbg.targets.kubernetes.workload import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Where the single file lies in the copy's containers, and under which name.
+#: Folder and name of the single file in the copy's containers.
 AGENT_FOLDER, AGENT_FILE = "/opt/dkdbg", "agent.pyz"
 _VOLUME = "dkdbg-agent"
-#: So often a probe may fail before a kubelet acts: a program that is stopped answers none.
+#: Failures of a probe before the kubelet acts: a stopped program answers none.
 _NEVER = 1_000_000
-#: Characters of a command line that are shown.
+#: Maximum characters of a command line to show.
 _SHOWN = 200
-#: Labels that admit a pod to a queue: without them it is never started.
+#: Labels that admit a pod to a queue: without them it never starts.
 _QUEUES = ("kueue.x-k8s.io/",)
-#: Annotations that are about the original as an object.
+#: Annotations about the original object itself.
 _NOT_COPIED = (
     "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/",
@@ -52,14 +53,14 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 @dataclass(frozen=True, kw_only=True)
 class PodCopy:
-    """A copy that could be made.
+    """A copy that could be created.
 
     Attributes:
-        original: kind and name, as people say it.
-        document: the object; it mounts the ConfigMap `agent_map`, which holds the single file.
-        before: the original's part that the copy is made of, for a comparison.
-        decisions: (what, why).
-        notes: what a person should know before.
+        original: kind and name, for messages.
+        document: the object; it mounts the ConfigMap `agent_map`, which contains the single file.
+        before: the part of the original that is copied, for a comparison.
+        decisions: pairs of a difference and its reason.
+        notes: what a user should know beforehand.
     """
 
     original: str
@@ -71,12 +72,12 @@ class PodCopy:
 
     @property
     def agent_map(self) -> str:
-        """Name of the ConfigMap with the agent."""
+        """Return the name of the ConfigMap with the agent."""
         return agent_map(self.name)
 
 
 def agent_map(name: str) -> str:
-    """Name of the ConfigMap with the agent of the copy `name`."""
+    """Return the name of the ConfigMap with the agent of the copy `name`."""
     return f"{name}-agent"
 
 
@@ -90,21 +91,21 @@ def copy_of(
     wait: int,
     environment: Mapping[str, str] | None = None,
 ) -> PodCopy:
-    """The copy of an object.
+    """Return the debug copy of an object.
 
     Args:
         kind: one of RESOURCE.
-        document: as the API shows it, or as a manifest has it.
-        container: whose program is debugged; empty for the usual one.
-        command: of the program where the object leaves it to its image, or where a person names another one; empty to take
-            the object's own.
-        command_from: where `command` is from, for people.
+        document: the object, from the API or a manifest.
+        container: container with the program to debug; empty for the default.
+        command: the program if the object leaves it to its image, or to replace the object's own; empty for the
+            object's own.
+        command_from: source of `command`, for messages.
         wait: seconds that the program waits for an editor.
-        environment: what the program gets besides.
+        environment: additional variables of the program.
 
     Raises:
-        DkdbgError: there is no such container, or nothing says what its program is.
-        BadPod: it is no such object.
+        DkdbgError: there is no such container, or its program is unknown.
+        BadPod: the document is not such an object.
     """
     about, spec, owner = object_of(document.get("metadata")), _apart(object_of(document.get("spec"))), kind
     original, name = str(about.get("name", "")), copy_name(str(about.get("name", "")))
@@ -126,7 +127,7 @@ def copy_of(
     decisions += _controller(kind, spec, labels)
     notes: list[str] = []
     if kind == STATEFULSET:
-        spec["podManagementPolicy"] = "Parallel"  # one that waits for an editor may not be ready
+        spec["podManagementPolicy"] = "Parallel"  # a pod that waits for an editor may not be ready
         notes += _own_volumes(spec)
     for role, template in templates(kind, made).items():
         found = _Template(template, role=role, labels=labels, name=original)
@@ -141,13 +142,13 @@ def copy_of(
 
 
 def _apart(value: dict[str, Any]) -> dict[str, Any]:
-    """The same, sharing nothing: what a YAML file names twice by an anchor is one object."""
+    """Return a deep copy that shares nothing: parts of a YAML file linked by an anchor are one object."""
     found: dict[str, Any] = json.loads(json.dumps(value))
     return found
 
 
 def _controller(kind: str, spec: dict[str, Any], labels: dict[str, str]) -> list[tuple[str, str]]:
-    """Let the copy's controller find the copy's pods and no others, and let it take as long as a person needs."""
+    """Make the copy's controller select only the copy's pods, and remove its time limits."""
     decisions = []
     if kind in SELECTING:
         spec["selector"] = {"matchLabels": dict(labels)}
@@ -172,7 +173,7 @@ def _controller(kind: str, spec: dict[str, Any], labels: dict[str, str]) -> list
 
 
 def _own_volumes(spec: dict[str, Any]) -> list[str]:
-    """A StatefulSet's volumes stay when it goes: the copy has empty ones that go with its pods. What is to be known of it."""
+    """Give the copy of a StatefulSet empty volumes, because claims outlive their pods; return notes about that."""
     claims = [
         str(object_of(each.get("metadata")).get("name", ""))
         for each in objects_of(spec.pop("volumeClaimTemplates", None))
@@ -198,7 +199,7 @@ def _own_volumes(spec: dict[str, Any]) -> list[str]:
 
 
 class _Template:
-    """A pod template that is made the copy's, in place."""
+    """A pod template that is changed in place into the copy's."""
 
     def __init__(self, template: dict[str, Any], *, role: str, labels: dict[str, str], name: str) -> None:
         self._template, self._role, self._name = template, role, name
@@ -226,7 +227,7 @@ class _Template:
         agent: str,
         environment: Mapping[str, str],
     ) -> list[tuple[str, str]]:
-        """Put the agent under the program; what was decided."""
+        """Start the program under the agent; return the decisions."""
         chosen = self._chosen(asked)
         words = list(command) or [*(chosen.get("command") or []), *(chosen.get("args") or [])]
         why = command_from if command else f"command of its container {chosen['name']}"
@@ -265,7 +266,7 @@ class _Template:
         return decisions
 
     def notes(self) -> list[str]:
-        """What it shares with the original, or takes beside it."""
+        """Return notes about resources that the copy shares with the original, or needs in addition."""
         found = []
         claims = [
             object_of(each.get("persistentVolumeClaim")).get("claimName")

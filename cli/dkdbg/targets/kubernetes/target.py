@@ -1,4 +1,4 @@
-"""A container of a pod: `k8s://NAMESPACE/POD[/CONTAINER]`; what POD may be, `targets/kubernetes/pod_address.py` says."""
+"""Target for a container of a pod: `k8s://NAMESPACE/POD[/CONTAINER]`; see `targets/kubernetes/pod_address.py` for POD."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
 
 SCHEME = "k8s"
-#: Seconds within which something in a pod answers, and bytes of its answer.
+#: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_LIMIT = 20.0
 _MAX_ANSWER = 8 << 20
-#: Pods that are asked at the same time.
+#: Maximum number of pods to query at the same time.
 _AT_ONCE = 8
 
 
@@ -51,7 +51,7 @@ class _Found:
 
 
 class PodTarget(Target):
-    """See `core/target.py`."""
+    """A container of a pod; see `core/target.py`."""
 
     capabilities = frozenset({Capability.CONTAINER, Capability.REMOTE, Capability.LOGS, Capability.COPY})
 
@@ -67,11 +67,11 @@ class PodTarget(Target):
 
     @property
     def label(self) -> str:
-        """The pod, or what stands for it."""
+        """Return the pod, or the object that the address names."""
         return self._query.label
 
     def find(self) -> Reach:
-        """The pod that runs now. Another one of this name that comes later answers in its place: kubectl knows names."""
+        """Find the pod that runs now. A later one of its name replaces it, because kubectl addresses pods by name."""
         found = self._look()
         if found.container in found.pod.trouble:
             raise self._not_ready(found)
@@ -79,16 +79,16 @@ class PodTarget(Target):
         return found.reach
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """`kubectl exec`."""
+        """Wrap a command with `kubectl exec`."""
         return self._running().reach.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """The one that runs there, wherever it lies: the pod is asked, whose own it is."""
+        """Return the agent that runs in the pod, wherever its file is."""
         path = _agent_in(self._running().reach)
         return None if path is None else ("sh", path)
 
     def workspace(self) -> Workspace:
-        """What `init` planned, else the folder in which commands of this container run."""
+        """Return the mapping planned by `init`, or the folder in which commands of this container run."""
         found = self._running()
         planned = mapping.workspace_of(found.pod.mappings.get(found.container, ""))
         if planned is not None:
@@ -109,9 +109,9 @@ class PodTarget(Target):
         return Workspace(local=".", remote=said, why=why)
 
     def endpoint(self) -> Endpoint:
-        """That of the newest session in the pod, by a relay: its connections outlive those of kubectl."""
+        """Return the endpoint of the pod's newest session, by a relay: its connections outlive those of kubectl."""
         with self._lock:
-            if why := self._endpoint.why:  # it asks anew by itself
+            if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
                 reach, agent = self._way = self._way_there()
@@ -121,11 +121,11 @@ class PodTarget(Target):
             return self._endpoint.of(found, why_none=self._nobody(reach.pod))
 
     def changes(self) -> Changes | None:
-        """A watch of the cluster's."""
+        """Return a watch of the cluster."""
         return PodChanges(self._query)
 
     def sessions(self) -> list[SeenSession]:
-        """What the agent in it says; nothing of a pod without one."""
+        """Return the sessions that the agent in the pod reports; empty without an agent."""
         found = self._running()
         agent = self.agent()
         if agent is None:
@@ -137,14 +137,14 @@ class PodTarget(Target):
         return [self._seen(each, found) for each in records]
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-        """What the cluster has kept, of a pod that has ended too."""
+        """Return the command that prints the logs kept by the cluster, also for a pod that has ended."""
         return self._look().reach.logs(follow=follow, lines=lines)
 
-    def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has limits of its own
-        """The pod that was found; another one that runs now, where that led nowhere.
+    def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has its own limits
+        """Return the pod found before, or another one that runs now if that one does not answer.
 
         Raises:
-            GoneError: it was deleted, and no other one answers to this address.
+            GoneError: it was deleted, and no other pod matches the address.
             DkdbgError: it cannot be reached now.
         """
         if silent:
@@ -155,13 +155,13 @@ class PodTarget(Target):
 
     @contextlib.contextmanager
     def _gone_if_deleted(self, pod: str) -> Iterator[None]:
-        """Look again for what answers to this address.
+        """Turn a failure to find a pod into GoneError if the former pod was deleted.
 
         Args:
-            pod: the name of the one that was found before.
+            pod: the name of the pod found before.
 
         Raises:
-            GoneError: nothing does, and that one was deleted.
+            GoneError: no pod matches, and that one was deleted.
         """
         try:
             yield
@@ -175,13 +175,13 @@ class PodTarget(Target):
             ) from None
 
     def close(self) -> None:
-        """End the relay."""
+        """Close the relay."""
         self._endpoint.close()
 
     def plan_copy(
         self, command: Sequence[str], *, wait: int, overlay: Path | None = None, replace: bool = False
     ) -> CopyPlan:
-        """Of the object with pods that the address names."""
+        """Plan a copy of the object that the address names."""
         if self._query.kind not in OWNERS:
             raise self._no_owner()
         copies.check_free(self._query, replace=replace)
@@ -196,7 +196,7 @@ class PodTarget(Target):
         )  # fmt: skip
 
     def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
-        """In the same namespace."""
+        """Create the copy in the same namespace."""
         assert self._copy is not None, "nothing was planned"  # noqa: S101
         if self._replaces:
             copies.remove(self._query, wait=True)
@@ -208,7 +208,7 @@ class PodTarget(Target):
         return (str(self.address),) if len(ready) == 1 else tuple(self._reach_of(pod).label for pod in ready)
 
     def remove_copy(self) -> str:
-        """With its pods and its ConfigMap."""
+        """Remove the copy with its pods and its ConfigMap."""
         if self._query.kind not in OWNERS:
             raise self._no_owner()
         return copies.remove(self._query)
@@ -221,10 +221,10 @@ class PodTarget(Target):
         )
 
     def _way_there(self) -> tuple[PodReach, str]:
-        """The pod that runs now, and the file of the agent in it.
+        """Return the pod that runs now, and the file of the agent in it.
 
         Raises:
-            GoneError: nothing runs in its container, as a restarted one.
+            GoneError: no session runs in its container, for example after a restart.
             DkdbgError: there is no pod, or it does not answer.
         """
         found = self._look()
@@ -242,10 +242,10 @@ class PodTarget(Target):
         return f"no session runs in the pod {pod}: {hints.RUN_THERE(target=str(self.address))}; {enters}"
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread, while an endpoint may be asked for on another one.
+        """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`.
 
         Args:
-            silent: the last one led nowhere: another pod may have taken the place of this one.
+            silent: the last connection was dead: another pod may have replaced this one.
         """
         if self._way is None:
             self._way = self._way_there()
@@ -256,20 +256,20 @@ class PodTarget(Target):
         return reach.wrap(brought.relay_words(("sh", agent), word))
 
     def _look(self) -> _Found:
-        """The pod that is meant now, running or not.
+        """Find the pod of the query, running or not.
 
         Raises:
-            DkdbgError: there is none, several fit, or the cluster cannot be asked.
+            DkdbgError: no pod matches, several do, or the cluster cannot be queried.
         """
         query = self._query
         pod = choose(kubectl.pods(query), query)
         return _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
 
     def _look_again(self) -> _Found:
-        """The same, for what runs there already: a pod that is being deleted gives it time to end.
+        """Find the pod again for a running session, which a pod that is being deleted still has time to finish.
 
         Raises:
-            DkdbgError: nothing runs there.
+            DkdbgError: its container does not run.
         """
         found = self._look()
         if found.container not in found.pod.running and found.container in found.pod.trouble:
@@ -289,7 +289,7 @@ class PodTarget(Target):
     def _running(self) -> _Found:
         if self._found is None:
             self.find()
-        assert self._found is not None  # noqa: S101 - `find` has it, or raises
+        assert self._found is not None  # noqa: S101 - `find` sets it or raises
         return self._found
 
     def _read(self, argv: Sequence[str]) -> process.Result:
@@ -308,12 +308,12 @@ class PodTarget(Target):
 
 
 def _asked(reach: PodReach) -> process.Result:
-    """Ask which agents run there."""
+    """Query the agents in a container."""
     return process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
 
 
 def _agent_in(reach: PodReach) -> str | None:
-    """The file of an agent that runs there; None when none does, or the pod is gone."""
+    """Return the file of an agent that runs there; None without one, or if the pod is gone."""
     done = _asked(reach)
     return None if done.code else brought.agent_in(done.stdout)
 
@@ -323,7 +323,7 @@ def _target(address: Address, _root: Path) -> PodTarget:
 
 
 def _sessions() -> list[SeenSession]:
-    """Of the pods in which this user runs something from here: to ask every pod of a cluster is not for a listing."""
+    """Return the sessions of pods in which this user runs a command from here; querying all pods costs too much."""
     targets = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
 
     def asked(target: PodTarget) -> list[SeenSession]:

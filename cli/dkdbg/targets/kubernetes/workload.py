@@ -1,6 +1,6 @@
-"""Objects that own pods, as the API shows them: where their pod templates lie, and which of their pods there are. No I/O.
+"""Read objects that own pods, as the API shows them: their pod templates, and the number of their pods. No I/O.
 
-A copy for debugging (`targets/kubernetes/pod_copy.py`) is found by a label of ours, the object's own pods by what the object says.
+Our own label finds a debug copy (`targets/kubernetes/pod_copy.py`); the object's selector finds its own pods.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dkdbg.targets.kubernetes.pod_address import CRONJOB, DEPLOYMENT, JOB, PYTOR
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: On a copy and its pods: what it is a copy of, and that dkdbg made it (the usual key for that).
+#: Labels of a copy and its pods: the original, and dkdbg as the maker (the usual key for that).
 COPY_OF, MADE_BY, DKDBG = "dev.dkdbg/copy-of", "app.kubernetes.io/managed-by", "dkdbg"
-#: What kubectl calls each kind, and how people do.
+#: Each kind's name in kubectl, and its usual spelling.
 RESOURCE = {
     DEPLOYMENT: "deployment.apps",
     STATEFULSET: "statefulset.apps",
@@ -32,17 +32,17 @@ TITLE = {
     CRONJOB: "CronJob",
     PYTORCHJOB: "PyTorchJob",
 }
-#: A Job's name is a label of its pods, and begins theirs.
+#: Maximum characters of a copy's name: a Job's name is a label of its pods, and begins their names.
 _LONGEST = 52
 
 
 def kind_of_copy(kind: str) -> str:
-    """What the copy of such an object is: of what starts Jobs at certain times, one Job now."""
+    """Return the kind of the copy: one Job for a CronJob."""
     return JOB if kind == CRONJOB else kind
 
 
 def copy_name(name: str) -> str:
-    """What the copy of an object of this name is called."""
+    """Return the name of the copy of an object."""
     ending = "-dkdbg"
     if len(name) + len(ending) <= _LONGEST:
         return name + ending
@@ -51,16 +51,16 @@ def copy_name(name: str) -> str:
 
 
 def copy_label(kind: str, name: str) -> str:
-    """The value of COPY_OF; other names that begin alike have another one."""
+    """Return the value of COPY_OF, distinct for long names that begin alike."""
     value = f"{kind}.{name}"
     return value if len(value) <= 63 else f"{value[:56]}{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def selector_of(document: object) -> str:
-    """The labels by which a Deployment or a StatefulSet finds its pods, as `kubectl --selector` takes them.
+    """Return the labels by which a Deployment or a StatefulSet selects its pods, as for `kubectl --selector`.
 
     Raises:
-        BadPod: it has none.
+        BadPod: it has no valid ones.
     """
     selector = object_of(object_of(object_of(document).get("spec")).get("selector"))
     parts = [f"{key}={value}" for key, value in object_of(selector.get("matchLabels")).items()]
@@ -81,10 +81,10 @@ def selector_of(document: object) -> str:
 
 
 def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Its pod templates by role; one without a name but for a PyTorchJob.
+    """Return the pod templates by role; a PyTorchJob has several, other objects one without a name.
 
     Raises:
-        BadPod: it has none.
+        BadPod: it has no templates with containers.
     """
     spec = object_of(document.get("spec"))
     if kind == PYTORCHJOB:
@@ -102,7 +102,7 @@ def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any
 
 
 def pods_wanted(kind: str, document: Mapping[str, Any]) -> int:
-    """How many pods it has at a time."""
+    """Return how many pods it has at a time."""
     spec = object_of(document.get("spec"))
     if kind == PYTORCHJOB:
         return sum(
