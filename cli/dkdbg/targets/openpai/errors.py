@@ -1,4 +1,4 @@
-"""What OpenPAI's server answers when it refuses: the cause and the next step. The one place where its codes are matched."""
+"""Explain refusals of OpenPAI's server, and suggest the next step. Only this module matches its error codes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _TO_GET_ONE = f"make an application token on your profile page of the portal, an
 
 
 def refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgError:
-    """The error of an answer that is not 200.
+    """Return the error for an answer other than 200.
 
     Args:
-        status: of HTTP.
+        status: status code of HTTP.
         body: {"code", "message"} (src/rest-server/src/utils/error.js).
-        what: was asked for, as a person would say it.
+        what: the requested object, for messages.
         has_token: whether a token was sent.
     """
     try:
@@ -50,7 +50,7 @@ def refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgErr
 
 
 def unreachable(host: str, why: str, *, plain: bool) -> DkdbgError:
-    """The error of a server that does not answer at all."""
+    """Return the error for a server that does not answer at all."""
     hint = f"is the name right, and are you in its network? It was asked by {'HTTP' if plain else 'HTTPS'}"
     if not plain:
         hint += f"; if the portal has only HTTP: {PLAIN}=1, and then anybody on the way can read your token"

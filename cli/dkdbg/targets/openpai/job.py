@@ -1,9 +1,9 @@
-"""An OpenPAI job protocol (version 2) and its debug deployment: where its text has to change, and nothing else in it. No I/O.
+"""Add a debug deployment to an OpenPAI job protocol (version 2), changing nothing else in its text. No I/O.
 
-The protocol: microsoft/openpai-protocol, schemas/v2/schema.yaml; what its server checks besides: microsoft/pai,
-src/rest-server/src/config/v2/protocol.js and src/middlewares/v2/protocol.js. The text is edited at places that a YAML
-parser has marked, so that comments, order, quotes and line ends stay; the result is parsed again and has to differ in what was
-added alone.
+Protocol: microsoft/openpai-protocol, schemas/v2/schema.yaml. Further checks of the server: microsoft/pai,
+src/rest-server/src/config/v2/protocol.js and src/middlewares/v2/protocol.js. The text is edited at positions that a
+YAML parser reports, so that comments, order, quotes and line ends stay. The result is parsed again, and must differ
+from the original only in the additions.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The names of the recipe: of the port, and of the deployment that debugs.
+#: Names, as in the recipe, of the port and of the deployment for debugging.
 PORT, DEPLOYMENT = "debug", "debug"
-#: How our command begins, which is how it is found again.
+#: Beginning of our command, to find it again.
 MARK = "# dkdbg"
-#: What the recipe by hand downloads with, its lines in order.
+#: Lines of the manual recipe's downloads.
 _BY_HAND = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
-#: The server's own limit is that of one of its requests; nobody's job is larger.
+#: Maximum characters of a job: the server limits its requests, and no real job is larger.
 _MAX_CHARS = 1 << 20
 
 
 class BadJob(ValueError):  # noqa: N818 - a value that is no job
-    """What came is no job protocol, or cannot be edited; the message says why, and `hint` what to do."""
+    """The text is not a job protocol, or cannot be edited; the message is the reason, and `hint` the solution."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class BadJob(ValueError):  # noqa: N818 - a value that is no job
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """One of a job's task roles: its tasks' commands, how many tasks, and which ports each asks for."""
+    """A task role of a job: the commands and number of its tasks, and the ports that each one requests."""
 
     name: str
     commands: tuple[str, ...]
@@ -51,7 +51,7 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class Edited:
-    """A job's text as it should be, and what was decided, (what, why)."""
+    """The edited text of a job, and the decisions: pairs of a change and its reason."""
 
     text: str
     decisions: tuple[tuple[str, str], ...]
@@ -61,10 +61,10 @@ class PaiJob:
     """A job protocol.
 
     Args:
-        text: all of the file.
+        text: contents of the file.
 
     Raises:
-        BadJob: it is none.
+        BadJob: the text is not a job protocol.
     """
 
     def __init__(self, text: str) -> None:
@@ -78,19 +78,19 @@ class PaiJob:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The names of its secrets."""
+        """Return the names of its secrets."""
         return tuple(str(each) for each in _mapping(self.value.get("secrets"), "secrets"))
 
     def with_debugging(
         self, role: Role, command: str, *, port: str = PORT, deployment: str = DEPLOYMENT
     ) -> Edited:
-        """The text with a port and a deployment for debugging one role.
+        """Return the text with a port and a deployment for debugging one role.
 
         Args:
-            command: the shell text that comes before the role's commands; it begins with MARK.
+            command: shell code that runs before the role's commands; it begins with MARK.
 
         Raises:
-            BadJob: the file is written in a way that cannot be edited so that nothing else changes.
+            BadJob: the file is written in a way that does not allow editing without other changes.
         """
         edit = _Edit(self.text, self.value)
         edit.ask_for_port(role.name, port)
@@ -163,7 +163,7 @@ def _roles(value: dict[str, Any]) -> dict[str, Role]:
 
 
 class _Edit:
-    """Edits of one text, and of its value beside it, which the result has to be."""
+    """Edits a text, and in parallel its parsed value, which the result must equal."""
 
     def __init__(self, text: str, value: dict[str, Any]) -> None:
         self.text = text
@@ -238,7 +238,7 @@ class _Edit:
         self.wanted["defaults"] = {**defaults, "deployment": name}
 
     def done(self) -> str:
-        """The edited text. Raises BadJob: something else would change too."""
+        """Return the edited text. Raises BadJob: something else would change too."""
         text = self.text
         for start, end, new in sorted(self._changes, key=lambda each: each[:2], reverse=True):
             text = text[:start] + new + text[end:]
@@ -254,7 +254,7 @@ class _Edit:
         return text
 
     def _before(self, node: MappingNode, value: dict[str, Any], role: str, command: str) -> None:
-        """Let our command come first in a deployment that is there; what the recipe by hand has there goes."""
+        """Put our command first in an existing deployment; remove the commands of the manual recipe."""
         name, roles = value["name"], _value(node, "taskRoles")
         if not isinstance(roles, MappingNode):
             raise BadJob(f"its deployment {name} has no taskRoles")
@@ -302,7 +302,7 @@ class _Edit:
     # -- text ------------------------------------------------------------------------------------------------------
 
     def _add(self, node: MappingNode, key: str, value: object, *, first: bool = False) -> None:
-        """Add an entry to a mapping: the last of one whose values are on one line each, else the first."""
+        """Add an entry to a mapping: as the last one if the last value is a scalar on one line, else as the first."""
         if node.flow_style or not node.value:
             end = node.start_mark.index + 1
             separator = ", " if node.value else ""
@@ -323,7 +323,7 @@ class _Edit:
             self._after_line(last.end_mark.index, lines)
 
     def _insert_item(self, node: SequenceNode, item: object) -> None:
-        """Let an item be the first of a list."""
+        """Insert an item at the beginning of a list."""
         if node.flow_style:
             start = node.start_mark.index + 1
             self._change(start, start, json.dumps(item, ensure_ascii=False) + (", " if node.value else ""))
@@ -333,7 +333,7 @@ class _Edit:
         self._change(start, start, self._block([item], column).lstrip() + self._newline + " " * column)
 
     def _exchange(self, node: SequenceNode, gone: Sequence[int], item: object) -> None:
-        """Let an item be the first of a list in the place of others; comments between them stay."""
+        """Replace items of a list by one at its beginning; comments between them stay."""
         if node.flow_style:
             raise BadJob(
                 "its preCommands are written in brackets",
@@ -350,14 +350,14 @@ class _Edit:
         self._change(starts[0], ends[-1], (self._newline + " " * column).join(kept))
 
     def _dash(self, node: SequenceNode, item: Any) -> int:  # noqa: ANN401 - as above
-        """Where an item's dash is."""
+        """Return the position of an item's dash."""
         found = self.text.rfind("-", node.start_mark.index, item.start_mark.index)
         if found < 0 or self.text[found + 1 : item.start_mark.index].strip():
             raise BadJob("its preCommands are written in a way that is not understood")
         return found
 
     def _end(self, node: Any, column: int) -> int:  # noqa: ANN401 - as above
-        """Where the last line of an item ends, whose dash is at this column."""
+        """Return the end of the last line of an item with its dash at `column`."""
         if not isinstance(node, ScalarNode):
             raise BadJob("its preCommands are not text")
         end = self._line_end(node.end_mark.index if node.style not in {"|", ">"} else node.start_mark.index)
@@ -372,7 +372,7 @@ class _Edit:
         return end
 
     def _line_end(self, index: int) -> int:
-        """Where the line ends in which an index is, before the line's end itself."""
+        """Return the end of the line that contains an index, without its line break."""
         found = self.text.find("\n", index)
         found = len(self.text) if found < 0 else found
         return found - 1 if self.text[found - 1 : found] == "\r" else found
@@ -404,7 +404,7 @@ class _Edit:
         self._changes.append((start, end, new))
 
     def _block(self, value: object, column: int) -> str:
-        """A value as lines of YAML at a column, without the last line's end."""
+        """Return a value as lines of YAML at a column, without the last line break."""
         return self._newline.join(" " * column + line if line else "" for line in _lines(value))
 
 
@@ -419,7 +419,7 @@ def _lines(value: object) -> list[str]:
 def _entry(head: str, value: object, indent: str) -> list[str]:
     if isinstance(value, str) and value.startswith(
         MARK
-    ):  # ours: no line begins with a blank, none ends with one
+    ):  # ours: its lines have no leading or trailing blanks
         return [f"{head} |-", *(indent + line for line in value.split("\n"))]
     if isinstance(value, (dict, list)) and value:
         lines = _lines(value)
@@ -430,18 +430,18 @@ def _entry(head: str, value: object, indent: str) -> list[str]:
 
 
 def _scalar(value: object) -> str:
-    """A word as it is, everything else as JSON, which YAML has in it."""
+    """Return a plain word as it is, and any other value as JSON, a subset of YAML."""
     if isinstance(value, str) and re.fullmatch(r"[a-zA-Z_][\w-]*", value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-#: What YAML, of one version or another, does not take for texts.
+#: Plain words that some version of YAML does not read as text.
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def _value(node: Any, key: str) -> Any:  # noqa: ANN401 - as above
-    """The node of a key; None where there is none."""
+    """Return the node of a key; None if it is missing."""
     if not isinstance(node, MappingNode):
         raise BadJob(f"where {key} should be there is no mapping")
     return next((each for name, each in node.value if name.value == key), None)

@@ -1,4 +1,4 @@
-"""What an OpenPAI job is called, and what its server says of it; see microsoft/pai, src/rest-server. No I/O.
+"""Parse addresses of OpenPAI jobs and the answers of its server; see microsoft/pai, src/rest-server. No I/O.
 
 pai://HOST[:PORT]/USER/JOB             all tasks of a job that have asked for a port for debugging
 pai://HOST[:PORT]/USER/JOB/ROLE/INDEX  one of them
@@ -19,7 +19,7 @@ from dkdbg.targets.openpai.job import PORT
 if TYPE_CHECKING:
     from dkdbg.core.address import Address
 
-#: States of a task (docs/swagger.yaml) that it never leaves.
+#: Final states of a task (docs/swagger.yaml).
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 _STATES = ENDED | {"WAITING", "RUNNING", "STOPPING", "UNKNOWN"}
 _HOST = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\])(:(?P<port>\d{1,5}))?")
@@ -28,16 +28,16 @@ _MOST_TASKS = 10_000
 
 
 class BadAnswer(ValueError):  # noqa: N818 - a value that is no answer
-    """What the server said makes no sense; the message says what of it."""
+    """The server's answer is invalid; the message is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaiQuery:
-    """What an address asks for.
+    """A parsed address.
 
     Attributes:
-        host, port: of the platform's web server; port 0 is that of the protocol.
-        role, index: of a task; None for all.
+        host, port: of the platform's web server; port 0 is the protocol's default.
+        role, index: those of a task; None for all tasks.
     """
 
     host: str
@@ -49,29 +49,29 @@ class PaiQuery:
 
     @property
     def path(self) -> str:
-        """Of the request for the job."""
+        """Return the path of the request for the job."""
         return f"/rest-server/api/v2/jobs/{quote(self.user, safe='')}~{quote(self.job, safe='')}"
 
     @property
     def whole(self) -> str:
-        """The address of the job."""
+        """Return the address of the job."""
         at = f"[{self.host}]" if ":" in self.host else self.host
         at += f":{self.port}" if self.port else ""
         return f"pai://{at}/{self.user}/{self.job}"
 
     def task(self, task: Task) -> str:
-        """The address of one task."""
+        """Return the address of one task."""
         return f"{self.whole}/{task.role}/{task.index}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task.
+    """One task of a job.
 
     Attributes:
-        state: one of the platform's.
-        ip: of its node; empty before it has one.
-        port: for debugging, 0 for none.
+        state: one of the platform's states.
+        ip: IP address of its node; empty before it has one.
+        port: port for debugging, 0 without one.
     """
 
     role: str
@@ -82,15 +82,15 @@ class Task:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Return role and index, for messages."""
         return f"{self.role}/{self.index}"
 
 
 def query_of(address: Address) -> PaiQuery:
-    """What an address asks for.
+    """Parse an address.
 
     Raises:
-        DkdbgError: it makes no sense.
+        DkdbgError: the address is invalid.
     """
     parts = address.parts
     host = _HOST.fullmatch(parts[0])
@@ -112,14 +112,14 @@ def query_of(address: Address) -> PaiQuery:
 
 
 def tasks_of(body: bytes, label: str = PORT) -> list[Task]:
-    """The tasks of a job, in the server's order.
+    """Return the tasks of a job, in the server's order.
 
     Args:
         body: the answer to GET /api/v2/jobs/USER~JOB.
-        label: of the port for debugging.
+        label: name of the port for debugging.
 
     Raises:
-        BadAnswer: it is none.
+        BadAnswer: the body is invalid.
     """
     try:
         roles = json.loads(body)["taskRoles"]
@@ -134,10 +134,10 @@ def tasks_of(body: bytes, label: str = PORT) -> list[Task]:
 
 
 def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
-    """The tasks that a query asks for and that have a port for debugging.
+    """Return the tasks that a query selects and that have a port for debugging.
 
     Raises:
-        DkdbgError: there are none.
+        DkdbgError: no task matches.
     """
     asked = [
         each for each in tasks if query.role is None or (each.role, each.index) == (query.role, query.index)
@@ -150,7 +150,7 @@ def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
             hint=f"dkdbg ps {query.whole}", exit_code=EXIT_USAGE,
         )  # fmt: skip
     found = [each for each in asked if each.port]
-    if found or not any(each.ip for each in asked):  # it gets its ports with its node
+    if found or not any(each.ip for each in asked):  # a task gets its ports together with its node
         return found or asked
     raise DkdbgError(
         f"{job} has no task with a port called {PORT}",

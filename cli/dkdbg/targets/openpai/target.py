@@ -1,4 +1,4 @@
-"""Tasks of an OpenPAI job: `pai://HOST/USER/JOB[/ROLE/INDEX]`. Its server says where they listen; nothing can be run in them."""
+"""Target for tasks of an OpenPAI job: `pai://HOST/USER/JOB[/ROLE/INDEX]`; it supports only attaching."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from dkdbg.core.record import SeenRecord
     from dkdbg.targets.openpai.rest import Task
 
-#: Seconds for an answer of the server, and its size in bytes: of a job with thousands of tasks.
+#: Timeout for an answer of the server, and its maximum bytes, enough for a job with thousands of tasks.
 _ANSWER_LIMIT = 20.0
 _MAX_ANSWER = 32 << 20
-#: Seconds until a port has said whether it is pdb's: that one speaks first.
+#: Seconds to wait for a greeting: pdb sends one first.
 _GREETING = 0.5
 _CONNECT = 3.0
-#: Bytes of what an agent says of itself.
+#: Maximum bytes of an agent's record.
 _MAX_RECORD = 1 << 20
-#: What pdb, and a debugpy of somebody else's, say first.
+#: Greetings of pdb, and of a debugpy without dkdbg.
 _OF_PDB, _OF_DEBUGPY = b"token: ", b"Content-Length: "
 
 
 class PaiTarget(Target):
-    """See `core/target.py`."""
+    """Tasks of a job; see `core/target.py`."""
 
     capabilities = frozenset({Capability.ATTACH_ONLY})
 
     @property
     def label(self) -> str:
-        """User, job and task."""
+        """Return user, job and task."""
         return "/".join(self.address.parts[1:])
 
     def each(self) -> Sequence[PaiTarget]:
-        """The tasks that have a port for debugging."""
+        """Return the tasks that have a port for debugging."""
         query = query_of(self.address)
         try:
             tasks = chosen(tasks_of(self._job()), query)
@@ -59,7 +59,7 @@ class PaiTarget(Target):
         return [self] if len(tasks) == 1 else [PaiTarget(parse(query.task(each))) for each in tasks]
 
     def endpoint(self) -> Endpoint:
-        """The task's port, when an agent listens there."""
+        """Return the task's port if an agent listens on it."""
         try:
             tasks = chosen(tasks_of(self._job()), query_of(self.address))
         except DkdbgError as error:
@@ -82,7 +82,7 @@ class PaiTarget(Target):
         return Endpoint(address=None if greeting is None else (task.ip, task.port), why=why)
 
     def sessions(self) -> list[SeenSession]:
-        """Of each task with a port for debugging, what listens there."""
+        """Return the session of each task that has a port for debugging."""
         query = query_of(self.address)
         try:
             tasks = chosen(tasks_of(self._job()), query)
@@ -91,10 +91,10 @@ class PaiTarget(Target):
         return [_seen(each, query.task(each)) for each in tasks]
 
     def _job(self) -> bytes:
-        """What the server says of the job.
+        """Request the job from the server.
 
         Raises:
-            DkdbgError: it cannot be asked, or refuses.
+            DkdbgError: the server does not answer, or refuses.
         """
         query, plain = query_of(self.address), os.environ.get(errors.PLAIN, "") == "1"
         kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
@@ -132,7 +132,7 @@ class PaiTarget(Target):
         )
 
     def refusal(self) -> DkdbgError:
-        """See `Target`."""
+        """Return the error for verbs other than attaching; see `Target`."""
         return DkdbgError(
             f"{self.address} is a task of OpenPAI: it can be attached to, and nothing can be run in it from here",
             hint=f"dkdbg attach {self.address}; for commands the job needs the platform's ssh plugin, and is then ssh://HOST",
@@ -141,7 +141,7 @@ class PaiTarget(Target):
 
 
 def _token() -> str:
-    """This user's token for the server; empty for none.
+    """Return this user's token for the server; empty without one.
 
     Raises:
         DkdbgError: its file cannot be read.
@@ -169,9 +169,9 @@ def _checked(token: str, name: str) -> str:
 
 
 def _greeting(task: Task) -> bytes | None:
-    """What the task's port says before it is spoken to; empty when it waits, None when nothing listens.
+    """Return the greeting of the task's port: empty if it waits silently, None if nothing listens.
 
-    What has spoken is read before it is left: debugpy hears nobody any more otherwise (debugpy #1308).
+    The greeting is read before closing: otherwise debugpy accepts no further connection (debugpy #1308).
     """
     try:
         with socket.create_connection((task.ip, task.port), timeout=_CONNECT) as sock:
@@ -186,10 +186,10 @@ def _greeting(task: Task) -> bytes | None:
 
 
 def _record(task: Task) -> SeenRecord | None:
-    """What the agent at a task's port says of itself; None where none answers.
+    """Return the record of the agent at a task's port; None without an answer.
 
     Raises:
-        BadRecord: it makes no sense.
+        BadRecord: the answer is invalid.
     """
     end = time.monotonic() + _CONNECT
     try:
@@ -251,7 +251,7 @@ def _seen(task: Task, address: str) -> SeenSession:
         record = _record(task)
     except BadRecord as error:
         return unreadable(target=target, address=address, id=task.label, name=task.label, why=str(error))
-    if record is None:  # a pdb with its client, who is the only one
+    if record is None:  # a pdb that already has its only client
         return state("attached", name="pdb, by nc", detail="somebody is there")
     return of_record(record, live=True, target=target, address=address, endpoint=at)
 

@@ -1,8 +1,9 @@
-"""What runs before the commands of an OpenPAI task so that its script waits for a debugger; all in one shell text. No I/O.
+"""Build the shell code that makes the script of an OpenPAI task wait for a debugger. No I/O.
 
-A task's commands are one bash script with errexit, nounset and pipefail (microsoft/openpai-runtime, src/runtime.d/user.sh);
-those of the active deployment come first in it (microsoft/pai, src/rest-server/src/middlewares/v2/protocol.js). So a function
-called `python` there takes the place of the program, for the one script, and no command of the job is changed.
+The commands of a task form one bash script with errexit, nounset and pipefail (microsoft/openpai-runtime,
+src/runtime.d/user.sh), which begins with those of the active deployment (microsoft/pai,
+src/rest-server/src/middlewares/v2/protocol.js). A function `python` defined there replaces the program within this
+script, and no command of the job is changed.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 #: Options of Python without a value.
 _FLAGS = re.compile(r"-[bBdEiIOqsSuvx]+")
-#: A script that is the same word before and after the shell has read it.
+#: A script path that the shell leaves unchanged.
 _SCRIPT = re.compile(r"[\w./@%+=:,-]+\.py")
 _ASSIGNMENT = re.compile(r"\w+=.*")
-#: Scripts that install what the job needs.
+#: Scripts that install dependencies of the job.
 _NOT_THE_PROGRAM = re.compile(r"(^|/)(setup|install\w*|download\w*|prepare\w*|get-pip)\.py$")
 _OURS = re.compile(r"-m\s+(paipdb|dkdbg\.pai)\b")
-#: Characters of a line that a template of the platform's would change.
+#: A template of the platform, which would change a line.
 _TEMPLATE = re.compile(r"<%.*?%>")
 
 
@@ -35,7 +36,7 @@ _NOT_THE_MODULE = re.compile(
     r"(pip|venv|virtualenv|ensurepip|compileall|json|site|http|zipfile|tarfile|paipdb|dkdbg)(\..*)?"
 )
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
-#: Commands that start several Pythons, and what their first word has to be.
+#: Commands that start several Python processes, and their required first argument.
 _LAUNCHERS = {
     "torchrun": "",
     "deepspeed": "",
@@ -63,29 +64,29 @@ class Script:
 
     @property
     def is_module(self) -> bool:
-        """Whether Python is given the name of a module."""
+        """Return whether the program is a module."""
         return self.flags[-1:] == ("-m",)
 
     @property
     def starts_many(self) -> bool:
-        """Whether it starts several Pythons: too many for pdb on one port."""
+        """Return whether it starts several Python processes: too many for pdb on one port."""
         return self.python in _LAUNCHERS or (self.is_module and bool(_LAUNCHER_MODULES.fullmatch(self.path)))
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return its name, for messages."""
         if self.python in _LAUNCHERS:
             return f"{self.python} {self.path}".strip()
         return f"python -m {self.path}" if self.is_module else self.path
 
 
 def runs_ours(commands: Sequence[str]) -> bool:
-    """Whether a command runs paipdb already, as the recipe by hand has it."""
+    """Return whether a command already runs paipdb, as in the manual recipe."""
     return any(_OURS.search(each) for each in commands)
 
 
 def scripts_of(commands: Sequence[str]) -> list[Script]:
-    """The programs that plain commands of a task run, in their order; what installs something comes last."""
+    """Return the programs that plain commands of a task run, in order; those that install something come last."""
     found = [
         script for words in _simple_commands("\n".join(commands)) if (script := _script(words)) is not None
     ]
@@ -93,7 +94,7 @@ def scripts_of(commands: Sequence[str]) -> list[Script]:
 
 
 def script_named(text: str) -> Script | None:
-    """The script of a command that a person has typed; None where it runs none."""
+    """Return the script of a command that a user has typed; None if it runs no script."""
     found = scripts_of([text])
     return found[0] if found else None
 
@@ -109,16 +110,17 @@ def command(
     dap: bool,
     secret: str,
 ) -> str:
-    """The shell text.
+    """Return the shell code.
 
     Args:
-        package: what `delivery.single_file.build_pdb` makes, compressed by gzip, in base64; not needed with `agent`.
-        agent: where the whole agent lies in the container, `agent.pyz`; empty: nowhere that is known.
-        script: that waits for a debugger; None where the commands run paipdb themselves, or the program calls it.
-        port: the name of the port.
+        package: result of `delivery.single_file.build_pdb`, compressed with gzip, in base64; unused with `agent`.
+        agent: path of the whole agent, `agent.pyz`, in the container; empty if unknown.
+        script: the script that waits for a debugger; None if the commands run paipdb themselves, or the program calls
+            it.
+        port: name of the port.
         timeout: seconds that it waits.
-        dap: for an editor.
-        secret: the name of the job's secret that is the token; empty for none.
+        dap: wait for an editor, instead of pdb.
+        secret: name of the job's secret that contains the token; empty without one.
     """
     what = f"{script.name} waits for a debugger" if script else "paipdb for the job's commands"
     lines = [f"{MARK} {version}, by dkdbg init --pai: {what}, and nothing is downloaded"]
@@ -146,7 +148,7 @@ def command(
 def _function(script: Script, *, dap: bool) -> list[str]:
     words = [*script.flags, *([script.path] if script.path else [])]
     seen = " ".join(f"${{{number}-}}" for number in range(1, len(words) + 1))
-    if script.starts_many or (dap and script.is_module):  # the command as it is, below the agent
+    if script.starts_many or (dap and script.is_module):  # the unchanged command, run by the agent
         python = (
             '"$(command -v python3 || command -v python)"' if script.python in _LAUNCHERS else script.python
         )
@@ -165,7 +167,7 @@ def _function(script: Script, *, dap: bool) -> list[str]:
 
 
 def _simple_commands(text: str) -> Iterator[list[str]]:
-    """The words of each command; a line that no shell would understand by itself is left out."""
+    """Yield the words of each command; skip a line that is not a complete shell command."""
     for line in _TEMPLATE.sub("TEMPLATE", text.replace("\\\n", " ")).split("\n"):
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True
