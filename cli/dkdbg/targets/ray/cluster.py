@@ -1,4 +1,4 @@
-"""Ray clusters: how one is named, what the agent there says of its waiting workers, and what to do when it cannot. No I/O.
+"""Parse addresses of Ray clusters, and the agent's answers about waiting workers. No I/O.
 
 ray://HOST:8265                the dashboard, reached from this machine
 ray://me@login,node-12:8265    the same, reached from the last host before it
@@ -18,14 +18,14 @@ from dkdbg.printable import printable
 
 SCHEME = "ray"
 DEFAULT_PORT = 8265
-#: Of a worker that waits, as `ps` shows it; and of one that a debugger has.
+#: State of a waiting worker in `ps`, and of one with a debugger attached.
 PAUSED, HELD = "paused", "attached"
 _MAX_WORKERS = 10000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Which cluster an address means.
+    """The cluster that an address selects.
 
     Attributes:
         inner: the target from which it is reached.
@@ -37,7 +37,7 @@ class Cluster:
 
     @property
     def is_node(self) -> bool:
-        """Whether the target is a node of the cluster: a driver can run there."""
+        """Return whether the target is a node of the cluster, on which a driver can run."""
         return ":" not in self.dashboard
 
 
@@ -45,7 +45,7 @@ def cluster_of(address: Address) -> Cluster:
     """Return the cluster at an address.
 
     Raises:
-        DkdbgError: it names none.
+        DkdbgError: the address names no cluster.
     """
     _, plus, scheme = address.scheme.partition("+")
     if plus:
@@ -82,7 +82,7 @@ def _wrong(address: Address) -> DkdbgError:
     )
 
 
-#: By the agent's word for it (`agent/ray/dashboard.py`): what to do next, and an exit code.
+#: Hint for each kind of error that the agent reports (`agent/ray/dashboard.py`).
 _HINTS = {
     "unreachable": "is Ray running, and is this its dashboard's port? Ask there: ray status. A dashboard that listens on the "
     "node's own address is reached from outside as ray://LOGIN,NODE:8265, from inside as ray+ssh://NODE",
@@ -95,13 +95,13 @@ _HINTS = {
 
 
 def said(text: str, *, label: str) -> dict[str, Any]:
-    """Return what the agent there has said.
+    """Parse the agent's answer.
 
     Args:
-        label: of the target, for people.
+        label: name of the target, for messages.
 
     Raises:
-        DkdbgError: it cannot ask the cluster, or what it says cannot be read.
+        DkdbgError: the agent cannot query the cluster, or its answer is invalid.
     """
     try:
         found = json.loads(text.strip().rpartition("\n")[2])
@@ -124,7 +124,7 @@ def said(text: str, *, label: str) -> dict[str, Any]:
 
 
 def sessions_of(found: dict[str, Any], *, address: str) -> list[SeenSession]:
-    """Return the workers that the agent has listed, as `ps` shows them."""
+    """Return the workers that the agent has listed, as sessions for `ps`."""
     rows = found.get("workers")
     seen = []
     for row in rows[:_MAX_WORKERS] if isinstance(rows, list) else ():
@@ -146,11 +146,11 @@ def sessions_of(found: dict[str, Any], *, address: str) -> list[SeenSession]:
 
 
 def session_name(dashboard: str) -> str:
-    """Return the name of the door's session where it runs."""
+    """Return the name of the attach proxy's session on its machine."""
     return f"ray {dashboard}"
 
 
 def summary(found: dict[str, Any]) -> str:
-    """Return in a few words who waits."""
+    """Return the number of waiting workers as a short phrase."""
     count = len(sessions_of(found, address=""))
     return f"{count} worker{'s wait' if count != 1 else ' waits'}"

@@ -1,7 +1,7 @@
-"""A Ray cluster: its workers that wait for a debugger, behind one door that runs where the cluster can be reached.
+"""Target for a Ray cluster: its waiting workers, behind one proxy that runs where the cluster is reachable.
 
-The door (`agent/ray`) runs at another target, of any kind, and reaches the workers of all nodes from there: their ports are
-random and on the nodes' own addresses. So one relay to that target leads to all of them.
+The proxy (`agent/ray`) runs at another target, of any kind, and reaches the workers of all nodes from there: their
+ports are random, and on the nodes' own addresses. So one relay to that target leads to all of them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach, Workspace
     from dkdbg.delivery.bring import Brought
 
-#: Seconds for the agent there to ask the cluster.
+#: Timeout for the remote agent to query the cluster.
 _LIMIT = 60.0
 _MAX_ANSWER = 16 << 20
-#: Where Ray itself takes its token from (`ray/_private/authentication`).
+#: Sources of Ray's own token (`ray/_private/authentication`).
 _TOKEN, _TOKEN_PATH, _TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"
 
 
 class RayTarget(Target):
-    """See `core/target.py`: what is run here runs at the inner target; the door is that of the workers.
+    """A Ray cluster; see `core/target.py`. Commands run at the inner target; the endpoint is the workers' proxy.
 
     Args:
-        make_inner: gives the target from where the cluster is reached.
+        make_inner: returns the target from which the cluster is reached.
     """
 
     pause = 1.0
@@ -59,19 +59,19 @@ class RayTarget(Target):
 
     @property
     def label(self) -> str:
-        """The address: there may be a door of the driver beside it."""
+        """Return the address, because the driver may have a session of its own."""
         return str(self.address)
 
     def find(self) -> Reach:
-        """From where the cluster is reached."""
+        """Find the target from which the cluster is reached."""
         return self._inner.find()
 
     @property
     def driver(self) -> Target:
-        """A node of the cluster.
+        """Return a node of the cluster.
 
         Raises:
-            DkdbgError: the inner target is none.
+            DkdbgError: the inner target is not a node.
         """
         host = self._cluster.dashboard.rpartition(":")[0]
         if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
@@ -83,25 +83,25 @@ class RayTarget(Target):
         )
 
     def worker_flags(self, workers: str | None) -> tuple[str, ...]:
-        """Have Ray start the driver's workers with our setup function."""
+        """Return flags with which Ray starts the driver's workers with our setup function."""
         return ("--ray-workers", "*" if workers is None else workers)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """At the inner target."""
+        """Wrap a command for the inner target."""
         return self._inner.wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """Of the inner target."""
+        """Return the agent of the inner target."""
         return self._inner.agent()
 
     def workspace(self) -> Workspace:
-        """Of the inner target."""
+        """Return the workspace of the inner target."""
         return self._inner.workspace()
 
     def endpoint(self) -> Endpoint:
-        """The one before the workers; it is started there when there is none."""
+        """Return the endpoint of the workers' proxy, and start the proxy if it does not run."""
         with self._lock:
-            if why := self._endpoint.why:  # it asks anew by itself
+            if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=why)
             try:
                 found = self._doors() or self._started()
@@ -114,14 +114,14 @@ class RayTarget(Target):
             return self._endpoint.of(found, why_none="its proxy has not started")
 
     def sessions(self) -> list[SeenSession]:
-        """The workers that wait, and the sessions of the inner target."""
+        """Return the waiting workers, and the sessions of the inner target."""
         found = cluster.sessions_of(self._asked("list"), address=str(self.address))
         with contextlib.suppress(DkdbgError):
             found += self.driver.sessions()
         return found
 
     def each(self) -> Sequence[Target]:
-        """The driver's door beside that of the workers, where a driver can run."""
+        """Return the targets of the driver, if it can run here, and of the workers."""
         try:
             _ = self.driver
         except DkdbgError:
@@ -129,7 +129,7 @@ class RayTarget(Target):
         return [*self._make_inner().each(), self]
 
     def close(self) -> None:
-        """End the relay; the door there goes by itself."""
+        """Close the relay; the proxy exits automatically."""
         self._endpoint.close()
         with self._lock:
             if self._brought is not None:
@@ -138,7 +138,7 @@ class RayTarget(Target):
             self._inner.close()
 
     def _there(self) -> tuple[Reach, tuple[str, ...]]:
-        """Where the agent runs that asks, and its command line."""
+        """Return the reach of the agent that queries the cluster, and its command line."""
         reach = self._inner.find()
         if self._inner.address.scheme == LOCAL and (agent := self._inner.agent()):
             return reach, agent
@@ -161,7 +161,7 @@ class RayTarget(Target):
         return self._doors()
 
     def _doors(self) -> list[SeenRecord]:
-        """Those that run there and lead to this cluster, oldest first."""
+        """Return the proxies that run there for this cluster, oldest first."""
         reach, agent = self._there()
         name = cluster.session_name(self._cluster.dashboard)
         done = process.read(reach.wrap((*agent, "ray", "doors")), most=_MAX_ANSWER, timeout=_LIMIT)
@@ -178,7 +178,7 @@ class RayTarget(Target):
 
 
 def _is_here(host: str) -> bool:
-    """Whether a name or an address is this machine's: then something can listen there."""
+    """Return whether a host name or address belongs to this machine, so that a socket can be bound to it."""
     try:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             return True
@@ -187,7 +187,7 @@ def _is_here(host: str) -> bool:
 
 
 def _own_token() -> str:
-    """This machine's token of Ray; empty when there is none. It is shown to a dashboard that asks for one, and to no other."""
+    """Return this machine's token for Ray, empty without one. Only a dashboard that requires a token receives it."""
     if token := os.environ.get(_TOKEN, "").strip():
         return token
     path = Path(os.environ.get(_TOKEN_PATH) or _TOKEN_FILE).expanduser()
