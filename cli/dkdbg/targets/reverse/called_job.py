@@ -1,4 +1,4 @@
-"""A job that has called a waiting `dkdbg attach --listen`, as a target of that one: it can be attached to, and nothing else."""
+"""Target for a job that has connected to this `dkdbg attach --listen`; it supports only attaching."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class CalledJobTarget(Target):
-    """See `core/target.py`.
+    """A connected job; see `core/target.py`.
 
     Args:
-        name: unique among those that have called.
+        name: unique among the connected jobs.
 
     Attributes:
-        caller: another one after the job's restart.
+        caller: replaced after the job's restart.
     """
 
     pause = 1.0
@@ -29,12 +29,12 @@ class CalledJobTarget(Target):
     def __init__(self, caller: Caller, name: str) -> None:
         super().__init__(
             Address(scheme=CALL, rest=name)
-        )  # other verbs ask through us: `targets/reverse/target.py`
+        )  # other verbs query it through us: `targets/reverse/target.py`
         self.caller = caller
         self.name = name
 
     def endpoint(self) -> Endpoint:
-        """The relay's port."""
+        """Return the relay's port."""
         why = self.caller.why
         return Endpoint(
             address=(LOOPBACK, self.caller.local),
@@ -42,11 +42,11 @@ class CalledJobTarget(Target):
         )
 
     def close(self) -> None:
-        """Let it go."""
+        """Drop the job."""
         self.caller.close()
 
     def refusal(self) -> DkdbgError:
-        """See `Target`; `attach` asks for nothing else, so nobody reads it."""
+        """Return the error for other verbs; see `Target`. `attach` uses no other verb, so it is never shown."""
         return DkdbgError(
             f"{self.name} has called here: it can be attached to, and nothing else", exit_code=EXIT_USAGE
         )

@@ -1,4 +1,4 @@
-"""Key and self-signed certificate of `dkdbg attach --listen`: kept like the token, so that a job's DKDBG_CONNECT outlives a restart."""
+"""Keep key and self-signed certificate of `dkdbg attach --listen`: a job's DKDBG_CONNECT outlives a restart."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What jobs that call are answered with.
+    """The certificate that connecting jobs receive.
 
     Attributes:
         context: TLS settings with the key and the certificate.
         fingerprint: SHA-256 of the certificate, 64 hexadecimal digits.
-        is_new: it has just been made.
+        is_new: whether it has just been created.
     """
 
     context: ssl.SSLContext
@@ -34,10 +34,10 @@ class Certificate:
 
 
 def load(file: Path) -> Certificate:
-    """Return the certificate of a file, which is made if it is missing.
+    """Return the certificate of a file, which is created if it is missing.
 
     Raises:
-        DkdbgError: the file cannot be read or made, other users can read it, or it is something else.
+        DkdbgError: the file cannot be read or created, other users can read it, or its contents are invalid.
     """
     hint = (
         f"rm {shlex.quote(str(file))}, and dkdbg makes one; jobs then need the DKDBG_CONNECT that is printed"

@@ -1,8 +1,8 @@
-"""Jobs that may only connect out: they call here over TLS, prove the token, and are the transports of their own relays.
+"""Accept jobs that can only connect outward: they connect over TLS, prove the token, and carry their own relays.
 
-Anybody can find a port on an open network. A connection that has not proven the token gets a TLS handshake and a random
-number, and nothing else. A maximum of MAX_PENDING may try at one time, each for a few seconds, and a new one takes the place
-of the one that matters least.
+Any host on an open network can find the port. A connection that has not proven the token gets a TLS handshake and a
+random number, and nothing else. At most MAX_PENDING connections are pending at a time, each for a few seconds; a new
+one replaces the least important one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from dkdbg.relay.answer import Answer
     from dkdbg.targets.reverse.certificate import Certificate
 
-#: Who has not proven anything, at one time; jobs that are known; bytes of what a job says of itself.
+#: Maximum number of pending connections, and of known jobs; maximum bytes of a job's description.
 MAX_PENDING, JOBS, _ABOUT = 32, 256, 2000
-#: Seconds between two lines about those who were refused.
+#: Seconds between two log lines about refused connections.
 _QUIET = 10.0
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -42,11 +42,11 @@ class Callers:
 
     Args:
         host: an address of this machine; empty for all.
-        arrived: told of a job that is new here, on a thread of its own.
-        log: takes one line.
+        arrived: called with a new job, on a separate thread.
+        log: prints one line.
 
     Raises:
-        DkdbgError: it cannot be listened there.
+        DkdbgError: cannot listen there.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Callers:
         self._thread = threading.Thread(target=self._listen, name="dkdbg callers", daemon=True)
 
     def start(self) -> None:
-        """Let jobs in."""
+        """Start accepting jobs."""
         self._thread.start()
 
     def close(self) -> None:
-        """Let nobody in any more; the jobs that are here are their own targets'."""
+        """Stop accepting jobs; the connected ones belong to their targets."""
         self._stopped.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -141,7 +141,7 @@ class Callers:
             return made, True
 
     def _refuse(self, address: str, why: str) -> None:
-        """Say so, but not for each of a flood."""
+        """Log a refusal, but not each one of a flood."""
         with self._lock:
             self._refused += 1
             now = time.monotonic()
@@ -154,12 +154,13 @@ class Callers:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a job says of itself.
+    """A job's description.
 
     Attributes:
-        id, name: of its session; the name as an address may have it. port: of its agent, there.
-        key: a random number of the session: another job with its id gets none of its line. Empty from an older agent.
-        answers: the agent's verbs that can be asked through its relay; none of an older agent.
+        id, name: those of its session; the name as an address may contain it. port: of its agent, there.
+        key: a random number of the session: another job with the same id cannot take over its connection. Empty from
+            an older agent.
+        answers: verbs of the agent that can be queried through its relay; empty from an older agent.
     """
 
     id: str
@@ -170,11 +171,11 @@ class About:
 
 
 class Caller:
-    """One session of a job, whose calls are the transports of a relay. From any thread.
+    """A session of a job, whose connections are the transports of a relay. Thread-safe.
 
     Attributes:
-        about: as it says itself. local: the port of this machine's loopback that leads to its agent.
-        is_closed: nobody wants it any more.
+        about: its description. local: the port of this machine's loopback that leads to its agent.
+        is_closed: whether the session is no longer needed.
     """
 
     def __init__(self, about: About) -> None:
@@ -189,20 +190,20 @@ class Caller:
 
     @property
     def why(self) -> str:
-        """Why it is not connected; empty while it is."""
+        """Return why it is not connected; empty while it is."""
         return self._relay.why
 
     @property
     def away(self) -> float:
-        """Seconds since it was connected; 0 while it is."""
+        """Return the seconds since it was connected; 0 while it is."""
         return time.monotonic() - self._left if self._relay.why else 0.0
 
     def ask(self, words: Sequence[str]) -> Answer:
-        """Ask its agent; the first word is one of `about.answers`."""
+        """Query its agent; the first word is one of `about.answers`."""
         return self._relay.ask(json.dumps(words).encode())
 
     def offer(self, line: SecureChannel) -> bool:
-        """Go on over this connection, in the place of the one before; whether it is wanted."""
+        """Continue over this connection instead of the previous one; return whether it is needed."""
         with self._changed:
             if self.is_closed:
                 return False
@@ -216,7 +217,7 @@ class Caller:
         return True
 
     def close(self) -> None:
-        """Let it go; the keeper there ends."""
+        """Drop the job; its keeper exits."""
         self._relay.close()
         with self._changed:
             self.is_closed = True
@@ -225,11 +226,11 @@ class Caller:
         if left is not None:
             left.sock.close()
 
-    def _transport(self, word: str, silent: bool, limit: float) -> _Line:  # noqa: ARG002 - it is the job that calls
-        """Wait for a call.
+    def _transport(self, word: str, silent: bool, limit: float) -> _Line:  # noqa: ARG002 - the job connects
+        """Wait for the job to connect.
 
         Raises:
-            DkdbgError: none has come.
+            DkdbgError: it has not connected in time.
         """
         with self._changed:
             if self._current is not None:
@@ -245,7 +246,7 @@ class Caller:
 
 
 class _Line:
-    """A call, as a transport of a relay.
+    """A job's connection, as a transport of a relay.
 
     Raises:
         OSError: it has ended.
@@ -254,18 +255,18 @@ class _Line:
     def __init__(self, line: SecureChannel, word: str) -> None:
         self.outer = line.sock
         self._inner, theirs = socket.socketpair()
-        self._errors, self._nothing = os.pipe()  # what the relay says there goes into the job's log
+        self._errors, self._nothing = os.pipe()  # the relay's errors go to the job's log
         self._thread = threading.Thread(
             target=self._pump, args=(line, theirs, word), name="dkdbg call", daemon=True
         )
         self._thread.start()
 
     def files(self) -> tuple[int, int, int]:
-        """See Transport."""
+        """Return its descriptors; see Transport."""
         return self._inner.fileno(), self._inner.fileno(), self._errors
 
     def close(self) -> None:
-        """See Transport."""
+        """Close it; see Transport."""
         self._inner.close()
         self._thread.join()
         for each in (self._errors, self._nothing):
@@ -288,13 +289,13 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _read(about: str) -> About:
-    """What was said. Raises ValueError: what was said is none."""
+    """Parse a description. Raises ValueError: it is invalid."""
     try:
         said = json.loads(about)
     except RecursionError as error:
         raise ValueError("it says nothing of itself") from error
     if not isinstance(said, dict):
-        raise ValueError("it says nothing of itself")  # noqa: TRY004 - of the same kind as what is not JSON
+        raise ValueError("it says nothing of itself")  # noqa: TRY004 - as for invalid JSON
     id_, name, port = said.get("id"), said.get("name"), said.get("port")
     if (
         not isinstance(id_, str)
@@ -305,9 +306,7 @@ def _read(about: str) -> About:
         raise ValueError("it says nothing of itself")
     answers = said.get("answers")
     known = [each for each in answers if isinstance(each, str)] if isinstance(answers, list) else []
-    name = (
-        _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"
-    )  # an address has no name that looks like an option
+    name = _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"  # no name may look like an option
     key = said.get("key")
     return About(
         id=id_, key=key if isinstance(key, str) else "", name=name, port=port, answers=frozenset(known)

@@ -1,10 +1,11 @@
-"""A question to a job that has called a waiting `dkdbg attach`, which has the only way to it: over that one's Unix socket.
+"""Query a job over the Unix socket of the `dkdbg attach --listen` that the job is connected to.
 
-As a program, `call_line.py SOCKET JOB SESSION WORD...`, it answers with the agent's output, errors and exit code, so that
-verbs ask such a job by a command line as any other. It imports nothing of ours and of site-packages, and so starts at once.
+As a program, `query_client.py SOCKET JOB SESSION WORD...`, it prints the agent's output and errors, and exits with its
+exit code, so that verbs query such a job by a command line like any other. For a fast start it imports nothing from
+dkdbg or site-packages.
 
-Both ways the first line is JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of jobs. The answer is
-frames: a kind (1 byte), a length (4, big-endian), and so many bytes.
+In both directions the first line is JSON: `{"job": name, "session": id, "words": [...]}`, or `{}` for the list of
+jobs. The answer consists of frames: a kind (1 byte), a length (4, big-endian), and as many bytes.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Output, errors; the exit code (4 bytes), and why there is none (text): one of them comes last.
+#: Kinds of frames: output, errors, exit code (4 bytes), or the reason for its absence (text); one of the latter two is
+#: last.
 OUT, ERR, EXIT, REFUSED = b"o", b"e", b"x", b"r"
 HEAD = struct.Struct(">cI")
-#: Bytes of a frame, and of a question.
+#: Maximum bytes of a frame, and of a question.
 LARGEST, LONGEST = 1 << 16, 1 << 20
-#: Seconds for one step of the other end, which is on this machine.
+#: Timeout for one step of the other end, which is on this machine.
 _PATIENCE = 60.0
-#: The exit code of a question that was not answered.
+#: Exit code of an unanswered question.
 _FAILED = 1
 
 
@@ -36,10 +38,10 @@ def ask(
     """Yield the frames of the answer; the last one is EXIT or REFUSED.
 
     Args:
-        path: of the socket. patience: seconds without a frame; None where the asked one has limits of its own.
+        path: of the socket. The timeout between frames is None if the answering side has its own.
 
     Raises:
-        OSError: nobody listens there, it is not ours, or the answer breaks off.
+        OSError: no process listens there, the socket is another user's, or the answer is incomplete.
     """
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(_PATIENCE)
@@ -67,7 +69,7 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 
 def _is_ours(sock: socket.socket) -> bool:
-    """As `agent.sockets.is_same_user`, which this program does not import."""
+    """Return whether this user or root listens, like `agent.sockets.is_same_user`, which is not imported here."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True
@@ -76,7 +78,7 @@ def _is_ours(sock: socket.socket) -> bool:
 
 
 def main(words: Sequence[str]) -> int:
-    """Ask, and pass on what is answered; the exit code."""
+    """Ask, print the answer, and return its exit code."""
     path, job, session = words[:3]
     why = "it says no end"
     try:

@@ -1,7 +1,7 @@
-"""Where other `dkdbg` of this user ask the jobs that have called a waiting `dkdbg attach`: a Unix socket, and no port.
+"""Answer questions of other `dkdbg` processes of this user about connected jobs, on a Unix socket instead of a port.
 
-It lies in the runtime folder, which is closed to others, and whose process connects is asked of the kernel. What may be asked
-is what the job's agent has said that it answers.
+The socket is in the runtime folder, which is closed to other users, and the kernel identifies the connecting process.
+The questions are limited to the verbs that the job's agent has announced.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from dkdbg.relay.answer import Answer
     from dkdbg.targets.reverse.jobs import Caller
 
-#: The agent's verbs that one of our version answers.
+#: The verbs that an agent of our version answers.
 ANSWERED = frozenset(questions.VERBS)
-#: How the sockets are called: with the number of the process.
+#: Names of the sockets contain the PID.
 _PREFIX, _SUFFIX = "calls-", ".sock"
-#: A socket's path may have 107 bytes, on macOS 103.
+#: Maximum bytes of a socket's path: the system's limit is 107, on macOS 103.
 _LONGEST = 100
-#: Who may ask at one time, and seconds for a question to come and for an answer to be taken.
+#: Maximum number of clients at a time; timeout to receive a question and to send an answer.
 _MOST, _PATIENCE = 32, 60.0
-#: Seconds for the list of jobs: who waits may be stopped (Ctrl-Z), and `ps` goes on without it.
+#: Timeout for the list of jobs: the waiting process may be stopped (Ctrl-Z), and `ps` continues without it.
 _LISTED = 10.0
-#: Seconds between two looks at what has changed without a word.
+#: Seconds between two polls for silent changes.
 _LOOK = 0.5
 
 
 class Desk:
-    """Answers until it is closed.
+    """Answers questions until it is closed.
 
     Args:
-        jobs: gives those that have called, by name.
+        jobs: returns the connected jobs by name.
         editor: the port that editors attach to.
 
     Raises:
-        OSError, RuntimeDirError: it cannot be listened, with the reason.
+        OSError, RuntimeDirError: cannot listen, with the reason.
     """
 
     def __init__(self, jobs: Callable[[], Mapping[str, Caller]], *, editor: int) -> None:
@@ -67,11 +67,11 @@ class Desk:
         self._thread = threading.Thread(target=self._listen, name="dkdbg desk", daemon=True)
 
     def start(self) -> None:
-        """Let others ask."""
+        """Start answering."""
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more; nothing is left."""
+        """Stop answering, and remove the socket."""
         self._stopped.set()
         with contextlib.suppress(OSError):
             self._path.unlink()
@@ -93,7 +93,7 @@ class Desk:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            # What reads is a process of this user; one that goes away, or says nonsense, hears no more.
+            # The client is a process of this user; it gets no answer if it leaves or sends an invalid question.
             with client, contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
                 client.settimeout(_PATIENCE)
                 asked = json.loads(_line(client))
@@ -130,14 +130,14 @@ class Desk:
                 self._pass_on(client, answer)
 
     def _pass_on(self, client: socket.socket, answer: Answer) -> None:
-        """Hand over what the agent says, as long as somebody listens."""
+        """Forward the agent's output for as long as the client stays."""
         with selectors.DefaultSelector() as news:
             news.register(client, selectors.EVENT_READ, b"")
             for sock, kind in ((answer.stdio, query_client.OUT), (answer.stderr, query_client.ERR)):
                 news.register(sock, selectors.EVENT_READ, kind)
             while len(news.get_map()) > 1 or not answer.ended.is_set():
                 for key, _ in news.select(_LOOK):
-                    if not key.data:  # it says nothing more, and so has left
+                    if not key.data:  # a client sends nothing more, so it has left
                         return
                     if data := _received(key.fileobj):
                         _say(client, key.data, data)
@@ -152,10 +152,10 @@ class Desk:
 
 
 def desks() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The path of each that answers here, and the jobs that it has, as `Desk._list` says them."""
+    """Yield the path of each server that answers here, and its jobs, as from `Desk._list`."""
     for folder in runtime_dir.folders():
         for path in _in(Path(folder)):
-            with contextlib.suppress(OSError, ValueError):  # it has ended in this moment
+            with contextlib.suppress(OSError, ValueError):  # it has just exited
                 said = b"".join(
                     data
                     for kind, data in query_client.ask(str(path), {}, patience=_LISTED)
@@ -165,14 +165,14 @@ def desks() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def _in(folder: Path) -> list[Path]:
-    """The sockets there; none where the folder cannot be read."""
+    """Return the sockets in a folder; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         return sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
     return []
 
 
 def _listening(path: Path) -> socket.socket:
-    """A socket that lies there only while it listens: see `_sweep`."""
+    """Return a listening socket, moved into place only once it listens: see `_sweep`."""
     listener = socket.socket(socket.AF_UNIX)
     making = path.with_name(f"{path.name}~")
     try:
@@ -188,7 +188,7 @@ def _listening(path: Path) -> socket.socket:
 
 
 def _sweep(folder: Path) -> None:
-    """Take away what was left by those that were killed."""
+    """Remove sockets of processes that were killed."""
     for path in _in(folder):
         with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
             sock.settimeout(_PATIENCE)
@@ -199,7 +199,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _line(client: socket.socket) -> bytes:
-    """The question. Raises ValueError: it has no end."""
+    """Return the question. Raises ValueError: it is incomplete."""
     said = b""
     while not said.endswith(b"\n"):
         more = client.recv(query_client.LARGEST)

@@ -1,4 +1,4 @@
-"""Jobs that have called a waiting `dkdbg attach --listen`: `call://JOB`. That one has the way to them, and lets others ask."""
+"""Target for jobs connected to a waiting `dkdbg attach --listen`, queried through that process."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: What stands for the agent's command line there: its questions are answered, and nothing else is run.
+#: Placeholder for the agent's command line: only its questions are answered, and nothing else runs there.
 _AGENT = "agent"
-#: Where such a session runs, for people.
+#: Target of such a session, for messages.
 _TARGET = "job that has called"
-#: Seconds for an answer to `ps`; jobs that are asked at one time.
+#: Timeout for an answer to `ps`; maximum number of jobs to query at a time.
 _LIMIT, _PARALLEL = 20.0, 32
-#: Seconds without a call until a job counts as gone: its keeper waits no longer either (`agent/relay/keeper.py`).
+#: Seconds without a connection until a job counts as gone: its keeper gives up then too (`agent/relay/keeper.py`).
 _GONE = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """A job, as the `dkdbg attach` says it that has its line.
+    """A job, as the `dkdbg attach` that it is connected to describes it.
 
     Attributes:
-        desk: path of that one's socket. editor: the port that editors attach to.
-        name, id: of the job's session. answers: what its agent can be asked.
+        desk: path of that process's socket. editor: the port that editors attach to.
+        name, id: those of the job's session. answers: verbs that its agent answers.
         why: why it is not connected; empty while it is. away: seconds since it was.
     """
 
@@ -50,12 +50,12 @@ class _Job:
 
     @property
     def address(self) -> str:
-        """As any verb takes it."""
+        """Return its address, as any verb accepts it."""
         return str(Address(scheme=CALL, rest=self.name))
 
 
 class CallTarget(Target):
-    """See `core/target.py`."""
+    """A connected job; see `core/target.py`."""
 
     capabilities = frozenset({Capability.ATTACH_ONLY})
 
@@ -65,16 +65,16 @@ class CallTarget(Target):
 
     @property
     def label(self) -> str:
-        """The address: the job's name may be that of a container too."""
+        """Return the address, because a container may have the job's name too."""
         return str(self.address)
 
     def find(self) -> Reach:
-        """The job that has called under this name."""
+        """Find the connected job of this name."""
         self._job = _found(self.address)
         return _JobReach(self)
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """A question to its agent."""
+        """Wrap a question to its agent."""
         if self._job is None:
             self.find()
         job = self._job
@@ -96,12 +96,12 @@ class CallTarget(Target):
         return (*program, job.desk, job.name, job.id, *argv[1:])
 
     def agent(self) -> tuple[str, ...] | None:
-        """Its questions."""
+        """Return a placeholder for its questions."""
         self.find()
         return (_AGENT,)
 
     def endpoint(self) -> Endpoint:
-        """Return no address: the `dkdbg attach --listen` that took the call serves it."""
+        """Return no address: the `dkdbg attach --listen` that the job is connected to serves it."""
         try:
             job = _found(self.address)
         except DkdbgError as error:
@@ -112,11 +112,11 @@ class CallTarget(Target):
         )
 
     def sessions(self) -> list[SeenSession]:
-        """The job's session."""
+        """Return the job's session."""
         return [_seen(_found(self.address))]
 
     def refusal(self) -> DkdbgError:
-        """See `Target`."""
+        """Return the error for other commands; see `Target`."""
         return DkdbgError(
             f"{self.label} is a job that has called here: its agent can be asked, and nothing can be run there",
             hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach --listen that it called",
@@ -125,19 +125,19 @@ class CallTarget(Target):
 
 
 class _JobReach(Reach):
-    """The agent of a job, as something that its questions are asked of."""
+    """Sends questions to the agent of a job."""
 
     def __init__(self, target: CallTarget) -> None:
         self.label = target.label
         self._target = target
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """A question to the agent."""
+        """Wrap a question to the agent."""
         return self._target.wrap(argv, tty=tty)
 
 
 def _jobs() -> list[_Job]:
-    """All that have called a `dkdbg attach` of this user on this machine."""
+    """Return all jobs connected to a `dkdbg attach` of this user on this machine."""
     return [_job(path, each) for path, said in query_server.desks() for each in said]
 
 
@@ -149,10 +149,10 @@ def _job(path: str, said: dict[str, Any]) -> _Job:
 
 
 def _found(address: Address) -> _Job:
-    """The only job of this name.
+    """Return the only job of this name.
 
     Raises:
-        DkdbgError: there is none, or several.
+        DkdbgError: no job has this name, or several do.
     """
     jobs = _jobs()
     found = [each for each in jobs if each.name == address.rest]
@@ -177,7 +177,7 @@ def _found(address: Address) -> _Job:
 
 
 def _seen(job: _Job) -> SeenSession:
-    """Its session, as its agent says it now. Never raises: it is there, whatever it says."""
+    """Query its agent for its session. Never raises: the session exists whatever the answer."""
     lost = SeenSession(
         target=_TARGET, address=job.address, id=job.id, name=job.name, state="lost", detail=job.why
     )
