@@ -214,7 +214,7 @@ def configuration(root: Path) -> config.Config:
     """
     if not os.path.lexists(root / config.FILE_NAME):
         return config.Config()
-    from dkdbg.repository.transaction import read  # for a file that most do not have
+    from dkdbg.repository.transaction import read  # loaded late: most repositories have no such file
 
     return config.parse(config.decode(read(root, PurePosixPath(config.FILE_NAME)) or b""))
 

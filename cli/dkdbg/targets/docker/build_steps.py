@@ -1,7 +1,7 @@
-"""The plain log of an image build, read line by line: which step it is at, and what of it a person has to see.
+"""Parse the plain log of an image build line by line: the current step, and the lines that a user must see.
 
-BuildKit writes `#5 [service stage 2/3] RUN ...`, `#5 1.152 what the command printed`, `#5 DONE 1.2s`, `#5 CACHED` or
-`#5 ERROR: ...` (moby/buildkit, util/progress/progressui); Podman `STEP 2/3: RUN ...`, then what the command prints.
+BuildKit writes `#5 [service stage 2/3] RUN ...`, `#5 1.152 OUTPUT`, `#5 DONE 1.2s`, `#5 CACHED` or `#5 ERROR: ...`
+(moby/buildkit, util/progress/progressui). Podman writes `STEP 2/3: RUN ...`, then the command's output.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ _BUILDKIT = re.compile(r"#(\d+) (?:\[(?P<of>[^\]]*?)(?: ?(?P<at>\d+)/(?P<last>\d
 _ENDED = re.compile(r"(?:DONE [\d.]+s|CACHED|CANCELED)$")
 _SECONDS = re.compile(r"\d+\.\d+ ")
 _PODMAN = re.compile(r"(?:\[\d+/\d+\] )?STEP (?P<at>\d+)/(?P<last>\d+): (?P<rest>.*)")
-#: Lines of one step that are kept for the case that it fails.
+#: Lines of a step to keep in case it fails.
 _KEPT = 200
-#: Characters of a step's command that leave room for what it prints.
+#: Maximum characters of a step's command, to leave space for its output.
 _NAME = 48
 
 
 @dataclass(frozen=True)
 class BuildStep:
-    """What is to be shown after one line of the log.
+    """The progress to show after one line of the log.
 
     Attributes:
-        text: the step, and what its command has printed last.
-        share: how much of the known steps is done, from 0 to 1.
-        log: lines of a step that has failed, which were held back before.
+        text: the step, and the last output of its command.
+        share: completed part of the known steps, from 0 to 1.
+        log: previously withheld lines of a step that has failed.
     """
 
     text: str
@@ -35,7 +35,7 @@ class BuildStep:
 
 
 class BuildSteps:
-    """One or several builds whose lines come mixed."""
+    """One or several builds with interleaved lines."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -47,7 +47,7 @@ class BuildSteps:
         self._share = 0.0
 
     def read(self, line: str) -> BuildStep | None:
-        """Take one line; None for a line that is none of a build."""
+        """Parse one line; return None if it does not belong to a build."""
         begins = _PODMAN.fullmatch(line)
         if begins:
             return self._podman_step(begins)
@@ -64,7 +64,7 @@ class BuildSteps:
         return None if line.strip() else BuildStep("", self._share)
 
     def left(self) -> tuple[str, ...]:
-        """Return the lines of the step that a build has ended in without a word, as when it was interrupted."""
+        """Return the lines of a step that ended without a message, as after an interrupt."""
         return tuple(self._logs.get(self._podman, ()))
 
     def _podman_step(self, found: re.Match[str]) -> BuildStep:
@@ -91,7 +91,7 @@ class BuildSteps:
         else:
             self._keep(number, line)
         known = sum(self._last.values())
-        if known:  # a stage that begins late makes it more
+        if known:  # a stage that begins late increases it
             self._share = max(self._share, min(1.0, len(self._done & self._numbered) / known))
         return self._shown(number, _SECONDS.sub("", rest, count=1) if _SECONDS.match(rest) else "")
 

@@ -1,7 +1,7 @@
-"""A client of the Docker SDK for the engine that the `docker` command asks.
+"""Create a client of the Docker SDK for the engine that the `docker` command uses.
 
-`docker.from_env()` before 7.2 ignores contexts, and 7.2 asks another engine without a word when the named context does
-not exist, or when there is no config.json beside the contexts. So the command itself is asked which one it means.
+`docker.from_env()` before 7.2 ignores contexts. 7.2 silently uses another engine if the named context does not exist,
+or if there is no config.json beside the contexts. So the command itself is asked for its engine.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where an engine listens.
+    """Address of an engine.
 
     Attributes:
         host: such as `unix:///var/run/docker.sock`, `tcp://node:2376` or `ssh://me@node`.
         tls: folder of ca.pem, cert.pem and key.pem; empty without TLS.
-        verify: whether the engine's certificate is checked.
+        verify: whether to check the engine's certificate.
     """
 
     host: str
@@ -36,12 +36,12 @@ class Endpoint:
 
     @property
     def is_local(self) -> bool:
-        """Whether the engine runs on this machine's kernel, as far as its address says."""
+        """Return whether the engine runs on this machine's kernel, judging by its address."""
         return self.host.startswith("unix://")
 
     @property
     def is_a_persons(self) -> bool:
-        """Whether a user runs it, rootless or in a virtual machine: its networks are not this machine's."""
+        """Return whether a user runs it, rootless or in a virtual machine: its networks are not this machine's."""
         try:
             return self.is_local and Path(self.host.removeprefix("unix://")).stat().st_uid != 0
         except OSError:
@@ -49,15 +49,15 @@ class Endpoint:
 
     @property
     def is_ssh(self) -> bool:
-        """Whether the docker command reaches it through ssh."""
+        """Return whether the docker command reaches it through ssh."""
         return self.host.startswith("ssh://")
 
 
 def endpoint() -> Endpoint:
-    """The engine that was chosen: by DOCKER_HOST, DOCKER_CONTEXT or `docker context use`, in this order.
+    """Return the selected engine: by DOCKER_HOST, DOCKER_CONTEXT or `docker context use`, in this order.
 
     Raises:
-        DkdbgError: there is no docker command, or no such context.
+        DkdbgError: there is no docker command, or the context does not exist.
     """
     if os.environ.get("DOCKER_HOST"):
         return _of_environment(os.environ["DOCKER_HOST"])
@@ -79,7 +79,7 @@ def endpoint() -> Endpoint:
 
 
 def _of_environment(host: str) -> Endpoint:
-    """As the docker command reads DOCKER_TLS_VERIFY, DOCKER_TLS and DOCKER_CERT_PATH."""
+    """Read DOCKER_TLS_VERIFY, DOCKER_TLS and DOCKER_CERT_PATH like the docker command."""
     verify = bool(os.environ.get("DOCKER_TLS_VERIFY"))
     folder = ""
     if host.startswith("tcp://") and (verify or os.environ.get("DOCKER_TLS")):
@@ -92,16 +92,16 @@ def _of_environment(host: str) -> Endpoint:
 
 
 def connect() -> APIClient:
-    """A client of the chosen engine; the caller closes it. The first call in a process loads the SDK, a third of a second.
+    """Return a client of the selected engine; the caller closes it. The first call loads the SDK, a third of a second.
 
     Raises:
-        DkdbgError: no such context, no engine, no permission, certificates that cannot be used, or an engine behind ssh.
+        DkdbgError: no such context, no engine, no permission, unusable certificates, or an engine behind ssh.
     """
     return connect_to(endpoint())
 
 
 def connect_to(where: Endpoint) -> APIClient:
-    """As `connect`, to this engine."""
+    """Return a client of this engine; see `connect`."""
     from docker.api.client import APIClient
     from docker.errors import DockerException
 
@@ -123,7 +123,7 @@ def _tls(where: Endpoint) -> TLSConfig | Literal[False]:
 
 
 def _in_the_words_of_the_command(where: Endpoint, error: Exception) -> str:
-    """The SDK's error, so that what is known of the command's errors fits."""
+    """Rewrite the SDK's error as the command's, so that `explain` recognizes it."""
     if "PermissionError" in str(error):
         return f"permission denied while trying to connect to the Docker daemon socket at {where.host}"
     return f"Cannot connect to the Docker daemon at {where.host}: {error}"

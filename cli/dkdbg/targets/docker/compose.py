@@ -1,4 +1,4 @@
-"""A compose service: its command lines, and where its ports will be open."""
+"""Build the command lines of a compose service, and inspect the project's model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeService:
-    """One debug service; the command lines are to be run in the repository's root, where compose finds its files.
+    """One debug service. Run the command lines in the repository's root, where compose finds its files.
 
     Attributes:
-        model: what `up`, `create` and `build` take from their standard input in the place of the files; empty for the files.
+        model: model that `up`, `create` and `build` read from standard input instead of the files; empty for the
+            files.
         folder: with a model: the repository's root, absolute.
     """
 
@@ -37,18 +38,18 @@ class ComposeService:
         return ("docker", "compose", *given, "--progress", "plain", "--profile", PROFILE, *words)
 
     def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The local command line that runs `argv` in the running service."""
+        """Return the local command line that runs `argv` in the running service."""
         return self._compose("exec", "-T", self.service, *argv)
 
     def up(self, *, build: bool, wait_timeout: int) -> tuple[str, ...]:
-        """Start, and end when the service is healthy; `wait_timeout` in seconds."""
+        """Start the service, and wait up to `wait_timeout` seconds until it is healthy."""
         flags = ("--build",) if build else ()
         return self._start(
             "up", *flags, "--detach", "--wait", "--wait-timeout", str(wait_timeout), self.service
         )
 
     def up_unseen(self) -> tuple[str, ...]:
-        """Start with the images that are there; what health there is, nobody looks at."""
+        """Start the service with the existing images, without waiting for its health."""
         return self._start("up", "--no-build", "--detach", self.service)
 
     def once(
@@ -63,14 +64,14 @@ class ComposeService:
         name: str,
         stays: bool,
     ) -> tuple[str, ...]:
-        """Run another command in a container of its own, which is removed at its end unless it `stays`.
+        """Run another command in a new container, which is removed at its end unless it `stays`.
 
         Args:
-            entrypoint: as a shell has it, in the place of the service's; empty for that.
-            publish: the debug port alone, `HOST:PORT:PORT`; with `all_ports` the service's own list has it.
-            variables: of the container, besides the service's.
-            name: of the container.
-            stays: Podman forgets the exit code of one that it removes.
+            entrypoint: replaces the service's, in shell syntax; empty to keep it.
+            publish: the debug port only, `HOST:PORT:PORT`; `all_ports` publishes the service's own list instead.
+            variables: additional variables of the container.
+            name: name of the container.
+            stays: keep the container, because Podman forgets the exit code of one that it removes.
         """
         kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
@@ -81,49 +82,49 @@ class ComposeService:
         )
 
     def create(self) -> tuple[str, ...]:
-        """Make the service's container without starting it; one that runs as it should runs on."""
+        """Create the service's container without starting it; an up-to-date running one is left alone."""
         return self._start("up", "--no-start", self.service)
 
     def build(self) -> tuple[str, ...]:
-        """Make the service's image."""
+        """Build the service's image."""
         return self._start("build", self.service)
 
     def down(self) -> tuple[str, ...]:
-        """Stop and remove the service alone: what else runs in the project is not ours."""
+        """Stop and remove only the service: other services of the project are the user's."""
         return self._compose("rm", "--stop", "--force", self.service)
 
     def down_project(self) -> tuple[str, ...]:
-        """Stop and remove the whole project, profiled services included, which a plain `down` leaves running."""
+        """Stop and remove the whole project, including profiled services, which a plain `down` leaves running."""
         profiles = ("--profile", PROFILE, "--profile", DEVCONTAINER_PROFILE)
         return ("docker", "compose", *profiles, "down", "--timeout", "5")
 
     def restart(self) -> tuple[str, ...]:
-        """Start the service's container again, as it is."""
+        """Restart the service's container without changes."""
         return self._compose("restart", "--timeout", "5", self.service)
 
     def stop(self) -> tuple[str, ...]:
-        """Stop the service's containers, which stay."""
+        """Stop the service's containers without removing them."""
         return self._compose("stop", self.service)
 
     def running(self) -> tuple[str, ...]:
-        """The ids of the service's containers that run."""
+        """List the ids of the service's running containers."""
         return self._compose("ps", "--quiet", "--status", "running", self.service)
 
     def ps(self) -> tuple[str, ...]:
-        """State of the service as JSON, stopped ones included."""
+        """Show the state of the service as JSON, including stopped containers."""
         return self._compose("ps", "--all", "--format", "json", self.service)
 
     def logs(self, lines: int) -> tuple[str, ...]:
-        """The last `lines` lines of the program's output."""
+        """Show the last `lines` lines of the program's output."""
         return self._compose("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), self.service)
 
     def config(self) -> tuple[str, ...]:
-        """The merged model as JSON."""
+        """Show the merged model as JSON."""
         return self._compose("config", "--format", "json")
 
 
 def started(model: Mapping[str, Any], service: str) -> Iterator[str]:
-    """The service and all that a start of it starts."""
+    """Yield the service and all services that start together with it."""
     services = model.get("services", {})
     seen: set[str] = set()
     todo = [service]
@@ -137,7 +138,7 @@ def started(model: Mapping[str, Any], service: str) -> Iterator[str]:
 
 
 def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[str, ...]:
-    """Addresses of the host other than loopback on which `port` of a service's container can be reached.
+    """Return the host's non-loopback addresses on which `port` of a service's container is reachable.
 
     Args:
         model: the project as `docker compose config --format json` merges it.
@@ -147,12 +148,12 @@ def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[s
         hosts = [(found.get("environment") or {}).get("DKDBG_HOST", LOOPBACK)]
     else:
         ports = [each for each in found.get("ports", ()) if each.get("target") == port]
-        hosts = [each.get("host_ip") or "0.0.0.0" for each in ports]  # noqa: S104 - what compose means by none
+        hosts = [each.get("host_ip") or "0.0.0.0" for each in ports]  # noqa: S104 - compose's default
     return tuple(dict.fromkeys(host for host in hosts if not _is_loopback(host)))
 
 
 def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
-    """Whether the agent in a service's container will find a token to ask for.
+    """Return whether the agent in a service's container will find a token to require.
 
     Args:
         model: the project as `docker compose config --format json` merges it, with a token in the environment.
@@ -164,7 +165,7 @@ def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
 
 
 def stands_for(model: Mapping[str, Any], service: str) -> str:
-    """Return the service of the user's whose place a debug service takes; empty for none.
+    """Return the user's service that a debug service replaces; empty without one.
 
     Args:
         model: the project as compose merges it.
@@ -174,7 +175,7 @@ def stands_for(model: Mapping[str, Any], service: str) -> str:
 
 
 def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
-    """Return whether a debug service idles: it is there for Reopen in Container and `dkdbg run`."""
+    """Return whether a debug service idles: it only serves Reopen in Container and `dkdbg run`."""
     body = model.get("services", {}).get(service, {})
     words = [str(word) for word in (*(body.get("entrypoint") or ()), *(body.get("command") or ()))]
     argv = words[words.index("--") + 1 :] if "--" in words else []

@@ -1,4 +1,4 @@
-"""A compose service started, looked at and taken away, by `docker compose` itself."""
+"""Start, inspect and remove a compose service with `docker compose`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import GpuKind
     from dkdbg.targets.docker.compose import ComposeService
 
-    #: Takes one line of progress.
+    #: Prints one line of progress.
     Report = Callable[[str], None]
 
 
 def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
-    """Our environment with what this machine decides about the compose files' variables.
+    """Return our environment with this machine's values for the compose files' variables.
 
-    A build runs git in its context to say in the image's provenance where it comes from, with the configuration that it
-    finds there: a repository's own could run programs here (buildx reads BUILDX_GIT_INFO).
+    For the provenance of an image, a build runs git in its context, with the git configuration found there. A
+    repository's own configuration could run programs here (buildx reads BUILDX_GIT_INFO).
     """
     return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu, "BUILDX_GIT_INFO": "false"}
 
@@ -36,9 +36,9 @@ class Running:
     """One container of the debug service.
 
     Attributes:
-        code: exit code, where it has ended.
-        port: the published one on 127.0.0.1, None when nothing is published.
-        others: (port inside, `host:port` outside) of the program's own ports that are published.
+        code: exit code, if it has exited.
+        port: the port published on 127.0.0.1, None without one.
+        others: (port inside, `host:port` outside) of the program's own published ports.
     """
 
     id: str
@@ -51,7 +51,7 @@ class Running:
 
 
 def running(target: ComposeService, root: Path, container_port: int) -> Running | None:
-    """The service's container, None when there is none or compose cannot say."""
+    """Return the service's container, None if it does not exist or compose fails."""
     result = process.run(target.ps(), cwd=root)
     rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
     if result.code or not rows:
@@ -75,12 +75,12 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
 
 
 def _shown(host: str) -> str:
-    """An address that a browser here can go to."""
+    """Return an address that a local browser can open."""
     return LOOPBACK if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
 
 
 def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:
-    """Remove the service when it runs with another token than `token`: compose does not look into a secret's value.
+    """Remove the service if it runs with another token than `token`: compose does not compare the values of secrets.
 
     Raises:
         DkdbgError: it runs and cannot be removed.
@@ -97,10 +97,10 @@ def take_away_other_token(target: ComposeService, root: Path, token: str) -> boo
 def check_project(
     target: ComposeService, root: Path, *, env: dict[str, str] | None = None
 ) -> dict[str, object]:
-    """Return the project as compose merges it (`docker compose config`).
+    """Return the project as merged by compose (`docker compose config`).
 
     Raises:
-        DkdbgError: with compose's reason, when compose does not accept the project's files.
+        DkdbgError: compose does not accept the project's files; contains its reason.
     """
     result = process.run(target.config(), cwd=root, env=env)
     if result.code:
@@ -110,10 +110,10 @@ def check_project(
 
 
 def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Make the service's image.
+    """Build the service's image.
 
     Raises:
-        DkdbgError: whatever hindered it.
+        DkdbgError: the build failed.
     """
     result = process.stream(target.build(), cwd=root, env=env, report=report, said=target.model)
     if result.code:
@@ -121,10 +121,10 @@ def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Re
 
 
 def create(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Make the service's container without starting it; one that runs as it should runs on.
+    """Create the service's container without starting it; an up-to-date running one is left alone.
 
     Raises:
-        DkdbgError: whatever hindered it.
+        DkdbgError: compose failed.
     """
     result = process.stream(target.create(), cwd=root, env=env, report=report, said=target.model)
     if result.code:
@@ -140,10 +140,10 @@ def up(
     report: Report,
     wait_timeout: int = 300,
 ) -> None:
-    """Build, if asked for or without an image, and start the service; return when an attach will work.
+    """Build, on request or without an image, and start the service; return when attaching will work.
 
     Raises:
-        DkdbgError: whatever hindered it, with the program's last lines reported before.
+        DkdbgError: the start failed; the program's last lines were reported before.
     """
     result = process.stream(
         target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report, said=target.model
@@ -154,7 +154,7 @@ def up(
 
 
 def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Report what the program has said last."""
+    """Report the program's last lines."""
     # Some versions of compose clear the terminal's line before each.
     tail = process.run(target.logs(15), cwd=root, env=env).stdout.replace("\x1b[2K", "").strip()
     if tail:

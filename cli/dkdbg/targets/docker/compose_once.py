@@ -1,4 +1,4 @@
-"""Another command in the image, mounts and environment of a debug service, in a container that goes when it ends."""
+"""Run another command with a debug service's image, mounts and environment, in a container that is removed at its end."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target_values import Once
 
-#: Seconds for an engine to pass a signal on.
+#: Timeout for an engine to deliver a signal.
 _ANSWER_LIMIT = 10.0
-#: How the entrypoint of a debug service begins (compose/service.yaml.j2).
+#: Beginning of a debug service's entrypoint (compose/service.yaml.j2).
 _AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 
 
 def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
-    """As `OneOff.once`, for a service of the compose project in `root`; no file is changed.
+    """Prepare `OneOff.once` for a service of the compose project in `root`, without changing files.
 
-    A service that runs meanwhile is left alone: then nothing but the debug port is published, on a free one. One in which
-    nothing runs is stopped.
+    A running service is left alone: then only the debug port is published, on a free port. A service that idles is
+    stopped.
     """
     service = wanted.service
     host = host_facts()
@@ -78,7 +78,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
         variables={
             "DKDBG_WAIT": str(wanted.wait),
             "DKDBG_LINGER": "0",
-            ENV_STANDS_FOR: "",  # it has a name of its own alone
+            ENV_STANDS_FOR: "",  # it answers only to its own name
             **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
         },
         tty=wanted.tty,
@@ -92,18 +92,18 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
 
 
 def _is_entered(container: str) -> bool:
-    """Whether somebody has started something in a container by `docker exec`."""
+    """Return whether another command was started in a container with `docker exec`."""
     asked = process.run(("docker", "top", container, "-o", "pid,ppid,args"), timeout=None)
     lines = asked.stdout.splitlines()[1:]
     rows = [line.split(None, 2) for line in lines]
     inside = {row[0] for row in rows}
-    # The parents of the first process, and of what was started by exec, are outside of the container.
+    # The parents of the first process, and of processes started by exec, are outside the container.
     begun = [row for row in rows if row[1] not in inside and "agent.pyz health" not in row[-1]]
     return len(begun) > 1
 
 
 def _tell(name: str, number: int) -> bool:
-    """Compose would only say "canceled" of a signal, and leave the container with its port behind."""
+    """Send a signal with docker: compose would only report "canceled", and leave the container and its port behind."""
     return not process.run(["docker", "kill", "--signal", str(number), name], timeout=_ANSWER_LIMIT).code
 
 
@@ -113,7 +113,7 @@ def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:
 
 
 def _published(described: Mapping[str, Any]) -> list[int]:
-    """The ports of this machine that the service publishes."""
+    """Return the ports of this machine that the service publishes."""
     return [
         int(each["published"])
         for each in described.get("ports") or ()
@@ -122,9 +122,9 @@ def _published(described: Mapping[str, Any]) -> list[int]:
 
 
 def _entrypoint(words: Sequence[str]) -> str:
-    """The service's own, without a program at its end that another command takes the place of; empty to leave it.
+    """Return the service's entrypoint without the program that another command replaces; empty to keep all of it.
 
-    `["python", "train.py"]` goes, a script that ends in `exec "$@"` stays.
+    `["python", "train.py"]` is removed, a script that ends in `exec "$@"` is kept.
     """
     own = list(words)[words.index("--") + 1 :] if "--" in words else []
     return shlex.join([*_AGENT, "--"]) if launchers_in(own) else ""

@@ -1,4 +1,4 @@
-"""A service of this repository's compose project: `compose://trainer` stands for its debug service, where it has one."""
+"""Target for a service of this repository's compose project: `compose://trainer` means its debug service, if any."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.remote_project import Filled
 
 SCHEME = "compose"
-#: Bytes of a file that is compared with the one there.
+#: Maximum bytes of a file to compare with the mounted one.
 _MOST_COMPARED = 16 << 20
 
 
 class ComposeTarget(ContainerTarget):
-    """See `core/target.py`; an empty name is the only debug service that runs.
+    """A compose service; see `core/target.py`. An empty name means the only running debug service.
 
     Args:
         root: the compose project's folder, resolved.
-        seen: as ContainerTarget.
+        seen: see ContainerTarget.
     """
 
     capabilities = ContainerTarget.capabilities | {Capability.START, Capability.ONE_OFF}
@@ -52,32 +52,32 @@ class ComposeTarget(ContainerTarget):
 
     @property
     def label(self) -> str:
-        """The service's name."""
+        """Return the service's name."""
         return self.address.rest or "debug"
 
     def look(self) -> Container | None:
-        """The container of the service, or of its twin."""
+        """Find the container of the service, or of its debug service."""
         self._project = containers.of_project(self._root)
         return choose(self._project, self.address.rest or only_debug_service(self._project))
 
     def absent(self) -> DkdbgError:
-        """With the services that do run."""
+        """Return the error for a missing container, which lists the running services."""
         return not_running(self._project, self.address.rest)
 
     def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
-        """By `docker exec`."""
-        from dkdbg.relay import remote_sessions  # 20 ms, which the other verbs save
+        """Return an endpoint that is reached through `docker exec`."""
+        from dkdbg.relay import remote_sessions  # saves other verbs 20 ms
 
         return remote_sessions.RelayedEndpoint(command)
 
     def called(self, found: Container) -> str:
-        """By service and container."""
+        """Return service and container name."""
         return f"{SCHEME}://{found.service} ({found.name})"
 
     def up(self, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]) -> Started:
-        """`docker compose up`, with the GPU and the port that this machine has; where it is another's, with our files."""
+        """Start with `docker compose up`, with this machine's GPU and port; on a remote engine, copy our files there."""
         if client.endpoint().is_local:
-            from dkdbg.targets.docker.compose_up import start  # 20 ms, which the other verbs save
+            from dkdbg.targets.docker.compose_up import start  # saves other verbs 20 ms
 
             return start(self._root, wanted, report=report, moved=moved)
         from dkdbg.targets.docker import remote_up
@@ -88,7 +88,7 @@ class ComposeTarget(ContainerTarget):
         return remote_up.start(self._root, wanted, report=report, fill=fill)
 
     def once(self, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
-        """`docker compose run`."""
+        """Prepare a `docker compose run`."""
         if not client.endpoint().is_local:
             raise DkdbgError(
                 "the engine is on another machine, which has your files only where dkdbg up has copied them: into the debug service",
@@ -100,7 +100,7 @@ class ComposeTarget(ContainerTarget):
         return prepare(self._root, wanted, report=report)
 
     def replaced(self) -> tuple[str, ...]:
-        """By their inodes and contents, there and here; of an engine of this machine."""
+        """Return mounted files that were replaced on this machine, by inode and contents; empty for a remote engine."""
         found = self.look() if client.endpoint().is_local else None
         stale = []
         for there, here in found.binds.items() if found is not None and found.running else ():
@@ -116,12 +116,12 @@ class ComposeTarget(ContainerTarget):
             return False
         if seen[1] != str(info.st_size) or info.st_size > _MOST_COMPARED:
             return True
-        # A virtual machine between them numbers files in its own way.
+        # A virtual machine in between has its own inode numbers.
         digest = process.run(self.wrap(["sha256sum", there]), cwd=self._root).stdout.split()[:1]
         return bool(digest) and digest != [hashlib.sha256(here.read_bytes()).hexdigest()]
 
     def start_again(self) -> None:
-        """`docker compose restart`: each mount is made anew from its path."""
+        """Run `docker compose restart`, which mounts each path anew."""
         result = process.run(
             ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None
         )
@@ -129,7 +129,7 @@ class ComposeTarget(ContainerTarget):
             raise explain(result.code, result.stderr)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
-        """`docker compose rm` or `down`."""
+        """Remove the service with `docker compose rm`, or the project with `down`."""
         target = ComposeService(service=self.address.rest)
         kept: tuple[str, ...] = ()
         if client.endpoint().is_local:
@@ -154,16 +154,16 @@ class ComposeTarget(ContainerTarget):
             {each.service for each in there if each.running and each.service and not each.one_off}
         ):
             down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
-        if kept:  # what the program wrote lies there, and nowhere else
+        if kept:  # the program's output is only there
             down += f"; its files are still there (docker volume rm {' '.join(kept)})"
         return down
 
 
 def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None]) -> None:
-    """Make a folder there what it is here.
+    """Copy a local folder to the engine's volume.
 
     Raises:
-        DkdbgError: it cannot be, or a file of it cannot.
+        DkdbgError: the folder, or a file in it, cannot be copied.
     """
     from dkdbg.sync.beneath import local_root
     from dkdbg.sync.report import as_line
@@ -195,7 +195,7 @@ def _target(address: Address, root: Path) -> ComposeTarget:
 
 
 def _named(name: str, root: Path) -> ComposeTarget | None:
-    """A service of the project that runs, or has run."""
+    """Return a service of the project that runs, or has run."""
     found = choose(containers.of_project(root), name)
     return ComposeTarget(Address(scheme=SCHEME, rest=name), root, found) if found else None
 

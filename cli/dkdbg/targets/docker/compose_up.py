@@ -1,4 +1,4 @@
-"""The start of a debug service: which GPU, which port, whether others reach it, and what was really granted."""
+"""Start a debug service: choose its GPU and port, check who can reach it, and verify what it was granted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def start(
     root: Path, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]
 ) -> Started:
-    """As `Target.up`, for a service of the compose project in `root`."""
+    """Start a service of the compose project in `root`; see `Target.up`."""
     service = wanted.service
     host, gpu = _machine(root, service, report)
     processes = choose_processes(root, service, gpu, host, report=report)
@@ -74,7 +74,7 @@ def start(
         try:
             compose_cli.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
         except DkdbgError as error:
-            # Of a program that has ended, compose may see no more than that it is not healthy.
+            # Compose may report an exited program only as unhealthy.
             started = (
                 compose_cli.running(target, root, service.port) if "is unhealthy" in str(error) else None
             )
@@ -118,14 +118,14 @@ def _before_start(
     root: Path,
     report: Callable[[str], None],
 ) -> None:
-    """Do what the start of a service needs, once its image is there."""
+    """Prepare the start of a service whose image exists."""
     image.take_away_stale()
     image.copy_files(str(model.get("name", "")), report)
     take_place(model, service, root, report=report)
 
 
 def _is_reached(running: compose_cli.Running | None) -> bool:
-    """Whether this machine reaches ports of the service: not with `network_mode: none`."""
+    """Return whether this machine can reach ports of the service: not with `network_mode: none`."""
     found = containers.of_name(running.id) if running else None
     return found is None or has_network(found)
 
@@ -133,7 +133,7 @@ def _is_reached(running: compose_cli.Running | None) -> bool:
 def take_place(
     model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
 ) -> None:
-    """Stop the service whose name the debug service answers to, and say how those start that would start it again.
+    """Stop the service that the debug service replaces, and report how to start its dependents without it.
 
     Raises:
         DkdbgError: it cannot be stopped.
@@ -167,7 +167,7 @@ def check_started(
     env: dict[str, str],
     report: Callable[[str], None],
 ) -> None:
-    """Raise DkdbgError when the service got no GPU although it asked for one, or its program has failed already."""
+    """Raise DkdbgError if the service did not get the GPU it requested, or its program has already failed."""
     if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not has_devices(running.id):
         raise DkdbgError(
             f"{target.service} runs, but this compose dropped its GPU request",
@@ -179,14 +179,14 @@ def check_started(
 
 
 def ended() -> DkdbgError:
-    """The error for a program that is over."""
+    """Return the error for a program that has exited."""
     return DkdbgError("the program ended before an editor could attach", hint="its last lines are above")
 
 
 def has_failed(running: compose_cli.Running) -> bool:
-    """Whether the program has ended with a failure since compose saw it healthy, which it does not look at again.
+    """Return whether the program has failed since compose saw it healthy; compose does not check it again.
 
-    The agent keeps such an end for a while, for an editor that comes all the same.
+    The agent keeps such a program's end for a while, for an editor that still connects.
     """
     found = containers.of_name(running.id)
     if found is None or not found.running:
@@ -196,18 +196,18 @@ def has_failed(running: compose_cli.Running) -> bool:
 
 
 def has_devices(container: str) -> bool:
-    """Whether the engine was asked for a GPU."""
+    """Return whether the engine was asked for a GPU."""
     found = containers.of_name(container)
     return found is not None and found.devices
 
 
 def environment(*, port: int, gpu: GpuKind, token: str) -> dict[str, str]:
-    """What compose's files are interpolated with; the token is in no file and on no command line."""
+    """Return the variables for compose's files; the token is in no file and on no command line."""
     return {**compose_cli.compose_environment(port=port, gpu=gpu), ENV_TOKEN: token}
 
 
 def check_name(project: str, root: Path) -> None:
-    """Raise DkdbgError when another folder has a compose project of this name, whose containers a start would replace."""
+    """Raise DkdbgError if another folder has a compose project of this name, whose containers a start would replace."""
     other = containers.other_folder(project, root)
     if other:
         raise DkdbgError(
@@ -218,7 +218,7 @@ def check_name(project: str, root: Path) -> None:
 
 
 def check_published(model: Mapping[str, object], service: DebugService, token: str) -> None:
-    """Raise DkdbgError when the port will be reachable from other machines and asks for no token, or for none though it should."""
+    """Raise DkdbgError if other machines could reach the port without a token, or a required token is not passed on."""
     if token and not asks_for_token(model, service.name):
         raise DkdbgError(
             f"{service.name} would start without the token that it is to ask for: {service.compose_file} has no line for it",
@@ -244,7 +244,7 @@ def _machine(root: Path, service: DebugService, report: Callable[[str], None]) -
 
 
 def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuKind, str]:
-    """How the service gets a GPU: what DKDBG_GPU says in the environment or in .env, else what this machine has.
+    """Return how the service gets a GPU: by DKDBG_GPU in the environment or in .env, or by this machine's devices.
 
     Raises:
         DkdbgError: DKDBG_GPU names no variant.

@@ -1,4 +1,4 @@
-"""Containers as `docker inspect` shows them: which one a service's name means, where its debug port and its code are."""
+"""Parse containers from `docker inspect`: select one by a service's name, and find its debug port and code."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
 
 #: The label of a debug service's containers: the service's name.
 LABEL = "dev.dkdbg.session"
-#: Labels of compose: the service, the folder of the project (as typed, links kept), and whether `compose run` made it.
+#: Labels of compose: the service, the folder of the project (as typed, with symlinks), and whether `compose run` made
+#: it.
 SERVICE, PROJECT_DIR, ONE_OFF = (
     "com.docker.compose.service", "com.docker.compose.project.working_dir", "com.docker.compose.oneoff",
 )  # fmt: skip
 #: Label of compose: the project's name.
 PROJECT_NAME = "com.docker.compose.project"
-#: Runs the agent that a debug service mounts (compose/service.yaml.j2).
+#: Command of the agent that a debug service mounts (compose/service.yaml.j2).
 AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerReach(Reach):
-    """A container as something that commands are run in.
+    """Runs commands in a container.
 
     Attributes:
-        name: name or id, as `docker exec` takes it.
-        label: as a person named it.
-        user: `uid:gid` as whom commands are run; empty for the container's own.
+        name: name or id for `docker exec`.
+        label: the name that the user gave.
+        user: `uid:gid` to run commands as; empty for the container's own user.
     """
 
     name: str
@@ -45,37 +46,37 @@ class ContainerReach(Reach):
     user: str = ""
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """The local command line that runs `argv` in it, with our standard input and output."""
+        """Return the local command line that runs `argv` in the container, with our standard input and output."""
         user = ("--user", self.user) if self.user else ()
         return ("docker", "exec", "-it" if tty else "-i", *user, self.name, *argv)
 
 
 def logs_words(name: str, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-    """The local command line that prints what the program of a container has printed; see `Target.logs`."""
+    """Return the local command line that prints the output of a container's program; see `Target.logs`."""
     tail = () if lines is None else ("--tail", str(lines))
     return ("docker", "container", "logs", *(("--follow",) if follow else ()), *tail, name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """One container, as the engine sees it now.
+    """One container, in its current state.
 
     Attributes:
-        label: the name of the debug service; empty for containers that dkdbg has nothing to do with.
+        label: name of the debug service; empty for containers unrelated to dkdbg.
         running: whether it runs now.
         host_network: whether its ports are this machine's.
         published: port inside -> `host:port` outside.
         port: the debug port inside.
-        address: the container's own IP address on one of its networks; empty when it has none.
-        service, project_dir: of compose, empty without it. The folder is as the kernel names it.
+        address: the container's own IP address on one of its networks; empty without one.
+        service, project_dir: set by compose, otherwise empty. The folder has no symlinks.
         one_off: made by `docker compose run`.
-        created: as the engine writes it, which sorts by time.
-        environment: of the image and the service.
-        workdir: folder in which its program starts; empty for `/`.
-        devices: the engine was asked for a device such as a GPU (some composes drop that silently).
-        agent: runs the agent in it, without its verb.
-        user: `uid:gid` as whom that agent runs; empty for the container's own.
-        binds: folder inside -> that of the engine's machine which is mounted there.
+        created: time as the engine writes it, which sorts by time.
+        environment: from the image and the service.
+        workdir: working directory of its program; empty for `/`.
+        devices: whether the engine was asked for a device such as a GPU (some versions of compose drop that silently).
+        agent: command of its agent, without a verb.
+        user: `uid:gid` that the agent runs as; empty for the container's own user.
+        binds: folder inside -> folder of the engine's machine that is mounted there.
     """
 
     id: str
@@ -99,7 +100,7 @@ class Container:
 
     @classmethod
     def of(cls, inspected: Mapping[str, Any]) -> Container:
-        """What `docker inspect` says about one container."""
+        """Parse the output of `docker inspect` for one container."""
         config, network = inspected["Config"], inspected["NetworkSettings"]
         published = {
             int(inside.partition("/")[0]): f"{bindings[0]['HostIp'] or '0.0.0.0'}:{bindings[0]['HostPort']}"  # noqa: S104
@@ -127,11 +128,11 @@ class Container:
         )  # fmt: skip
 
     def with_run(self, words: Sequence[str], user: str = "") -> Container:
-        """This container with the session that `dkdbg run` has started in it.
+        """Return this container with the session that `dkdbg run` has started in it.
 
         Args:
-            words: command line of a process that an engine's user, never the container, has started in it.
-            user: as whom, as he named him.
+            words: command line of a process that a user of the engine, not the container, has started in it.
+            user: the user that it runs as, as given to the engine.
         """
         for position, word in enumerate(words):
             if is_brought(word) and words[position + 1 : position + 2] in (["launch"], ["enter"]):
@@ -145,7 +146,7 @@ class Container:
         return self
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
-        """Where a folder of it lies on the engine's machine: both sides of the mount that it is in; None for none."""
+        """Return host and container side of the mount that contains a folder of the container; None without one."""
         inside = [each for each in self.binds if folder == each or folder.startswith(each.rstrip("/") + "/")]
         if not inside:
             return None
@@ -153,22 +154,22 @@ class Container:
         return self.binds[found], found
 
     def is_called(self, name: str) -> bool:
-        """Whether `name` is its name, or enough of the beginning of its id."""
+        """Return whether `name` is its name, or a sufficiently long prefix of its id."""
         return name == self.name or (len(name) >= 8 and self.id.startswith(name))
 
 
 def _port(text: str) -> int:
-    """The port that an image or a command line names; 0 when it names none."""
+    """Return the port in an image's variable or a command line; 0 without one."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return number if number < 65536 else 0
 
 
 def choose(containers: Iterable[Container], service: str) -> Container | None:
-    """The container that a service's name means: every verb asks here.
+    """Return the container that a service's name means, for every verb.
 
-    A running one goes before one that has ended; one of the service before one of `docker compose run`; the debug twin
-    before the service itself. Of several replicas it is the first by name, so that it stays the same one; of several
-    that have ended, or were made by `docker compose run`, the newest.
+    Prefer a running one to an ended one, one of the service to one of `docker compose run`, and the debug service to
+    the service itself. Of several replicas choose the first by name, so that the choice is stable; of several that
+    have ended, or were made by `docker compose run`, the newest.
 
     Args:
         containers: of one project.
@@ -186,7 +187,7 @@ def _rank(service: str, container: Container) -> int | None:
 
 
 def only_debug_service(containers: Iterable[Container]) -> str:
-    """The name of the only debug service that runs.
+    """Return the name of the only running debug service.
 
     Args:
         containers: of one project.
@@ -208,7 +209,7 @@ def only_debug_service(containers: Iterable[Container]) -> str:
 
 
 def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
-    """The error that says that a service's container is not there, with those that are.
+    """Return the error for a missing container of a service, which lists the running ones.
 
     Args:
         containers: of one project.
@@ -221,20 +222,20 @@ def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
 
 
 def no_endpoint(container: Container | None) -> str:
-    """Why a container has no endpoint, in words; empty where it may have one."""
+    """Return why a container has no endpoint; empty if it may have one."""
     if container is None:
         return "there is no container yet"
     if not container.running:
         return f"container {container.name} is not running"
-    if not container.label:  # whatever listens there is not ours: a connection deafens a plain debugpy
+    if not container.label:  # not our agent: a plain debugpy would stop listening after our connection
         return f"container {container.name} runs without an agent of dkdbg"
     return ""
 
 
 def endpoint_of(container: Container | None) -> Endpoint:
-    """Where the agent of a container is reached from here; a container without dkdbg's label has none.
+    """Return the address of a container's agent as seen from here; none for a container without dkdbg's label.
 
-    Its own address, where nothing is published, is reachable from a Linux host only; elsewhere nothing answers there.
+    Without a published port the container's own address is used, which only a Linux host can reach.
     """
     closed = no_endpoint(container)
     if container is None or closed:
@@ -246,7 +247,7 @@ def endpoint_of(container: Container | None) -> Endpoint:
 
 
 def has_network(container: Container) -> bool:
-    """Whether a running container can be reached at all from its engine's machine; one that does not run may be later."""
+    """Return whether the engine's machine can reach a container; True for a stopped one, which may be reachable later."""
     return not container.running or _published_at(container) is not None
 
 
@@ -261,10 +262,10 @@ def _published_at(container: Container) -> tuple[str, int] | None:
 
 
 def sessions_of(container: Container, records: Sequence[object]) -> list[SeenSession]:
-    """The sessions in a container with dkdbg's label.
+    """Return the sessions in a container with dkdbg's label.
 
     Args:
-        records: what its agent says; empty when it does not answer, or has ended.
+        records: answer of its agent; empty if it does not answer, or has exited.
     """
     target, address = f"container {container.name}", f"docker://{container.name}"
     if not records:
@@ -278,7 +279,7 @@ def sessions_of(container: Container, records: Sequence[object]) -> list[SeenSes
     for value in records:
         try:
             record = parse(value)
-        except BadRecord as error:  # whoever is root in there may have written it
+        except BadRecord as error:  # root inside the container may have written it
             found.append(unreadable(container, str(error)))
             continue
         endpoint = None if container.host_network else container.published.get(record.port, "")
@@ -289,7 +290,7 @@ def sessions_of(container: Container, records: Sequence[object]) -> list[SeenSes
 
 
 def unreadable(container: Container, why: str) -> SeenSession:
-    """A container whose agent, or what is in its place, says what makes no sense."""
+    """Return the session for a container whose agent gives an invalid answer."""
     return sessions.unreadable(
         target=f"container {container.name}", address=f"docker://{container.name}", id=container.id[:12],
         name=container.label, why=why,
@@ -297,10 +298,10 @@ def unreadable(container: Container, why: str) -> SeenSession:
 
 
 def workspace_of(container: Container) -> Workspace:
-    """Where the code lies in a container: the mapping that `init` planned, else WORKDIR.
+    """Return the code's folder in a container: the mapping that `init` planned, or WORKDIR.
 
     Raises:
-        DkdbgError: neither says.
+        DkdbgError: the container has neither.
     """
     planned = mapping.workspace_of(container.environment.get(ENV_MAPPINGS, ""))
     if planned is not None:

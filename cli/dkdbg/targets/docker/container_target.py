@@ -1,4 +1,4 @@
-"""What a container and a compose service have in common as targets (`core/target.py`)."""
+"""The common part of the targets for containers and compose services (`core/target.py`)."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Changes, Reach, Workspace
     from dkdbg.targets.docker.container import Container
 
-#: Seconds within which a container says what runs in it.
+#: Timeout for a container to list its processes.
 _ANSWER_LIMIT = 60.0
 
 
 class RelayedEndpoint(Protocol):
-    """As `relay/remote_sessions.py` has it."""
+    """Protocol of the class in `relay/remote_sessions.py`."""
 
     @property
     def why(self) -> str:
-        """See there."""
+        """Return the reason; see there."""
 
     def of(self, found: Sequence[SeenRecord | str], *, why_none: str) -> Endpoint:
-        """See there."""
+        """Return an endpoint; see there."""
 
     def close(self) -> None:
-        """See there."""
+        """Close it; see there."""
 
 
 class ContainerTarget(Target):
     """A target that is one container at a time.
 
     Args:
-        seen: a container that was looked up a moment ago: the first `find` takes it.
+        seen: a container that was just looked up, for the first `find`.
     """
 
     capabilities = frozenset({Capability.CONTAINER, Capability.LOGS, Capability.LIST_PROCESSES})
@@ -71,52 +71,52 @@ class ContainerTarget(Target):
     # -- what differs -------------------------------------------------------------------------------------------
 
     def look(self) -> Container | None:
-        """The container that the address means now, running or not; None when there is none.
+        """Return the container that the address means now, running or not; None if there is no such container.
 
         Raises:
-            DkdbgError: the engine cannot be asked.
+            DkdbgError: the engine cannot be queried.
         """
         raise NotImplementedError
 
     def here(self) -> Container | None:
-        """As `look`, for who wants to run something in it: whose session is in it may be left out."""
+        """Return the container to run something in; like `look`, but its session may be left out."""
         return self.look()
 
     def absent(self) -> DkdbgError:
-        """The error for a container that is not there, or does not run."""
+        """Return the error for a missing or stopped container."""
         raise NotImplementedError
 
     def called(self, found: Container) -> str:
-        """How a person reads what was found."""
+        """Return the name of a container for messages."""
         raise NotImplementedError
 
     def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
-        """What leads to endpoints on an engine of another machine."""
+        """Return a relayed endpoint for an engine on another machine."""
         raise NotImplementedError
 
     # -- the target ----------------------------------------------------------------------------------------------
 
     def find(self) -> Reach:
-        """The running container, which the reach stays with."""
+        """Find the running container; the reach keeps referring to it."""
         self._found = found = self._alive(self._seen or self.here())
         self._seen = None
         return ContainerReach(name=found.id, label=self.called(found))
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
-        """`docker exec`."""
+        """Wrap a command with `docker exec`."""
         return ContainerReach(name=self._running().id, label=self.label).wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """The one that a debug service mounts, or that `dkdbg run` has brought."""
+        """Return the agent that a debug service mounts, or that `dkdbg run` has sent."""
         found = self._found
-        if found is None or not found.label:  # `here` may have left it out
+        if found is None or not found.label:  # `here` may have left its session out
             self._found = found = self._alive(self._seen or self.look())
         return found.agent if found.label else None
 
     def listen_address(self) -> tuple[str, int]:
-        """Return all its addresses, as the agent accepts connections of the host alone; loopback on the host's network.
+        """Return all addresses, since the agent accepts only the host's connections; on the host's network, loopback.
 
-        A relay ends in the container: then it is loopback too, with any port, also beside another agent.
+        A relay ends in the container: then loopback is sufficient, with any port, even beside another agent.
         """
         found = self._running()
         if not self._is_near(found):
@@ -124,11 +124,11 @@ class ContainerTarget(Target):
         return LOOPBACK if found.host_network else "0.0.0.0", DEFAULT_PORT  # noqa: S104
 
     def workspace(self) -> Workspace:
-        """What `init` planned, else WORKDIR."""
+        """Return the mapping that `init` planned, or WORKDIR."""
         return workspace_of(self._running())
 
     def endpoint(self) -> Endpoint:
-        """The published port of a debug service, else the container's own; a relay where this machine does not reach it."""
+        """Return the published port of a debug service, or its own; a relay if this machine cannot reach it."""
         try:
             found = self.look()
             return endpoint_of(found) if self._is_near(found) else self._remote_endpoint(found)
@@ -136,18 +136,18 @@ class ContainerTarget(Target):
             return Endpoint(address=None, why=str(error).splitlines()[0])
 
     def changes(self) -> Changes | None:
-        """The engine's events."""
+        """Return the engine's events."""
         return containers.ContainerChanges()
 
     def sessions(self) -> list[SeenSession]:
-        """What the agent in it says."""
+        """Return the sessions that the agent in the container reports."""
         found = self.look()
         if found is None:
             raise self.absent()
         return containers.sessions_in(found)
 
     def advice(self) -> Sequence[str]:
-        """Which Pythons run in a container without our agent; for one that is not there, those that are."""
+        """Return advice about Python processes without our agent, or about running containers if this one is missing."""
         try:
             found = self.look()
             if found is None:
@@ -159,21 +159,21 @@ class ContainerTarget(Target):
             return ()
 
     def pythons(self) -> Sequence[PythonThere]:
-        """Those of a container without our agent."""
+        """Return the Python processes of a container without our agent."""
         found = self._alive(self.look())
         return () if found.label else self._pythons(found)
 
     def within(self, user: str) -> Reach:
-        """The container as that user of it."""
+        """Return a reach that runs commands as this user of the container."""
         return ContainerReach(name=self._running().id, label=self.label, user=user)
 
     def code_at(self, folder: str) -> tuple[str, str] | None:
-        """By the mounts, on an engine of this machine."""
+        """Find a folder in the mounts, on a local engine."""
         found = self._running()
         return found.code_at(folder) if client.endpoint().is_local else None
 
     def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """A new container with what the engine knows of this one; see `Target`."""
+        """Return a command that creates the container anew from the engine's data; see `Target`."""
         inspected = containers.inspected(self._running().id)
         line = again.again(inspected, words, image=containers.image_of(inspected))
         return line, again.of_several_lines(inspected)
@@ -182,26 +182,26 @@ class ContainerTarget(Target):
         return running_at(ContainerReach(name=found.id, label=self.label))
 
     def others(self) -> Sequence[str]:
-        """What else there is, where there is no container of this name; it may still come."""
+        """Return advice for a missing container, which may still come."""
         return ()
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
-        """What the engine has kept, of a container that has ended too."""
+        """Return the command that prints the logs kept by the engine, also for a container that has ended."""
         found = self._seen or self.look()
         if found is None:
             raise self.absent()
         return logs_words(found.id, follow=follow, lines=lines)
 
     def close(self) -> None:
-        """End the relay."""
+        """Close the relay."""
         if self._relay is not None:
             self._relay.close()
 
     def _is_near(self, found: Container | None) -> bool:
-        """Whether a container's ports can be reached from this machine: published here, or by its own address.
+        """Return whether this machine can reach a container's ports: published, or at its own address.
 
-        Not on an engine of another machine, nor without a network (`network_mode: none`); on a rootless one only where
-        they are published, as its networks are its own.
+        Not on an engine of another machine, nor without a network (`network_mode: none`). On a rootless engine only
+        published ports are reachable, because it has its own networks.
         """
         if self._engine is None:
             where = client.endpoint()
@@ -212,7 +212,7 @@ class ContainerTarget(Target):
 
     def _remote_endpoint(self, found: Container | None) -> Endpoint:
         with self._lock:
-            if self._relay is not None and (why := self._relay.why):  # it asks anew by itself
+            if self._relay is not None and (why := self._relay.why):  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             self._led = found
             closed = no_endpoint(found)
@@ -224,10 +224,10 @@ class ContainerTarget(Target):
             return self._relay.of(records, why_none=f"container {found.name} is starting")
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
-        """The relay's command line; on its thread, while an endpoint may be asked for on another one.
+        """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`.
 
         Args:
-            silent: the last one led nowhere: another container may have taken the place of this one.
+            silent: the last connection was dead: another container may have replaced this one.
         """
         if silent or self._led is None:
             self._led = self.look()

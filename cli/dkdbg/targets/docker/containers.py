@@ -1,7 +1,7 @@
-"""The containers that the chosen engine knows: one listing for all who ask, and what tells of changes.
+"""List the containers of the selected engine, and watch them for changes.
 
-Listed with the docker command, which answers in a tenth of the time that the SDK takes to load; `dkdbg attach`, which
-stays, listens to the engine's events with the SDK.
+Listings use the docker command, which answers in a tenth of the time that the SDK takes to load. `dkdbg attach`, which
+runs longer, listens to the engine's events with the SDK.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.sessions import SeenSession
 
-#: Seconds within which an engine says what it has.
+#: Timeout for a listing by the engine.
 _ANSWER_LIMIT = 60.0
-#: Seconds within which an agent does, and bytes of its answer.
+#: Timeout for an agent, and maximum bytes of its answer.
 _AGENT_LIMIT = 20.0
 _MAX_ANSWER = 8 << 20
 
 
 def of_debug_services() -> tuple[Container, ...]:
-    """The containers of debug services, of all projects, ended ones included, and those that `dkdbg run` uses now.
+    """Return the containers of all debug services, including ended ones, and those that `dkdbg run` currently uses.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
@@ -54,19 +54,19 @@ def of_debug_services() -> tuple[Container, ...]:
 
 
 def of_project(root: Path) -> tuple[Container, ...]:
-    """The containers of the compose project whose folder is `root`, ended ones included.
+    """Return the containers of the compose project in `root`, including ended ones.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
     """
-    here = os.path.realpath(root)  # compose keeps the links in a path
+    here = os.path.realpath(root)  # compose keeps the symlinks in a path
     return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == here])
 
 
 def other_folder(project: str, root: Path) -> str:
-    """Another folder that has containers in a compose project of this name; empty for none.
+    """Return another folder that has containers in a compose project of this name; empty without one.
 
-    Compose tells projects apart by name, and by default that is the folder's: a start would replace those containers.
+    Compose distinguishes projects only by name, by default the folder's name: a start would replace those containers.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
@@ -78,13 +78,13 @@ def other_folder(project: str, root: Path) -> str:
 
 
 def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:
-    """Who else has containers in a compose project of this name, as `label` says; None for nobody, empty for who knows.
+    """Return the other owner, from `label`, of containers in a project of this name; None without one, empty if unknown.
 
     Args:
         project: compose's name for it.
-        root: our folder; what plain compose has started there is ours.
-        label: that says whose a container is.
-        ours: its value for what is ours.
+        root: our folder; containers that plain compose has started there are ours.
+        label: label with the owner of a container.
+        ours: its value for our own containers.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
@@ -101,11 +101,11 @@ def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | No
 
 
 def of_name(name: str, *, runs: bool = True) -> Container | None:
-    """The container with this name or id, None when there is none.
+    """Return the container with this name or id, None if there is no such container.
 
     Args:
-        runs: see whether `dkdbg run` has started a session in it. Where anything at all was started, such as a shell, that
-            loads the SDK, which takes longer than a sync of 10,000 files that have not changed.
+        runs: look for a session that `dkdbg run` has started in it. If any process was started in it, such as a shell,
+            that loads the SDK, which takes longer than a sync of 10,000 unchanged files.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
@@ -120,7 +120,7 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
 
 
 def inspected(id_: str) -> dict[str, Any]:
-    """All that the engine says of a container; its environment may have secrets.
+    """Return the engine's full description of a container; its environment may contain secrets.
 
     Raises:
         DkdbgError: there is no such container, or no engine.
@@ -132,7 +132,7 @@ def inspected(id_: str) -> dict[str, Any]:
 
 
 def image_of(inspected: dict[str, Any]) -> str:
-    """What a container was made of: the name that was given, or the id where another image has that name by now."""
+    """Return the image of a container: the given name, or the id if another image has that name now."""
     name, id_ = str(inspected["Config"].get("Image") or ""), str(inspected["Image"])
     asked = process.run(
         ["docker", "image", "inspect", "--format", "{{.Id}}", "--", name or id_], timeout=_ANSWER_LIMIT
@@ -141,7 +141,7 @@ def image_of(inspected: dict[str, Any]) -> str:
 
 
 def names() -> list[str]:
-    """The names of all containers that run.
+    """Return the names of all running containers.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
@@ -153,7 +153,7 @@ def names() -> list[str]:
 
 
 def _listed(label: str) -> list[tuple[str, str]]:
-    """Ids of the containers with a label, and its values for them."""
+    """Return the ids of the containers with a label, and the label's values."""
     shown = f'{{{{.ID}}}}\t{{{{.Label "{label}"}}}}'
     argv = ["docker", "ps", "--all", "--no-trunc", "--filter", f"label={label}", "--format", shown]
     result = process.run(argv, timeout=_ANSWER_LIMIT)
@@ -167,16 +167,16 @@ def _inspected(ids: Sequence[str]) -> tuple[Container, ...]:
     if not ids:
         return ()
     asked = process.run(["docker", "container", "inspect", *ids], timeout=_ANSWER_LIMIT)
-    try:  # a container that went away meanwhile makes inspect fail, and the others are still shown
+    try:  # a removed container makes inspect fail, but the others are still shown
         return tuple(_container(each) for each in json.loads(asked.stdout))
     except ValueError:
         raise explain(asked.code or 1, asked.stderr) from None
 
 
 def _container(inspected: dict[str, Any]) -> Container:
-    """A container, with the session that `dkdbg run` has started in it: the engine knows what it was asked to run.
+    """Return a container with the session that `dkdbg run` has started in it, from the engine's list of exec commands.
 
-    Not the container is asked, which could name any port of this machine.
+    The container itself is not asked: it could name any port of this machine.
     """
     found = Container.of(inspected)
     running = inspected.get("ExecIDs") or ()
@@ -191,12 +191,10 @@ def _container(inspected: dict[str, Any]) -> Container:
 
 
 def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
-    """What the engine was asked to run in a container, without what has ended meanwhile."""
+    """Return the engine's exec commands of a container, without those that have ended meanwhile."""
     where = client.endpoint()
     if where.is_ssh:
-        from dkdbg.targets.docker import (
-            remote_api,  # HTTP, which nobody else needs, is a third of what a sync loads before it starts
-        )
+        from dkdbg.targets.docker import remote_api  # loads HTTP, otherwise a third of the start of a sync
 
         return remote_api.execs(ids)
     found: list[dict[str, Any]] = []
@@ -205,8 +203,8 @@ def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
         for each in ids:
             try:
                 found.append(engine.exec_inspect(each))
-            except (OSError, ValueError) as error:  # noqa: PERF203 - it has ended meanwhile, the others count
-                if getattr(error, "response", None) is None:  # nobody has answered
+            except (OSError, ValueError) as error:  # noqa: PERF203 - that one has ended meanwhile
+                if getattr(error, "response", None) is None:  # the engine did not answer
                     break
     finally:
         engine.close()
@@ -214,7 +212,7 @@ def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sessions_in(container: Container) -> list[SeenSession]:
-    """What the agent in a container with dkdbg's label says; nothing of one without."""
+    """Return the sessions that the agent in a container with dkdbg's label reports; empty without the label."""
     if not container.label:
         return []
     try:
@@ -224,7 +222,7 @@ def sessions_in(container: Container) -> list[SeenSession]:
 
 
 def records_in(container: Container) -> list[SeenRecord | str]:
-    """What the agent in a running container with dkdbg's label says, or why one record cannot be read, oldest first.
+    """Return the records of a running container's agent, or why one cannot be read, oldest first.
 
     Raises:
         DkdbgError, BadRecord: see `_records`.
@@ -233,21 +231,21 @@ def records_in(container: Container) -> list[SeenRecord | str]:
 
 
 def _records(container: Container) -> list[object]:
-    """What it says, whatever that is.
+    """Return the agent's answer unparsed.
 
     Raises:
-        DkdbgError: it says too much, or takes too long.
+        DkdbgError: the answer is too long or too late.
         BadRecord: it is not JSON.
     """
     reach = ContainerReach(name=container.id, label=container.name, user=container.user)
     argv = reach.wrap([*container.agent, "sessions", "--json"])
     result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
-    found = [] if result.code else decode(result.stdout)  # it has ended in this moment, or starts
+    found = [] if result.code else decode(result.stdout)  # it has just exited, or is starting
     return found[:SESSIONS] if isinstance(found, list) else [found]
 
 
 class ContainerChanges:
-    """Starts and ends of the containers of debug services. All are equal: one listener tells all targets."""
+    """Starts and ends of containers of debug services. All instances are equal: one listener serves all targets."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -261,7 +259,7 @@ class ContainerChanges:
         return hash(ContainerChanges)
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever one has started or ended; return when the engine is gone, or after `close`.
+        """Call `changed` whenever a container has started or ended; return when the engine is gone, or after `close`.
 
         Raises:
             DkdbgError: no docker command, no engine, no permission.
@@ -273,17 +271,17 @@ class ContainerChanges:
                 if self._closed:
                     return
                 self._end = end
-            changed()  # what happened until now
+            changed()  # changes until now
             for _ in events:
                 changed()
-        except (OSError, ValueError) as error:  # what urllib3 raises for a socket that `close` took away
+        except (OSError, ValueError) as error:  # raised by urllib3 after `close` has closed its socket
             if not self._closed:
                 raise DkdbgError(f"the engine's events cannot be read: {error}") from error
         finally:
             end()
 
     def close(self) -> None:
-        """Let `listen` return; from any thread."""
+        """Make `listen` return; thread-safe."""
         with self._lock:
             self._closed = True
             if self._end is not None:
@@ -294,7 +292,7 @@ _ACTIONS = ("start", "die", "destroy")
 
 
 def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None]]:
-    """The engine's events, and what ends them."""
+    """Return the engine's events, and a function that ends them."""
     engine = client.connect_to(where)
     try:
         stream = engine.events(filters={"type": "container", "label": LABEL, "event": list(_ACTIONS)})
@@ -303,7 +301,7 @@ def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None
         raise explain(1, f"Cannot connect to the Docker daemon at {where.host}: {error}") from error
 
     def end() -> None:
-        with contextlib.suppress(OSError, AttributeError):  # it may have ended in this moment
+        with contextlib.suppress(OSError, AttributeError):  # it may have just ended
             stream.close()
         engine.close()
 
@@ -311,7 +309,7 @@ def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None
 
 
 def _events_by_command() -> tuple[Iterable[object], Callable[[], None]]:
-    """The same through ssh, for which the SDK would need paramiko, and would read other settings than ssh does."""
+    """Return the events through ssh; the SDK would need paramiko for that, which reads other settings than ssh."""
     filters = [word for action in _ACTIONS for word in ("--filter", f"event={action}")]
     argv = ["docker", "events", "--filter", "type=container", "--filter", f"label={LABEL}", *filters]
     command = process.start(

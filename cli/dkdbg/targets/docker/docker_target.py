@@ -1,4 +1,4 @@
-"""One container, by its name or id: `docker://shop-web-1`."""
+"""Target for one container, by its name or id: `docker://shop-web-1`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SCHEME = "docker"
 
 
 class DockerTarget(ContainerTarget):
-    """See `core/target.py`."""
+    """A container; see `core/target.py`."""
 
     is_meant = True
 
     def look(self) -> Container | None:
-        """As `docker` reads a name or the beginning of an id."""
+        """Find the container by its name or a prefix of its id, like `docker`."""
         return containers.of_name(self.address.rest)
 
     def here(self) -> Container | None:
-        """Without what `dkdbg run` has started in it."""
+        """Find the container without the session that `dkdbg run` has started in it."""
         return containers.of_name(self.address.rest, runs=False)
 
     def absent(self) -> DkdbgError:
-        """No such container, or one that has ended."""
+        """Return the error for a missing or stopped container."""
         return DkdbgError(f"there is no running container {self.address.rest}", hint=hints.CONTAINERS())
 
     def others(self) -> Sequence[str]:
-        """The containers that run, the one that may be meant first."""
+        """Return the running containers, the most similar name first."""
         names = containers.names()
         near = get_close_matches(self.address.rest, names, n=1)
         lines = [
@@ -52,13 +52,13 @@ class DockerTarget(ContainerTarget):
         return [*lines, f"others that run: {', '.join(rest)}"] if rest else lines
 
     def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
-        """By `docker exec`."""
-        from dkdbg.relay import remote_sessions  # 20 ms, which the other verbs save
+        """Return an endpoint that is reached through `docker exec`."""
+        from dkdbg.relay import remote_sessions  # saves other verbs 20 ms
 
         return remote_sessions.RelayedEndpoint(command)
 
     def called(self, found: Container) -> str:
-        """By its name."""
+        """Return its name."""
         return f"{SCHEME}://{found.name}"
 
 
@@ -69,10 +69,10 @@ def _target(address: Address, _root: Path) -> DockerTarget:
 
 
 def _named(name: str, _root: Path) -> DockerTarget | None:
-    """A container of this name or id, else the only running one of a debug service of this name."""
+    """Return the container with this name or id, or the only running one of a debug service of this name."""
     exact = containers.of_name(name)
     if exact is not None and not exact.is_called(name):
-        exact = None  # a letter or two fit the id of some container
+        exact = None  # one or two letters match the id of any container
     found = [exact] if exact else [
         each for each in containers.of_debug_services() if each.running and each.label == name
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def _named(name: str, _root: Path) -> DockerTarget | None:
 
 
 def _sessions() -> list[SeenSession]:
-    """Of the debug services of all projects."""
+    """Return the sessions of the debug services of all projects."""
     return [session for each in containers.of_debug_services() for session in containers.sessions_in(each)]
 
 

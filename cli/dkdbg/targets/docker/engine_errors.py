@@ -1,4 +1,4 @@
-"""What the messages of docker and compose mean, and what to type next."""
+"""Explain error messages of docker and compose, and suggest what to type next."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class _Known:
     exit_code: int = EXIT_ENGINE
 
 
-#: The docker command says so of the ssh by which it reaches an engine, with all that ssh has said.
+#: Docker's message about a failure of the ssh by which it reaches an engine; contains ssh's own messages.
 _BY_SSH = re.compile(
     r"command \[ssh (?P<words>[^\]]*) docker system dial-stdio\] has exited with exit status (?P<code>\d+), [^\n]*?stderr=(?P<said>.*)",
     re.DOTALL,
 )
-#: A warning of compose, in which quotes come escaped or not.
+#: A warning of compose, in which quotes may be escaped.
 _UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
-#: What docker and compose say where something is empty that a variable may have been meant for.
+#: Messages of docker and compose about an empty value, possibly from an unset variable.
 _EMPTY = re.compile(
     r"invalid reference format|neither an image nor a build context|no port specified: |empty section between colons"
     r"|invalid size: ''|missing IP: *$|env file  not found|undefined service \"\"|invalid (?:boolean|integer|number|float): *$"
     r"|custom device \"\"|the working directory '[^'\n]*' is invalid",
     re.IGNORECASE | re.MULTILINE,
 )
-#: The port that an engine could not have, in the words of Docker and Podman.
+#: The port that is in use, in messages of Docker and Podman.
 _TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b)")
 _LAST_PORT = 65535
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
-#: Messages of Docker Engine 26 to 28 and compose 2.26; each has a test that quotes the real text. The first match wins.
+#: Messages of Docker Engine 26 to 28 and compose 2.26; a test quotes each real text. The first match wins.
 _KNOWN = (
     _Known(
         fragment=r"Cannot connect to the Docker daemon at http://docker\.example\.com",
@@ -261,7 +261,7 @@ _KNOWN = (
 
 
 def explain(code: int, output: str) -> DkdbgError:
-    """The error behind a failed docker or compose command: the cause in our words, then the engine's own line."""
+    """Return the error for a failed docker or compose command: the cause in our terms, then the engine's own line."""
     by_ssh = _by_ssh(output)
     if by_ssh is not None:
         return by_ssh
@@ -289,10 +289,10 @@ def explain(code: int, output: str) -> DkdbgError:
 
 
 def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> DkdbgError:
-    """The same error, with what moves the port that is taken, where it is not the debug port.
+    """Return the error with a hint how to change the port that is in use, unless it is the debug port.
 
     Args:
-        error: of `explain`.
+        error: an error from `explain`.
         model: the project as `docker compose config --format json` merges it.
         service: the debug service.
     """
@@ -316,7 +316,7 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
 
 
 def _by_ssh(output: str) -> DkdbgError | None:
-    """What hindered the ssh by which an engine is reached; None when nothing did."""
+    """Return the error of the ssh by which an engine is reached; None if ssh did not fail."""
     ended = _BY_SSH.search(output)
     words = ended and _WORDS.search(ended["words"])
     if not ended or not words:

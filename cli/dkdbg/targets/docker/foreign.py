@@ -1,4 +1,4 @@
-"""A running container that dkdbg did not start: what to type to get into one of its Pythons. No I/O."""
+"""Advise how to debug a Python process in a container that dkdbg did not start. No I/O."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from dkdbg.core.pythons import PythonThere
     from dkdbg.targets.docker.container import Container
 
-#: Processes that are shown.
+#: Maximum number of processes to show.
 SHOWN = 3
 
 
 def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
-    """Lines for a person: what runs there, and what to type."""
+    """Return lines for a user: the processes that run there, and what to type."""
     name = container.name
     if not found:
         return [

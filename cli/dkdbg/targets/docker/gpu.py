@@ -1,4 +1,4 @@
-"""How containers get a GPU from the chosen engine: by observation."""
+"""Detect how containers get a GPU from the selected engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset[str]) -> tuple[GpuKind, str]:
-    """How containers get a GPU, by observation: runtime, then CDI, then AMD's device file (decision 5 of the design)."""
+    """Return how containers get a GPU, and why: runtime, then CDI, then AMD's device file (decision 5 of the design)."""
     runtimes = info.get("Runtimes")
     if isinstance(runtimes, dict) and "nvidia" in runtimes:
         return "nvidia", "the engine has the nvidia runtime"
@@ -26,12 +26,12 @@ def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset
 
 
 def has_kfd(*, is_local: bool) -> bool:
-    """Whether AMD's device file is there; what this machine has says nothing about an engine elsewhere."""
+    """Return whether AMD's device file exists; False for a remote engine, which this machine's files do not describe."""
     return is_local and Path("/dev/kfd").exists()
 
 
 def count_gpus(kind: GpuKind, *, is_local: bool) -> int:
-    """Return how many GPUs there are; 1 where they cannot be counted, as on another machine."""
+    """Return the number of GPUs; 1 if they cannot be counted, as on another machine."""
     if kind == "none":
         return 0
     found = 0
@@ -47,11 +47,11 @@ def count_gpus(kind: GpuKind, *, is_local: bool) -> int:
 
 
 def cdi_vendors(info: dict[str, object], *, is_local: bool) -> frozenset[str]:
-    """The CDI kinds that the engine knows: those that it lists itself (28.2 and newer), else those in its folders.
+    """Return the CDI kinds that the engine knows: its own list (28.2 and newer), or the specifications in its folders.
 
     Args:
-        info: of `docker info`; an engine without CDI lists no folders.
-        is_local: the engine runs on this machine, and so do the folders.
+        info: from `docker info`; an engine without CDI lists no folders.
+        is_local: the engine runs on this machine, which then has the folders.
     """
     listed, folders = info.get("DiscoveredDevices"), info.get("CDISpecDirs")
     found = {

@@ -1,4 +1,4 @@
-"""What the chosen engine is and can do."""
+"""Detect the selected engine and its capabilities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """What the chosen engine can do.
+    """The selected engine and its capabilities.
 
     Attributes:
-        version: of the engine, such as `26.1.5`.
-        gpu: the way in which a container gets a GPU there.
-        gpu_source: where that was seen.
+        version: version of the engine, such as `26.1.5`.
+        gpu: how a container gets a GPU there.
+        gpu_source: where that was detected.
         is_podman: whether it is Podman, behind its Docker API.
-        has_selinux: whether SELinux separates its containers from the files of the machine.
-        gpus: how many there are, 0 without one; 1 where nothing counts them.
-        cores: that containers can use there.
+        has_selinux: whether SELinux separates its containers from the machine's files.
+        gpus: number of GPUs, 0 without one; 1 if they cannot be counted.
+        cores: number of cores that containers can use.
     """
 
     version: str
@@ -39,12 +39,12 @@ class HostFacts:
 
     @property
     def called(self) -> str:
-        """What it is, for people."""
+        """Return its name and version, for messages."""
         return f"Podman {self.version}" if self.is_podman else f"engine {self.version}"
 
 
 def host_facts() -> HostFacts:
-    """What `docker info` says, and this machine's device files where the engine runs here.
+    """Read `docker info`, and this machine's device files if the engine runs here.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.

@@ -1,6 +1,6 @@
-"""Whether a start has to build the image, what the last build replaced, and volumes that show a former image's folders.
+"""Decide whether to build a service's image, and remove replaced images and volumes with a former image's folders.
 
-`.dkdbg/up.sh` does the same where dkdbg is not installed, and both share one note of what was built.
+`.dkdbg/up.sh` does the same where dkdbg is not installed, and both share one record of the last build.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.compose import ComposeService
     from dkdbg.targets.docker.container import Container
 
-#: What the engine calls a volume that was given no name, and the one that templates/image_files.sh makes.
+#: Name of a volume without a given name, and of the one that templates/image_files.sh creates.
 _OURS = re.compile(r"[0-9a-f]{64}|.+_dkdbg-image")
 
 
@@ -33,7 +33,7 @@ class ImageBuild:
 
     Args:
         root: the compose project's folder.
-        service: that is started.
+        service: the service that is started.
         target: its command lines.
     """
 
@@ -43,7 +43,7 @@ class ImageBuild:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything has changed that the image is made of, or the image is another one."""
+        """Return whether an input of the image has changed, or the image was replaced."""
         if not self._inputs or self._stamp is None:
             return True
         try:
@@ -53,13 +53,13 @@ class ImageBuild:
         return inputs != self._inputs or self._id_of(image) != id_
 
     def done(self) -> None:
-        """Note of what was built, and remove the images that it replaced: those without a name of this very service."""
+        """Record the build, and remove the images that it replaced: unnamed images of this service."""
         found = self._container()
         if found is None:
             return
         if self._inputs and self._stamp:
             note = f"{self._inputs} {found['Config']['Image']} {found['Image']}\n"
-            with contextlib.suppress(OSError):  # the next start builds: slower, and no fault
+            with contextlib.suppress(OSError):  # the next start builds again: slower, but correct
                 self._stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._stamp.write_text(note, "utf-8")
         project = found["Config"]["Labels"].get(PROJECT_NAME)
@@ -69,13 +69,13 @@ class ImageBuild:
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 
     def take_away_stale(self) -> None:
-        """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
+        """Remove the container of a former image with the volumes that show its folders, which compose would keep."""
         found = self._container() if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
-        """Copy what the image alone has below the mount into the volume `dkdbg-image`, once for each image.
+        """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.
 
         Args:
             project: compose's name of it.
@@ -108,7 +108,7 @@ class ImageBuild:
 
 
 def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
-    """Return what the engine says of the service's container; None when there is none."""
+    """Return the engine's description of the service's container; None without one."""
     listed = process.run(target.ps(), cwd=root).stdout.splitlines()
     ids = [json.loads(line)["ID"] for line in listed if line.startswith("{")]
     asked = process.run(("docker", "container", "inspect", ids[0]), cwd=root) if ids else None
@@ -117,13 +117,13 @@ def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
 
 
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a container's volumes that show the image's own folders `masks`, and that no person has named."""
+    """Return the names of a container's unnamed volumes that show the image's own folders `masks`."""
     mounts = [each for each in found.get("Mounts") or () if _OURS.fullmatch(str(each.get("Name")))]
     return tuple(each["Name"] for each in mounts if each.get("Destination") in masks)
 
 
 def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]) -> process.Result:
-    """Stop and remove the service's container, and those volumes of it that hold nothing but the image's folders."""
+    """Stop and remove the service's container, and its volumes that contain only the image's folders."""
     found = inspected(root, target) if masks else None
     result = process.run(target.down(), cwd=root, timeout=120.0)
     volumes = masked_volumes(found, masks) if found else ()
@@ -133,10 +133,10 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 
 
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
-    """Remove the whole project, and those volumes of our own services in it that hold nothing but the image's folders."""
+    """Remove the whole project, and volumes of our services in it that contain only the image's folders."""
     there = containers.of_project(root)
     volumes = [name for each in _ours(there, service) for name in _masked(each, service)]
-    # A debug service of an earlier name is in no file any more; other containers that compose does not know are not ours.
+    # Debug services of an earlier name are missing from the files. Other containers unknown to compose are not ours.
     former = [each.id for each in there if each.label and not each.one_off]
     result = process.run(target.down_project(), cwd=root, timeout=120.0)
     if former and not result.code:
@@ -147,7 +147,7 @@ def remove_project(root: Path, target: ComposeService, service: DebugService) ->
 
 
 def _ours(there: Sequence[Container], service: DebugService) -> list[Container]:
-    """Those of the debug service, and of the one that Reopen in Container starts."""
+    """Return the containers of the debug service, and of the service that Reopen in Container starts."""
     names = {service.name, debug_names.devcontainer(service.name)}
     return [each for each in there if each.label in names]
 
@@ -161,7 +161,7 @@ def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
 
 
 def lines_to_remove(root: Path, service: DebugService) -> list[str]:
-    """What a person types, without compose and its files, to do the same: a line for each container of the service.
+    """Return shell commands that do the same without compose and its files: a line for each container of the service.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.

@@ -1,4 +1,4 @@
-"""Podman behind its Docker API: what it is built with, and what its containers need. Pure."""
+"""Build command lines for Podman behind its Docker API, and adapt projects to it. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dkdbg.targets.docker.container import PROJECT_NAME, SERVICE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: What compose can say of a build that `podman build` is told here, and what changes nothing for it.
+#: Compose's build keys that map to `podman build` options, and keys that change nothing for it.
 _KNOWN = {
     "context", "dockerfile", "args", "secrets", "target", "labels", "network", "additional_contexts", "extra_hosts",
     "shm_size", "no_cache", "pull",
@@ -23,7 +23,7 @@ _IDLE = {"cache_from", "cache_to", "provenance", "sbom", "tags"}
 
 
 def is_podman(components: object) -> bool:
-    """Whether an engine that has these components is Podman.
+    """Return whether an engine with these components is Podman.
 
     Args:
         components: `.Server.Components` of `docker version`.
@@ -33,15 +33,15 @@ def is_podman(components: object) -> bool:
 
 
 def has_selinux(info: Mapping[str, object]) -> bool:
-    """Whether SELinux separates this engine's containers from the files of the machine, as `docker info` says."""
+    """Return whether SELinux separates this engine's containers from the machine's files, from `docker info`."""
     said = info.get("SecurityOptions")
     return any("selinux" in str(each) for each in (said if isinstance(said, list) else ()))
 
 
 def unlabelled(model: Mapping[str, Any], service: str) -> dict[str, Any]:
-    """The project with the debug service outside of SELinux's labels.
+    """Return the project with the debug service exempt from SELinux's labels.
 
-    A mount would be denied otherwise, or the person's files be labelled anew (`:z`), all of them.
+    Otherwise mounts would be denied, or all of the user's files would have to be relabelled (`:z`).
     """
     made = copy.deepcopy(dict(model))
     debug = made["services"][service]
@@ -50,17 +50,17 @@ def unlabelled(model: Mapping[str, Any], service: str) -> dict[str, Any]:
 
 
 def builds(model: Mapping[str, Any], service: str, host: str) -> list[tuple[str, ...]]:
-    """The command lines that build the images of a service and of what is started with it, under compose's names.
+    """Return the command lines that build the images of a service and of those started with it, under compose's names.
 
-    BuildKit runs in an image of its own, which Podman would have to pull; the older builder knows no secrets.
+    BuildKit runs in its own image, which Podman would have to pull; the older builder does not support secrets.
 
     Args:
         model: the project as `docker compose config --format json` merges it.
         service: the debug service.
-        host: of the engine, as DOCKER_HOST has it.
+        host: address of the engine, as in DOCKER_HOST.
 
     Raises:
-        DkdbgError: the project asks for what `podman build` cannot do.
+        DkdbgError: the project requires something that `podman build` cannot do.
     """
     return [
         _build(model, name, host) for name in started(model, service) if model["services"][name].get("build")
@@ -112,10 +112,10 @@ def _pairs(found: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
 
 
 def _assigned(key: str, value: object) -> str:
-    """Without a value it is taken from the environment."""
+    """Return `KEY=VALUE`; without a value, `KEY` alone takes it from the environment."""
     return key if value is None else f"{key}={_plain(value)}"
 
 
 def _plain(value: object) -> str:
-    """As it is meant: `docker compose config` writes `$` twice."""
+    """Return the value with single `$`, which `docker compose config` doubles."""
     return str(value).replace("$$", "$")

@@ -1,4 +1,4 @@
-"""What is different with Podman behind its Docker API: who builds, and who looks whether the agent is there."""
+"""Build and start services with Podman behind its Docker API, and check the agent's health directly."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-#: Seconds that one look of the agent's may take; it waits by itself, 20 s for an agent and later 2 s.
+#: Timeout for one health check by the agent, which itself waits 20 s for an agent to start, and later 2 s.
 _LOOK_LIMIT = 40.0
-#: Seconds until a container is asked again that cannot run a command yet.
+#: Seconds between two checks of a container that cannot run a command yet.
 _PAUSE = 0.3
 
 
@@ -31,10 +31,10 @@ def build(
     env: dict[str, str],
     report: Callable[[str], None],
 ) -> None:
-    """Build the images of a service and of what is started with it by `podman build`.
+    """Build the images of a service and of those started with it with `podman build`.
 
     Raises:
-        DkdbgError: whatever hindered it.
+        DkdbgError: a build failed.
     """
     if not process.is_installed("podman"):
         raise DkdbgError(
@@ -57,16 +57,17 @@ def up(
     report: Callable[[str], None],
     wait_timeout: int,
 ) -> None:
-    """Start the service and return when an attach will work.
+    """Start the service and return when attaching will work.
 
-    Podman looks at a container's health by timers of systemd; where there are none, nobody looks. So the agent is asked.
+    Podman checks a container's health with systemd timers, and not at all without systemd. So the agent is queried
+    directly.
 
     Args:
         port: its debug port.
         wait_timeout: seconds.
 
     Raises:
-        DkdbgError: whatever hindered it, with the program's last lines reported before.
+        DkdbgError: the start failed; the program's last lines were reported before.
     """
     done = process.stream(target.up_unseen(), cwd=root, env=env, report=report, said=target.model)
     if done.code:
@@ -95,5 +96,5 @@ def up(
 
 
 def given(model: Mapping[str, Any], target: ComposeService, root: Path) -> ComposeService:
-    """The service of a project that is given to compose as it is to be."""
+    """Return the service with its project's model as input for compose."""
     return ComposeService(service=target.service, model=json.dumps(model), folder=str(root))

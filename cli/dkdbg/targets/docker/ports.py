@@ -1,4 +1,4 @@
-"""Free ports of this machine."""
+"""Find free ports of this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Starts that lose a race for their port; after more of them something else is wrong.
+#: Maximum number of starts that lose a race for their port; after that the cause is another one.
 _MOST_STARTS = 5
 
 
 def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], None]) -> int:
-    """Call `start` with the first free port, and with the next one when another program took it meanwhile.
+    """Call `start` with the first free port, and with the next one if another program took it meanwhile.
 
     Returns:
         The port with which `start` came through.
@@ -42,7 +42,7 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
 
 
 def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
-    """The first port from `preferred` on that can be bound on 127.0.0.1; one that our own service holds counts as free.
+    """Return the first port from `preferred` on that can be bound on 127.0.0.1; our own service's port counts as free.
 
     Raises:
         DkdbgError: none of `tries` ports is free.
@@ -58,9 +58,9 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on this port of 127.0.0.1 now."""
+    """Return whether this port of 127.0.0.1 is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As docker-proxy binds: a port in TIME_WAIT is free, a listening one is not.
+        # Like docker-proxy: a port in TIME_WAIT is free, a listening one is not.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

@@ -1,4 +1,4 @@
-"""How many processes a launcher starts: the documented number, as far as this machine can."""
+"""Choose how many processes a launcher starts: the documented number, limited by this machine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ENV_PROCESSES = "DKDBG_PROCESSES"
 def choose_processes(
     root: Path, service: DebugService, gpu: GpuKind, host: HostFacts, *, report: Callable[[str], None]
 ) -> dict[str, str]:
-    """Return what compose's files are interpolated with; nothing where a person says the number, or nobody does.
+    """Return the variable for compose's files; empty if the user sets the number, or it is undocumented.
 
-    A rank has a GPU for itself (NCCL refuses two on one); without any it is given a core, where the program runs on one.
+    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
     """
     env = read(root, PurePosixPath(".env"))
     written = dotenv.value_of(env.decode("utf-8", errors="replace"), ENV_PROCESSES) if env else None

@@ -1,4 +1,4 @@
-"""What the docker command has no words for, asked of an engine behind ssh, for which the SDK would need paramiko."""
+"""Query an engine behind ssh for data that the docker command lacks; the SDK would need paramiko for that."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dkdbg import process
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Bytes of an answer, and seconds for it.
+#: Maximum bytes of an answer, and its timeout.
 _MOST, _LIMIT = 1 << 20, 20.0
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
 class _Answer:
-    """A pipe, as http.client wants a socket."""
+    """A pipe with the interface that http.client expects of a socket."""
 
     def __init__(self, pipe: io.RawIOBase) -> None:
         self._pipe = pipe
@@ -30,9 +30,9 @@ class _Answer:
 
 
 def execs(ids: Sequence[str]) -> list[dict[str, Any]]:
-    """What the engine was asked to run in a container, as `GET /exec/ID/json` says; nothing of what has ended meanwhile.
+    """Return exec commands of a container, as from `GET /exec/ID/json`, without those that have ended meanwhile.
 
-    By `docker system dial-stdio`, which is how the docker command itself reaches an engine through ssh.
+    Uses `docker system dial-stdio`, by which the docker command itself reaches an engine through ssh.
 
     Raises:
         DkdbgError: there is no docker command.
@@ -49,7 +49,7 @@ def _get(path: str) -> dict[str, Any] | None:
         if dialled.stdin is None or dialled.stdout is None:
             return None
         dialled.stdin.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n".encode())
-        # Our side stays open meanwhile: to an HTTP server its end is a client that has gone.
+        # Keep our side open: an HTTP server treats its end as a disconnected client.
         answer = http.client.HTTPResponse(_Answer(dialled.stdout))  # type: ignore[arg-type]
         answer.begin()
         value = json.loads(answer.read(_MOST)) if answer.status == http.client.OK else None

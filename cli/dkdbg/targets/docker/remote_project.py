@@ -1,4 +1,4 @@
-"""A compose project for an engine on another machine, which sees no file of this one: volumes in the place of mounts. Pure."""
+"""Convert a compose project for an engine on another machine, which lacks our files: volumes replace mounts. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dkdbg.targets.docker.compose import started
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Label of what is started there: who has started it, on which machine, from which folder.
+#: Label of services started there: user, machine and folder of the start.
 FROM = "dev.dkdbg.from"
-#: Where the agent lies, in the container's own layer (compose/service.yaml.j2 mounts it there).
+#: Folder of the agent, in the container's own layer (compose/service.yaml.j2 mounts it there).
 AGENT_FOLDER = "/opt/dkdbg"
-#: Stands in the place of a token where there is none, and nobody reads it.
+#: Name of the secret that replaces a missing token, and is not read.
 _NO_TOKEN = "dkdbg-token"  # noqa: S105
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """A folder that is copied there in the place of a mount.
+    """A folder to copy into a volume that replaces a mount.
 
     Attributes:
         local: relative to the repository's root, `.` for the root itself.
@@ -42,11 +42,11 @@ class Filled:
 
 @dataclass(frozen=True, kw_only=True)
 class FarProject:
-    """What compose is to be given in the place of the files here.
+    """The project that compose receives instead of the local files.
 
     Attributes:
-        model: as `docker compose config` writes one.
-        filled: the folders that have to be there before the program starts.
+        model: in the format of `docker compose config`.
+        filled: the folders to copy before the program starts.
     """
 
     model: dict[str, Any]
@@ -54,19 +54,19 @@ class FarProject:
 
 
 def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str, owner: str) -> FarProject:
-    """The project with the debug service's folders in volumes, its agent in its own layer, its debug port unpublished.
+    """Convert a project: folders in volumes, the agent in the container's layer, the debug port unpublished.
 
-    The port is reached through `docker exec`: on the engine's machine, its loopback is everybody's.
+    The port is reached through `docker exec`: on the engine's machine, all users share the loopback interface.
 
     Args:
         model: the project as `docker compose config --format json` merges it.
         service: the debug service.
         port: its debug port.
         root: the repository's root here, absolute and resolved.
-        owner: who starts it where, for the label FROM.
+        owner: user, machine and folder of the start, for the label FROM.
 
     Raises:
-        DkdbgError: something else of this machine is mounted, which that engine would take for an empty folder.
+        DkdbgError: something else of this machine is mounted, which that engine would replace with an empty folder.
     """
     made = copy.deepcopy(dict(model))
     services = made.get("services", {})
@@ -83,9 +83,9 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
             if mount.get("type") != "bind":
                 kept.append(mount)
             elif name == service and (mount.get("target") == AGENT_FOLDER or source == here / ".dkdbg"):
-                continue  # the copy of the workspace holds one that no host runs
+                continue  # the copy of the workspace contains an agent that is not run
             elif source != here and here not in source.parents:
-                # Of that machine, by an absolute path; one that is not there is an error, and no new folder.
+                # An absolute path of that machine; if it is missing, fail instead of creating a folder.
                 bind = {**(mount.get("bind") or {}), "create_host_path": False}
                 kept.append({**mount, "bind": bind})
             elif name == service and any(
@@ -119,7 +119,7 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
 
 
 def _files_of(model: dict[str, Any], name: str) -> list[str]:
-    """The files here that a service gets as configs and secrets; compose mounts those, too."""
+    """Remove and return the local files that a service gets as configs and secrets, which compose mounts too."""
     absent = []
     service = model["services"][name]
     for kind in ("secrets", "configs"):

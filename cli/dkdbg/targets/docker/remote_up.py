@@ -1,7 +1,7 @@
-"""The start of a debug service on an engine of another machine, which sees no file of this one.
+"""Start a debug service on an engine of another machine, which lacks our files.
 
-The image is built from here, as ever. The agent is copied into the container, the workspace into a volume, both before
-the program starts; the debug port is not published, and `dkdbg attach` reaches it through `docker exec`.
+The image is built from here as usual. Before the program starts, the agent is copied into the container and the
+workspace into a volume. The debug port is not published; `dkdbg attach` reaches it through `docker exec`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dkdbg.core.target_values import Start
     from dkdbg.targets.docker.remote_project import Filled
 
-#: Seconds for a copy of the agent, 0.9 MB.
+#: Timeout to copy the agent, 0.9 MB.
 _COPY_LIMIT = 300.0
 
 
@@ -46,13 +46,13 @@ def start(
     report: Callable[[str], None],
     fill: Callable[[Reach, Filled], None],
 ) -> Started:
-    """As `Target.up`, for a service of the compose project in `root`.
+    """Start a service of the compose project in `root`; see `Target.up`.
 
     Args:
         root: the compose project's folder, resolved.
         wanted: the service.
-        report: takes one line of progress.
-        fill: makes a folder there what it is here, in a container that is given. Raises DkdbgError.
+        report: prints one line of progress.
+        fill: copies a local folder into a given container. Raises DkdbgError.
     """
     service, engine = wanted.service, client.endpoint().host
     host = host_facts()
@@ -102,12 +102,12 @@ def start(
 
 
 def owner(root: Path) -> str:
-    """Who starts services of which folder where: compose tells projects apart by name alone, and an engine has many users."""
+    """Return user, machine and folder of a start: compose knows projects only by name, and an engine has many users."""
     return f"{getpass.getuser()}@{socket.gethostname()}:{root}"
 
 
 def check_ours(project: str, root: Path) -> None:
-    """Raise DkdbgError when the engine has a compose project of this name that was started elsewhere.
+    """Raise DkdbgError if the engine has a compose project of this name that was started elsewhere.
 
     Raises:
         DkdbgError: there is one; or no docker command, no engine, no permission.
@@ -123,21 +123,21 @@ def check_ours(project: str, root: Path) -> None:
 
 
 def check_service(target: ComposeService, root: Path) -> None:
-    """Raise DkdbgError when the service's container was started elsewhere: a project of this name is not only ours."""
+    """Raise DkdbgError if the service's container was started elsewhere, from a folder with the same project name."""
     found = inspected(root, target)
     if found is not None:
         check_ours(str(found["Config"]["Labels"].get(PROJECT_NAME, "")), root)
 
 
 def volumes_left(target: ComposeService, root: Path) -> tuple[str, ...]:
-    """The volumes of the service's container that hold copies of this folder's files."""
+    """Return the volumes of the service's container that contain copies of this folder's files."""
     mounts = (inspected(root, target) or {}).get("Mounts") or ()
     return tuple(each["Name"] for each in mounts if "_dkdbg-workspace" in str(each.get("Name")))
 
 
 @contextlib.contextmanager
 def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
-    """Something that runs and has the container's volumes: itself, else one that goes with us, while it gets its agent."""
+    """Yield a running container with the service's volumes: the service's, or a temporary one; copy the agent first."""
     id_, state = str(found["Id"]), found["State"]
     if isinstance(state, dict) and state.get("Running"):
         yield ContainerReach(name=id_, label="the running service")
@@ -154,7 +154,7 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
     if copied.code:
         raise explain(copied.code, copied.stderr)
     name = f"dkdbg-fill-{secrets.token_hex(6)}"
-    # It ends with its standard input, whatever becomes of us.
+    # It exits at the end of its standard input, even if we are killed.
     running = process.converse(
         (
             "docker", "run", "--interactive", "--rm", "--init", "--name", name, "--network", "none", "--user", "0:0",
