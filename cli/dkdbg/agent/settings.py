@@ -1,7 +1,7 @@
-"""The table of settings, the part that the agent reads: each environment variable with what its user has to know.
+"""Table of the settings that the agent reads: each environment variable and its description for users.
 
-core/settings.py adds what the host alone reads, and makes dkdbg.toml, the debug service's environment and
-docs/settings.md from the whole.
+core/settings.py adds the settings that only the host reads, and generates dkdbg.toml, the debug service's environment
+and docs/settings.md from all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Tuple, Union
 
-#: Where a setting acts: in the debug service (from `.env` or the environment of compose), in a job (the environment of
+#: Scope of a setting: in the debug service (from `.env` or the environment of compose), in a job (the environment of
 #: the agent and of programs below it), on the host (dkdbg's own environment).
 SERVICE, JOB, HOST = "service", "job", "host"
 #: Values of a key of dkdbg.toml, besides a choice (tuple) and whole numbers (range).
@@ -24,16 +24,16 @@ class Setting:
     """One setting.
 
     Attributes:
-        env: its environment variable; empty for a key of dkdbg.toml alone.
+        env: its environment variable; empty for a setting that is only a key of dkdbg.toml.
         where: SERVICE, JOB and HOST, joined by blanks.
-        help: one line on what it does, for dkdbg.toml and the compose file too.
-        more: what docs/settings.md adds.
+        help: one line about its effect, also for dkdbg.toml and the compose file.
+        more: text that docs/settings.md adds.
         default: its value when it is not set.
-        unset: what happens then, in words, where that is not one value.
+        unset: description of the default if that is not a fixed value.
         key: its key in the table [debug] of dkdbg.toml, or `TABLE.KEY`; empty without one.
         values: what dkdbg.toml accepts: a choice, a range of whole numbers, or one of the kinds above.
         example: its value in the template of dkdbg.toml; the default when empty.
-        in_compose: whether the debug service takes it from `.env`.
+        in_compose: whether the debug service reads it from `.env`.
     """
 
     more = default = unset = key = example = ""
@@ -41,14 +41,14 @@ class Setting:
     in_compose = False
 
     def __init__(self, env: str, where: str, text: str, **fields: object) -> None:
-        """Take the values of the attributes above."""
+        """Set the attributes above."""
         self.env, self.where, self.help = env, where, text
         for field, value in fields.items():
             getattr(self, field)
             setattr(self, field, value)
 
 
-#: By variable, in the order of the page.
+#: Settings by variable, in the order of docs/settings.md.
 SETTINGS: Dict[str, Setting] = {}
 
 
@@ -158,9 +158,9 @@ ENV_TORCH_PROFILE_STEPS = declare(
 ENV_PROFILE_DIR = declare("DKDBG_PROFILE_DIR", JOB, "folder of the profiles", default="dkdbg-profiles")
 # fmt: on
 
-#: Set by the agent for the program: the session's folder, without which the hook does nothing; salt and digest of the
-#: token, which a client of pdb types first.
+#: Variables that the agent sets for the program: the session's folder, without which the hook does nothing; salt and
+#: digest of the token, which a pdb client must send first.
 ENV_SESSION_DIR, ENV_PDB_TOKEN = "DKDBG_SESSION_DIR", "DKDBG_PDB_TOKEN"
-#: Where a volume has what the image alone has in the folder of ENV_IMAGE_FILES.
+#: Folder of a volume with the files that only the image has in the folder of ENV_IMAGE_FILES.
 IMAGE_FILES = "/opt/dkdbg-image"
 DEFAULT_JOIN_DEADLINE = float(SETTINGS[ENV_JOIN_DEADLINE].default)
