@@ -1,4 +1,4 @@
-"""Frames of the Debug Adapter Protocol: bytes in, whole messages out. No I/O.
+"""Parse and build frames of the Debug Adapter Protocol. No I/O.
 
 A frame is `Content-Length: N CR LF CR LF` and N bytes of JSON (microsoft.github.io/debug-adapter-protocol,
 "Base Protocol"). Other header lines are allowed and ignored.
@@ -25,7 +25,7 @@ class FrameError(ValueError):
 class FrameParser:
     """Splits a byte stream into frames; a frame may arrive in any number of pieces.
 
-    `feed` takes bytes, `take` gives the body of the next whole frame or None, `rest` gives what is left over.
+    `feed` accepts bytes, `take` returns the body of the next complete frame or None, `rest` returns the remaining bytes.
     After a FrameError the stream is lost: the protocol has no way to find the next frame.
     """
 
@@ -36,18 +36,18 @@ class FrameParser:
         self._max_header = max_header
 
     def allow(self, max_body: int) -> None:
-        """Change how large a body may be, for frames whose header has not been read."""
+        """Set the maximum size of a body, for frames whose header has not been read."""
         self._max_body = max_body
 
     def feed(self, data: bytes) -> None:
-        """Append bytes as they arrived."""
+        """Append received bytes."""
         self._buffer += data
 
     def take(self) -> Optional[bytes]:
         """Return the body of the next frame, None when more bytes are needed.
 
         Raises:
-            FrameError: no frame can begin with what has arrived. Said as early as the bytes allow it.
+            FrameError: the bytes cannot be the start of a frame; raised as early as possible.
         """
         if self._length is None and not self._take_header():
             return None
@@ -60,7 +60,7 @@ class FrameParser:
         return body
 
     def rest(self) -> bytes:
-        """Hand over the bytes that belong to no taken frame, and forget them. Only between two frames."""
+        """Return and remove the bytes that follow the last taken frame. Only valid between two frames."""
         data = bytes(self._buffer)
         self._buffer.clear()
         return data
@@ -91,7 +91,7 @@ def decode(body: bytes) -> Dict[str, Any]:
     """Return the message in a frame's body.
 
     Raises:
-        FrameError: the body is no JSON object.
+        FrameError: the body is not a JSON object.
     """
     try:
         message = json.loads(body.decode("utf-8"))
@@ -103,11 +103,11 @@ def decode(body: bytes) -> Dict[str, Any]:
 
 
 def _reject_garbage(start: bytes) -> None:
-    """Raise as soon as a line cannot become a header: other protocols are turned away at their first bytes."""
+    """Raise as soon as a line cannot become a header, to reject other protocols at their first bytes."""
     for line in start.split(b"\r\n"):
         name, colon, _ = line.partition(b":")
         if not colon:
-            name = name.rstrip(b"\r")  # the half of an end of line
+            name = name.rstrip(b"\r")  # the first half of a line end
         if not all(c == 0x2D or 0x41 <= c <= 0x5A or 0x61 <= c <= 0x7A for c in name):
             raise FrameError("not a header line: %r" % line[:40])
         if not colon and len(name) > 64:

@@ -1,4 +1,4 @@
-"""Builds requests, events and answers of the Debug Adapter Protocol, for broker and attach proxy. No I/O."""
+"""Build requests, events and answers of the Debug Adapter Protocol, for broker and attach proxy. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN_SEQUENCE = 1 << 30
 ROLE = "dkdbgRole"
 OBSERVE = "look-on"
 TAKE_OVER = "take-over"
-#: Property of the attach request within `connect`: the project that is meant.
+#: Property of the attach request within `connect`: the expected project.
 PROJECT = "project"
 #: Property of the attach request: leaving one process's session leaves only that process; by default all of them.
 STOP = "dkdbgStop"

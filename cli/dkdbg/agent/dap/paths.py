@@ -1,4 +1,4 @@
-"""The `pathMappings` of an attach request: where a file of the editor's lies on the program's side. Pure."""
+"""Apply the `pathMappings` of an attach request: translate an editor's path to the program's. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def pairs(entries: object) -> List[Tuple[str, str]]:
-    """Return the pairs (local root, remote root) of a `pathMappings`, in order; what is no mapping is left out."""
+    """Return the pairs (local root, remote root) of a `pathMappings`, in order, without invalid entries."""
     return [
         (str(entry["localRoot"]), str(entry["remoteRoot"]))
         for entry in (entries if isinstance(entries, list) else [])
@@ -17,10 +17,10 @@ def pairs(entries: object) -> List[Tuple[str, str]]:
 
 
 def mapped(path: str, mappings: Iterable[Tuple[str, str]]) -> Optional[Tuple[Tuple[str, str], str]]:
-    """Return the first mapping that has a file of the editor's, and the file's path on the program's side; None without one.
+    """Return the first mapping that contains an editor's file, and the file's remote path; None without a match.
 
     Args:
-        path: the editor's; of Windows too, where case and the kind of slash do not count.
+        path: the editor's; for a Windows path, case and the kind of slash are ignored.
         mappings: local root, remote root, in order.
     """
     is_windows = path[1:3] in (":\\", ":/")

@@ -1,4 +1,4 @@
-"""A source file as both ends of an attach compare it: the same lines are the same file, whatever ends them."""
+"""Compare source files at both ends of an attach by their lines, regardless of line ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_BYTES = 4 << 20
 
 
 def look(path: str) -> Dict[str, Any]:
-    """Return the digest, the number of lines and the time of the last change (epoch seconds) of a regular file.
+    """Return digest, number of lines and modification time (epoch seconds) of a regular file.
 
     Empty for a path that is not absolute, and for a file that is missing, not readable or larger than MAX_BYTES.
     """
