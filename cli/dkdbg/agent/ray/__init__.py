@@ -1,1 +1,1 @@
-"""Lists workers of a Ray cluster and proxies their debug ports. Runs where the cluster can be reached."""
+"""List workers of a Ray cluster and proxy their debug ports, where the cluster is reachable."""

@@ -1,4 +1,4 @@
-"""Child session of one worker: passes frames between the editor and its debugger until one of them leaves."""
+"""Serve the child session of one worker: pass frames between editor and debugger until one of them leaves."""
 
 from __future__ import annotations
 

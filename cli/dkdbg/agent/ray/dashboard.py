@@ -1,4 +1,4 @@
-"""Queries Ray's dashboard over plain HTTP for workers that wait for a debugger, and their tasks.
+"""Query Ray's dashboard over plain HTTP for workers that wait for a debugger, and their tasks.
 
 Ray's own debugger makes a worker listen, wait and set a flag in the worker table (`ray/util/debugpy.py`). The query is
 that of Ray's extension, which the GCS answers without reading the whole table (`ray/util/state/state_manager.py`). The
@@ -87,7 +87,7 @@ class Worker:
 
     @property
     def is_named(self) -> bool:
-        """Whether its task is known."""
+        """Return whether its task is known."""
         return bool(self.task or self.actor or self.called or self.is_driver)
 
     def as_json(self) -> Dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Connects to a worker's debug port, past the guard that dkdbg puts in front of debugpy.
+"""Connect to a worker's debug port, past the guard that dkdbg puts in front of debugpy.
 
 Both debugpy and the guard (`inprocess/ray/worker.py`) send first, so that a client can tell them apart without sending a
 byte. The answer to the guard is HMAC-SHA256 over its nonce, keyed with the secret of the run, which the driver has left

@@ -1,4 +1,4 @@
-"""The agent's verb `ray`: lists the workers of a cluster that wait for a debugger, or runs the proxy for them.
+"""The agent's verb `ray`: list the workers of a cluster that wait for a debugger, or run the proxy for them.
 
 The default dashboard is that of this node's cluster. Ray's token, if any, is the first line of standard input. The
 output is one JSON object on one line; `error` has the reason of a failure.

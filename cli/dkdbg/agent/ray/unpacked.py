@@ -1,4 +1,4 @@
-"""Maps paths for a worker whose code Ray has unpacked from a `working_dir`. Pure.
+"""Map paths for a worker whose code Ray has unpacked from a `working_dir`. Pure.
 
 Code of the driver's own script is sent to workers by value and keeps the driver's path. Imported modules are in the
 unpacked folder.
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
 _PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
-#: Suffix of the checkout's path; such a folder does not exist.
+#: Suffix of the checkout's path in aliases; no such folder exists.
 _ALIAS = ".dkdbg-driver"
-#: Where Ray puts its sessions, unless the head was started with --temp-dir.
+#: Folder of Ray's sessions, unless the head was started with --temp-dir.
 _FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108
 
 

@@ -40,7 +40,7 @@ class WorkerEntry:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is announced to editors: it waits for one, or accepts one at any time."""
+        """Return whether it is announced to editors: it waits for one, or accepts one at any time."""
         if self.is_taken or not (self.worker.paused or self.guarded):
             return False
         # Ray reports a worker's task about a second after its start.
