@@ -17,7 +17,7 @@ Other differences to `debugpy/adapter/__main__.py`:
 4. An editor that closes during an answer does not end the adapter with all its sessions: debugpy treats a broken pipe
    in a handler as fatal and calls os._exit. An editor that closes during startDebugging is not waited for: its
    session stayed locked, and no client could attach any more.
-5. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
+5. An editor that attaches again at once gets the processes whose former session is just ending. debugpy announces
    free processes only at configurationDone; such a process could not be debugged any more.
 6. A client that leaves before the root session stub has connected does not end the adapter: debugpy assumes that it
    was the last one.
@@ -199,7 +199,7 @@ def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
 
 
 def outlive_announcements(clients: Any, messaging: Any, log: Any) -> None:
-    """Tolerate a closed client when a process is announced: the next client is told of the process."""
+    """Tolerate a closed client when a process is announced: the next client gets the announcement."""
     notify: Callable[[Any, Any], None] = clients.Client.notify_of_subprocess
 
     def surviving_notify(self: Any, connection: Any) -> None:

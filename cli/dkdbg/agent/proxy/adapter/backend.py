@@ -82,7 +82,7 @@ class Backend:
 
     @property
     def attached(self) -> bool:
-        """Whether an editor has finished attaching and has not left."""
+        """Return whether an editor has finished attaching and has not left."""
         return self._root_stub is not None and self._root_stub.attached.is_set()
 
     def start(self) -> None:

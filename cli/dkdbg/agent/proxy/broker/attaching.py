@@ -42,7 +42,7 @@ MAX_CHARACTERS = 256
 #: Properties with which debugpy would use other processes and ports than the agent's.
 _REJECTED = ("processId", "listen")
 
-#: What an attach waits for.
+#: Events that an attach waits for.
 _CONTROLLER = "held"
 _GRACE = "grace"
 _RELEASE = "free"

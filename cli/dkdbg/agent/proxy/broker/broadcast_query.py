@@ -93,7 +93,7 @@ class BroadcastQuery:
 
     @property
     def is_done(self) -> bool:
-        """Whether all answers have arrived."""
+        """Return whether all answers have arrived."""
         return not self._waiting
 
     def begin(self) -> List[Action]:

@@ -124,7 +124,7 @@ class Controlling(Phase):
 
     @property
     def lends(self) -> bool:  # type: ignore[override]
-        """Whether observers may ask the adapter through this connection."""
+        """Return whether observers may ask the adapter through this connection."""
         return self.connection.configured and not self.connection.leaving
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
@@ -148,7 +148,7 @@ class Controlling(Phase):
         return [answered, *group_control.from_elsewhere(connection, self._sessions, wanted)]
 
     def _restart(self, request: Message) -> Action:
-        """Restart the program: its sessions end, and the root session is told of the new processes."""
+        """Restart the program: its sessions end, and the root session gets the new processes."""
         if not self._sessions.agent.may_restart:
             text = "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can"
             return self.connection.refuse(request, text)

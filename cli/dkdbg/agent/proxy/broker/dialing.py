@@ -26,8 +26,8 @@ def connect(
 
     Args:
         agent: gives the connections to its adapter.
-        limit: seconds. notice: seconds after which the client is told to wait.
-        over: tells whether the client has left. tell: sends the client the body of a frame.
+        limit: seconds. notice: seconds after which the client gets a message to wait.
+        over: returns whether the client has left. tell: sends the client the body of a frame.
     """
     start = time.monotonic()
     told = False

@@ -1,4 +1,4 @@
-"""Phases of an ended session: its client was told and has not left, or the connection is closed. No I/O."""
+"""Phases of an ended session: its client knows and has not left, or the connection is closed. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Evicted(Phase):
-    """Phase of a client that was told that its session has ended.
+    """Phase of a client that knows that its session has ended.
 
     Args:
         sessions: those of the port. adapter: handles its adapter's remaining messages.
@@ -40,7 +40,7 @@ class Evicted(Phase):
         return [answer, *connection.close("it has left"), *ends]
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on messages for other clients only; this one was told already."""
+        """Pass on messages for other clients only; this one already knows."""
         return [action for action in self._adapter.take(body) if action.connection is not self.connection]
 
     def adapter_gone(self) -> List[Action]:

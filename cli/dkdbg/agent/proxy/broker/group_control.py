@@ -1,6 +1,6 @@
 """Continues, pauses and detaches all ranks of one job together. No I/O.
 
-A rank that continues alone waits in its next collective for the stopped ones. Other agents' ranks are told through the
+A rank that continues alone waits in its next collective for the stopped ones. Other agents' ranks are reached through the
 client of the root session, which has one with each agent (`dkdbgTogether`).
 """
 

@@ -75,7 +75,7 @@ class Observing(Phase):
 
     @property
     def observes(self) -> bool:  # type: ignore[override]
-        """Whether the client has configured its session, and the process has not ended."""
+        """Return whether the client has configured its session, and the process has not ended."""
         return self.connection.configured and not self.over
 
     def begin(self) -> List[Action]:

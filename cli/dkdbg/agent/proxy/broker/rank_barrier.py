@@ -67,7 +67,7 @@ class RankBarrier:
 
     @property
     def is_closed(self) -> bool:
-        """Whether stops are withheld."""
+        """Return whether stops are withheld."""
         return bool(self._unarmed or self._armed)
 
     def close(self, keys: Iterable[int]) -> None:

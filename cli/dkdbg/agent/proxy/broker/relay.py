@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.agent import Agent
     from dkdbg.agent.proxy.broker.connection import Link
 
-#: Seconds that a client waits for an adapter that is (re)starting, and until it is told to wait.
+#: Seconds that a client waits for an adapter that is (re)starting, and until it gets a message about that.
 BACKEND_TIMEOUT_S = 30.0
 BACKEND_NOTICE_S = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
