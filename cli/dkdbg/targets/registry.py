@@ -121,7 +121,7 @@ def target_of(name: str, root: Path) -> Target:
     """
     if not addresses.is_name(name):
         known = f"{forms()}, or a name that dkdbg ps shows"
-        with contextlib.suppress(DkdbgError):  # the address is what is wrong
+        with contextlib.suppress(DkdbgError):  # report the invalid address instead
             known += "".join(f", {each}" for each in names(root))
         return target_at(_parse(name, known), root)
     if (uri := names(root).get(name)) is not None:

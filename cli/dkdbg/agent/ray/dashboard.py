@@ -76,7 +76,7 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """Display name."""
+        """Return the display name."""
         task = self.task[: -len(_INIT)] if self.task.endswith(_INIT) else self.task
         what = task or self.actor or ("driver" if self.is_driver else "worker")
         if self.actor and task and not task.startswith(self.actor):

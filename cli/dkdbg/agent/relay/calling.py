@@ -56,7 +56,7 @@ def main() -> int:
 
 
 class _Caller:
-    """Connects to one `dkdbg attach --listen`.
+    """Client of one `dkdbg attach --listen`.
 
     Args:
         fingerprint: of its certificate. about: one line that describes this job.

@@ -30,7 +30,7 @@ class Outgoing:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """Append."""
+        """Append a piece."""
         self._pieces.append(piece)
         self.size += len(piece)
 

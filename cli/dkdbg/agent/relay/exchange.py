@@ -45,7 +45,7 @@ class Exchange:
         self._transport: Optional[tuple[int, int]] = None
         self._parser = wire.Parser()
 
-    # -- what the two ends do differently -----------------------------------------------------------------------
+    # -- for subclasses -----------------------------------------------------------------------------------------
 
     def greeted(self, keeper: bytes, read: int) -> None:
         """Handle the other end's hello on this transport. Raises WireError."""

@@ -46,7 +46,7 @@ _TURN = 1.0
 
 
 class Keeper(Exchange):
-    """Serves one relay until it ends.
+    """The remote end of one relay.
 
     Args:
         listener: a listening Unix socket. path: of that socket.

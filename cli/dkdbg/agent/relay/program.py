@@ -194,7 +194,7 @@ class Program:
 
 
 class _Spool:
-    """Forwards one output of the program to a socket.
+    """One output of the program, forwarded to a socket.
 
     Args:
         source: its descriptor. target: the socket, shut down at the output's end.

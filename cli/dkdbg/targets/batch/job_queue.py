@@ -35,7 +35,7 @@ _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
 
 
 class JobQueue:
-    """Submits jobs; see `Queue` in `core/target.py`."""
+    """Queue of a batch system; see `Queue` in `core/target.py`."""
 
     def __init__(self, system: BatchSystem, address: Address) -> None:
         said = job_address(address, system.job_form, new=True)

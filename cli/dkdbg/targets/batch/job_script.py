@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _TAG = re.compile(r"\b(job|held)-[0-9a-f]{8}\b")
 #: Their place on the login node: below the home, which the nodes of a cluster share.
 _BASE = '"${XDG_CACHE_HOME:-$HOME/.cache}/dkdbg"'
-#: Create a folder that only its user can enter. Remove folders of unknown jobs after an hour.
+#: Script that creates a folder which only its user can enter, and removes folders of unknown jobs after an hour.
 _PREPARE = """\
 umask 077 && mkdir -p {base} && cd {base} && folder=$(pwd -P) || exit 1
 known=$({jobs}) && for each in "$folder"/job-* "$folder"/held-*; do

@@ -130,7 +130,7 @@ class JobTarget(Target):
         except NoCommandsError:
             self.close()
             raise
-        except DkdbgError:  # it may come: its endpoint names what it waits for
+        except DkdbgError:  # the job may still start: its endpoint reports why it waits
             return [self]
         names = [(each.address.rpartition("/")[2], each.name) for each in live]
         lines: dict[str, JobLine] = {}

@@ -33,7 +33,7 @@ AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerReach(Reach):
-    """Runs commands in a container.
+    """Reach of a container.
 
     Attributes:
         name: name or id for `docker exec`.

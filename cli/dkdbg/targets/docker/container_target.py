@@ -68,7 +68,7 @@ class ContainerTarget(Target):
         self._led: Container | None = None
         self._lock = threading.Lock()
 
-    # -- what differs -------------------------------------------------------------------------------------------
+    # -- for subclasses -----------------------------------------------------------------------------------------
 
     def look(self) -> Container | None:
         """Return the container that the address means now, running or not; None if there is no such container.

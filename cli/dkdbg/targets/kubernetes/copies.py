@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 #: Timeout for an answer from a pod, and seconds between two polls of starting pods.
 _ANSWER_LIMIT, _PAUSE = 20.0, 1.0
-#: Print the interpreter's version, then the command line of the first process, as the image or its entry point sets
-#: it.
+#: Script that prints the interpreter's version, then the command line of the first process, as the image or its
+#: entry point sets it.
 _ASK = (
     "v=; for p in python3 python; do v=$($p -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) && break; done; "
     'echo "$v"; cat /proc/1/cmdline'

@@ -36,7 +36,7 @@ class BadPod(ValueError):  # noqa: N818 - a value that is no pod
 
 @dataclass(frozen=True, kw_only=True)
 class PodReach(Reach):
-    """Runs commands in a container of a pod.
+    """Reach of a container of a pod.
 
     The container's `sh` starts the command, so that kubectl passes its exit code on, including 126 and 127. If the
     container runtime itself cannot find a command, today's clusters report no exit code to kubectl. After a nonzero

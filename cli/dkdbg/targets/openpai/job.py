@@ -163,7 +163,7 @@ def _roles(value: dict[str, Any]) -> dict[str, Role]:
 
 
 class _Edit:
-    """Edits a text, and in parallel its parsed value, which the result must equal."""
+    """Pending edits of a text, and its parsed value with the same edits, which the result must equal."""
 
     def __init__(self, text: str, value: dict[str, Any]) -> None:
         self.text = text

@@ -38,7 +38,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Callers:
-    """Listens for jobs.
+    """Listener for connecting jobs.
 
     Args:
         host: an address of this machine; empty for all.

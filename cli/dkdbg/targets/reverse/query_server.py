@@ -41,7 +41,7 @@ _LOOK = 0.5
 
 
 class Desk:
-    """Answers questions until it is closed.
+    """Server for questions about connected jobs.
 
     Args:
         jobs: returns the connected jobs by name.

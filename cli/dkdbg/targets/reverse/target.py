@@ -125,7 +125,7 @@ class CallTarget(Target):
 
 
 class _JobReach(Reach):
-    """Sends questions to the agent of a job."""
+    """Reach of a job, limited to questions to its agent."""
 
     def __init__(self, target: CallTarget) -> None:
         self.label = target.label

@@ -80,7 +80,7 @@ def hosts_of(address: Address) -> SshHosts:
 
 @dataclass(frozen=True, kw_only=True)
 class SshReach(Reach):
-    """Runs commands on a host behind ssh.
+    """Reach of a host behind ssh.
 
     Attributes:
         hosts: the way there.
@@ -104,7 +104,7 @@ class SshReach(Reach):
         )  # fmt: skip
 
 
-#: Override settings in ~/.ssh/config that are meant for interactive sessions: forwards, which would be requested each
+#: Options against settings in ~/.ssh/config that are meant for interactive sessions: forwards, which would be requested each
 #: time, and a command that replaces ours.
 PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 

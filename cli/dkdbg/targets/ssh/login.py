@@ -22,7 +22,7 @@ _MOST = 1 << 22
 
 
 class Login:
-    """Runs commands there; thread-safe. `enter` and `close` count its users."""
+    """Shared access to that host; thread-safe. `enter` and `close` count its users."""
 
     def __init__(self, hosts: SshHosts | None) -> None:
         self._hosts = hosts

@@ -57,7 +57,7 @@ class Broker:
 
     @property
     def phase(self) -> str:
-        """Name of the phase, see connection.py."""
+        """Return the name of the phase; see connection.py."""
         return self.connection.phase.name
 
     # -- the client's side ------------------------------------------------------------------------------------------

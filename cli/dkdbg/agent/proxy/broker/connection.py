@@ -262,12 +262,12 @@ class Connection:
 
     @property
     def client_info(self) -> Message:
-        """Arguments of the client's `initialize`."""
+        """Return the arguments of the client's `initialize`."""
         return messages.as_dict(self.initialize.get("arguments"))
 
     @property
     def arguments(self) -> Message:
-        """Arguments of the client's `attach`."""
+        """Return the arguments of the client's `attach`."""
         return messages.as_dict(self.attach.get("arguments"))
 
     def to_client(self, body: bytes) -> Action:

@@ -63,12 +63,12 @@ class RankTimeouts:
 
     @property
     def waited(self) -> float:
-        """Seconds since the first stop."""
+        """Return the seconds since the first stop."""
         return max(0.0, self._clock() - self._began) if self._began >= 0 else 0.0
 
     @property
     def limit(self) -> float:
-        """Maximum seconds from the first stop until the barrier gives up."""
+        """Return the maximum seconds from the first stop until the barrier gives up."""
         return max(GATHER_TIMEOUT_S, min(MAX_GATHER_TIMEOUT_S, 4 * self._arming))
 
     def verdict(self, unarmed: int, armed: int, held: int) -> str:

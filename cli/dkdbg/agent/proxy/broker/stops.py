@@ -36,7 +36,7 @@ class Stops:
 
     @property
     def held(self) -> List[int]:
-        """Stopped threads that were not asked to continue."""
+        """Return the stopped threads that were not asked to continue."""
         return [thread for thread in self.reasons if thread not in self._going]
 
     def let_go(self) -> None:

@@ -109,7 +109,7 @@ class Listener:
 
     @property
     def connections(self) -> int:
-        """Number of connections to clients now."""
+        """Return the number of current connections to clients."""
         with self._lock:
             return len(self._open)
 

@@ -56,7 +56,7 @@ class Request:
 
     @property
     def refusal(self) -> Tuple[bytes, Dict[str, Any]]:
-        """Status line and content of a refusal; both empty if the request is accepted.
+        """Return status line and content of a refusal; both empty if the request is accepted.
 
         A request without `Host` does not come from a browser.
         """
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def token(self) -> Optional[str]:
-        """Token in `Authorization: Bearer`, None if missing."""
+        """Return the token in `Authorization: Bearer`, None if missing."""
         for value in self._fields.get(b"authorization", []):
             kind, _, shown = value.partition(b" ")
             if kind.lower() == b"bearer" and shown.strip():
