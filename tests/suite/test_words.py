@@ -16,9 +16,10 @@ _ROOT = Path(__file__).parents[2]
 #: Folders and files below cli/dkdbg whose words follow the standard; add one when it is done.
 ROOMS = (
     "agent/__init__.py", "agent/__main__.py", "agent/autostart", "agent/console.py", "agent/contract.py",
-    "agent/inject", "agent/inprocess", "agent/sockets.py", "agent/state", "agent/supervisor", "agent/unpack.py", "sync",
+    "agent/dap", "agent/inject", "agent/inprocess", "agent/proxy", "agent/ray", "agent/relay", "agent/settings.py",
+    "agent/sockets.py", "agent/state", "agent/supervisor", "agent/unpack.py", "sync",
     "__init__.py", "console.py", "dap", "delivery", "errors.py", "hang", "hints.py", "main.py", "pai.py", "printable.py",
-    "process.py", "relay", "repository", "setup", "signals.py", "terminal.py",
+    "process.py", "relay", "repository", "setup", "signals.py", "targets", "terminal.py",
     "core", "launchers", "verbs",
 )  # fmt: skip
 
