@@ -25,7 +25,7 @@ class FrameError(ValueError):
 class FrameParser:
     """Splits a byte stream into frames; a frame may arrive in any number of pieces.
 
-    `feed` accepts bytes, `take` returns the body of the next complete frame or None, `rest` returns the remaining bytes.
+    `feed` accepts bytes, `take` returns the body of the next complete frame or None, `rest` the remaining bytes.
     After a FrameError the stream is lost: the protocol has no way to find the next frame.
     """
 

@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque
 
-#: Counted frames to read before confirming them, so that the other end keeps few; each ping is answered with a count
-#: too.
+#: Counted frames to read before confirming them, so that the other end keeps few; the answer to a ping confirms too.
 _TELL_AFTER = 64
 #: Buffers of one writev.
 _AT_ONCE = 16

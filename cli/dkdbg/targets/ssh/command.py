@@ -104,8 +104,8 @@ class SshReach(Reach):
         )  # fmt: skip
 
 
-#: Options against settings in ~/.ssh/config that are meant for interactive sessions: forwards, which would be requested each
-#: time, and a command that replaces ours.
+#: Options against settings in ~/.ssh/config that are meant for interactive sessions: forwards, which would be requested
+#: each time, and a command that replaces ours.
 PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 

@@ -158,8 +158,8 @@ class SharedConnection:
     def _connect_timeout(self) -> tuple[str, ...]:
         """Return ssh options for a connect timeout; empty behind a hop or where the user has set one.
 
-        `ConnectTimeout` on the command line overrides that of ~/.ssh/config. Behind a hop it covers the whole login at the
-        hop, including a passphrase or a one-time password.
+        `ConnectTimeout` on the command line overrides that of ~/.ssh/config. Behind a hop it covers the whole login at
+        the hop, including a passphrase or a one-time password.
         """
         with contextlib.suppress(DkdbgError):
             said = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_LIMIT).stdout

@@ -1,7 +1,7 @@
 """Continues, pauses and detaches all ranks of one job together. No I/O.
 
-A rank that continues alone waits in its next collective for the stopped ones. Other agents' ranks are reached through the
-client of the root session, which has one with each agent (`dkdbgTogether`).
+A rank that continues alone waits in its next collective for the stopped ones. Other agents' ranks are reached through
+the client of the root session, which has one with each agent (`dkdbgTogether`).
 """
 
 from __future__ import annotations
