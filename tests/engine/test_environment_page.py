@@ -54,7 +54,7 @@ class Cluster:
     """What runs the containers of the page, and takes them away."""
 
     def __init__(self, folder, base, proxy, token):
-        self.name, self.door = unique("dkdbg-test-environment"), proxy
+        self.name, self.proxy = unique("dkdbg-test-environment"), proxy
         self.image = f"{self.name}:1"
         self.names: list[str] = []
         context = folder / "image"
@@ -87,7 +87,7 @@ class Cluster:
     def run(self, hostname, flags, environment, entry, words):
         """Run a container of this name."""
         assert environment["DKDBG_CONNECT"] == DOOR
-        environment["DKDBG_CONNECT"] = self.door
+        environment["DKDBG_CONNECT"] = self.proxy
         settings = [word for pair in environment.items() for word in ("-e", "=".join(pair))]
         self.names.append(f"{self.name}-{hostname}")
         docker(
