@@ -44,7 +44,7 @@ SlurmdPidFile=/run/slurmd-%n.pid
 SlurmctldLogFile=/var/log/slurmctld.log
 SlurmdLogFile=/var/log/slurmd-%n.log
 PrologFlags=Contain
-KillWait=5
+KillWait=15
 GresTypes=gpu
 MailProg=/bin/true
 NodeName=node-[12,22] CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN
