@@ -123,7 +123,7 @@ def test_a_pod_that_answers_anything_is_named(root, cluster, tmp_path):  # noqa:
     assert registry.target_of("k8s://ml/train-0", root).agent() is None
     (tmp_path / "said").write_text("/tmp/agent.pyz\n" + ESCAPES)
     done = dkdbg(root, "ps", "k8s://ml/train-0")
-    assert "cannot be understood" in done.stderr
+    assert "unreadable answer of its agent" in done.stderr
     assert names_no_terminal(done.stderr + done.stdout)
     done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
     assert done.returncode == 1
