@@ -33,6 +33,7 @@ def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(launch,
     running = launch(sys.executable, "train.py")
     with Careless(running.port, {str(child): [1]}) as editor:
         editor.wait_attached(2)
+        wait_for(lambda: running.record()["processes"], bool)  # the agent follows it to its end from then on
         before = _weight(running.process.pid)
         (tmp_path / "go").touch()
         editor.wait_stops(6, timeout=300)
