@@ -6,6 +6,7 @@ folder `FAKE_LSF`; where that has a file `closed`, hosts let nobody in by ssh. R
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
@@ -135,9 +136,10 @@ def bkill(words: list[str]) -> None:
         fail(f"Job <{asked}>: Job has already finished")
     if job["stat"] == "RUN":
         write(job, exit_reason="TERM_OWNER: job killed by owner")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            os.killpg(job["pgid"], number)
-            time.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):  # it has ended at the first one
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.killpg(job["pgid"], number)
+                time.sleep(0.1)
     else:
         write(job, stat="EXIT", exit_reason="TERM_OWNER: job killed by owner")
     say(f"Job <{asked}> is being terminated")
