@@ -86,7 +86,7 @@ def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_
 
 def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_path):
     line = f"at hanging.py:{line_of('meet')}"
-    hang("dead", "rank 2 is not there", line, "2 ranks (0, 1) in ")  # once all have come there
+    hang("dead", "rank 2 is missing", line, "2 ranks (0, 1) in ")  # once all have come there
     all_go_on(tmp_path, (0, 1))
 
 
