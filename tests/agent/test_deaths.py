@@ -1,6 +1,7 @@
 """A process of the program that dies of a signal: the editor and the log say which one, of what and where."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from dkdbg.agent.state import deaths
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import wait_for
 
 KERNEL = """\
 import ctypes, faulthandler, os, signal, sys, time
@@ -56,6 +58,7 @@ def test_a_death_is_told_with_its_signal_and_its_line(kind, started):
     name = kind.split()[0]
     with running.debugged() as debugger:
         debugger.wait_session(lambda session: session.name == "kernel.py", "the child")
+        wait_for(lambda: len(running.record()["processes"]) == 2, bool)
         go.touch()
         debugger.wait_ended(300)
         told = "".join(each.text for each in debugger.output)
@@ -72,6 +75,7 @@ def test_a_program_with_a_handler_of_its_own_keeps_it(started):
     running, go = started("faulthandler.enable() or ctypes.string_at(0)")
     with running.debugged() as debugger:
         debugger.wait_session(lambda session: session.name == "kernel.py", "the child")
+        wait_for(lambda: len(running.record()["processes"]) == 2, bool)
         go.touch()
         debugger.wait_ended(300)
     _, _, log = running.finish()
@@ -97,15 +101,64 @@ def test_the_kernels_out_of_memory_killer_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(deaths, "_oom_kills", lambda: next(counts))
     monkeypatch.setattr(deaths.procfs, "exit_status", lambda _: int(signal.SIGKILL))
     told = []
-    watch = deaths.Deaths(
-        lambda pid, suffix: str(tmp_path / f"{pid}{suffix}"),
-        "rank {}".format,
-        lambda _: "",
-        lambda *each: told.append(each),
-    )
+    watch = _watch(tmp_path, told)
     watch.ended(7)
     watch.ended(8)
     assert [line for _, line, _ in told] == [
         "rank 7 (pid 7) died of SIGKILL: the kernel's OOM killer ended it (memory.events: oom_kill 1)",
         "rank 8 (pid 8) died of SIGKILL",
     ]
+
+
+def _watch(folder, told):
+    return deaths.Deaths(
+        lambda pid, suffix: str(folder / f"{pid}{suffix}"),
+        "rank {}".format,
+        lambda _: "",
+        lambda *each: told.append(each),
+    )
+
+
+def test_a_record_that_another_user_wrote_is_bounded_and_commands_no_terminal(tmp_path):
+    told = []
+    watch = _watch(tmp_path, told)
+    frame = '  File "\x1b]0;owned\x07/%s.py", line 1 in \x1b[31mf\n'
+    (tmp_path / "7.fault").write_text("Fatal Python error: Segmentation fault\n" + frame % "a" * 5000)
+    (tmp_path / "8.fault").write_text("Fatal Python error: Aborted\n" + '  File "' * 9000)
+    (tmp_path / "9.fault").write_bytes(b"\xff\xfe")
+    (tmp_path / "10.fault").symlink_to("/etc/passwd")
+    for pid in (7, 8, 9, 10):
+        watch.ended(pid)
+    assert [pid for pid, _, _ in told] == [7, 8]
+    assert len(told[0][2]) == deaths.MAX_FRAMES
+    assert told[1][2] == []
+    for _, line, frames in told:
+        assert all(
+            text.isprintable() and len(text) < 2 * deaths.MAX_LINE_CHARACTERS for text in (line, *frames)
+        )
+
+
+def test_a_job_of_many_processes_leaves_the_agent_its_descriptors(tmp_path, monkeypatch):
+    monkeypatch.setattr(deaths, "MAX_FOLLOWED", 2)
+    watch = _watch(tmp_path, [])
+    sleeping = [subprocess.Popen(["sleep", "600"]) for _ in range(4)]
+    try:
+        for each in sleeping:
+            watch.follow(each.pid)
+        assert len(watch._pids) == 2
+    finally:
+        for each in sleeping:
+            each.kill()
+            each.wait()
+    wait_for(lambda: len(watch._pids), lambda left: left == 0)
+
+
+def test_a_pid_that_is_used_again_is_reported_again(tmp_path, monkeypatch):
+    told = []
+    watch = _watch(tmp_path, told)
+    monkeypatch.setattr(deaths.procfs, "exit_status", lambda _: int(signal.SIGSEGV))
+    watch.ended(7)
+    watch.forget(7)
+    assert len(told) == 1
+    watch.ended(7)
+    assert len(told) == 2

@@ -32,6 +32,10 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
 _INSTALLED = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen")
 MAX_STACK_BYTES = 64 * 1024
 MAX_FRAMES = 20
+#: Maximum characters of a line of a stack: another user's process may have written any.
+MAX_LINE_CHARACTERS = 500
+#: Maximum processes to follow: each takes a descriptor, and the agent needs some for editors.
+MAX_FOLLOWED = 256
 
 
 class Deaths:
@@ -69,7 +73,7 @@ class Deaths:
             return
         with contextlib.suppress(OSError), self._lock:
             self._over.discard(pid)  # the pid was reused
-            if pid in self._pids.values():
+            if pid in self._pids.values() or len(self._pids) >= MAX_FOLLOWED:
                 return
             number = opened(pid)
             self._pids[number] = pid
@@ -115,6 +119,13 @@ class Deaths:
         process = "%s (pid %d)" % (self._name_of(pid), pid)
         self._told(pid, describe(process, name, frames, held, self._why(name)), frames)
 
+    def forget(self, pid: int) -> None:
+        """Report the death of a process whose files are about to be removed, and forget that it was reported."""
+        self.ended(pid)
+        with self._lock:
+            if pid not in self._pids.values():  # else the thread has yet to see its end
+                self._over.discard(pid)
+
     def _why(self, name: str) -> str:
         if name != "SIGKILL":
             return ""
@@ -145,11 +156,12 @@ def _kept(path: str) -> Tuple[str, List[str]]:
             text = source.read(MAX_STACK_BYTES)
     except (OSError, ValueError):
         return "", []
+    first, *lines = [line[:MAX_LINE_CHARACTERS] for line in text.split("\n")]
+    found = [match.groups() for match in map(_FRAME.fullmatch, lines) if match]
     frames = [
-        console.printable("%s, %s:%s" % (function, file, line))
-        for file, line, function in _FRAME.findall(text)[:MAX_FRAMES]
+        console.printable("%s, %s:%s" % (function, file, line)) for file, line, function in found[:MAX_FRAMES]
     ]
-    first = text.partition("\n")[0].rpartition("Fatal Python error: ")[2].strip()
+    first = first.rpartition("Fatal Python error: ")[2].strip()
     return _NAMES.get(first, ""), frames
 
 

@@ -203,7 +203,9 @@ class ProcessTable:
         """Return the name of a process, even if it has only just announced itself."""
         with self._lock:
             process = self._known.get(pid)
-        process = process or _read(self._path(pid, ".json"))
+        if process is None:
+            self.look_now()  # it may die before the next look
+            process = _read(self._path(pid, ".json"))
         if process is None:
             return "process %d" % pid
         with self._lock:
@@ -491,7 +493,7 @@ class ProcessTable:
         return before and time.monotonic() < self._died + ORPHANED_TIMEOUT_S
 
     def _forget(self, pid: int) -> None:
-        self.deaths.ended(pid)
+        self.deaths.forget(pid)
         for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY, last_stack.SUFFIX):
             for folder in self._folders():
                 with contextlib.suppress(OSError):

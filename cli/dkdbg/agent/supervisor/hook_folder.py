@@ -26,8 +26,7 @@ def install(runtime_dir: str) -> str:
     """Return the first folder for the program's PYTHONPATH; it holds only `sitecustomize.py`.
 
     Args:
-        runtime_dir: the agent's private folder. An agent that runs from there, as the single file does, has
-            its hook
+        runtime_dir: the agent's private folder. An agent that runs from there, as the single file does, has its hook
             there already.
 
     Raises:
@@ -35,8 +34,9 @@ def install(runtime_dir: str) -> str:
     """
     package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inprocess")
     inside = package.startswith(os.path.abspath(runtime_dir) + os.sep)
-    target = package if inside else _copy(package, runtime_dir)
-    for name in files(package):
+    names = _files(package)
+    target = package if inside else _copy(package, names, runtime_dir)
+    for name in names:
         path = os.path.join(target, name)
         if os.path.exists(importlib.util.cache_from_source(path)):
             continue  # a folder named by its digest never changes
@@ -45,7 +45,7 @@ def install(runtime_dir: str) -> str:
     return os.path.join(target, "hook")
 
 
-def files(package: str) -> List[str]:
+def _files(package: str) -> List[str]:
     """Return the sources below the folder `package`, relative to it, sorted."""
     found = []
     for folder, _, names in os.walk(package):
@@ -55,9 +55,8 @@ def files(package: str) -> List[str]:
     return sorted(found)
 
 
-def _copy(package: str, runtime_dir: str) -> str:
+def _copy(package: str, names: List[str], runtime_dir: str) -> str:
     digest = hashlib.sha256()
-    names = files(package)
     for name in names:
         with open(os.path.join(package, name), "rb") as source:
             digest.update(name.encode() + b"\0" + source.read())

@@ -112,9 +112,7 @@ def _patch(module: Any) -> None:
             _quietly(lambda: store.set_timeout(_longer(given)))
         kwargs["timeout"] = _longer(given)
         former = os.environ.get(_HEARTBEAT)
-        os.environ[_HEARTBEAT] = str(
-            RAISED_S if _State.raised else int(float(former or _HEARTBEAT_S) + _State.extra)
-        )
+        os.environ[_HEARTBEAT] = _longer_heartbeat(former)
         try:
             made = make(*args, **kwargs)
         finally:
@@ -136,6 +134,16 @@ def _patch(module: Any) -> None:
     module._new_process_group_helper = new_group
     module.rendezvous = rendezvous
     module._store_based_barrier = store_based_barrier
+
+
+def _longer_heartbeat(former: Optional[str]) -> str:
+    """Return the raised value of _HEARTBEAT; text that is no number is left to torch."""
+    if _State.raised:
+        return str(RAISED_S)
+    try:
+        return str(int(float(former or _HEARTBEAT_S) + _State.extra))
+    except (ValueError, OverflowError):
+        return former or ""
 
 
 def _note(group: Any, given: Any) -> None:
@@ -197,7 +205,7 @@ def _longer(timeout: Any) -> Any:
 
     if _State.raised:
         return max(timeout, datetime.timedelta(seconds=RAISED_S))
-    return timeout + datetime.timedelta(seconds=_State.extra)
+    return timeout + datetime.timedelta(seconds=_State.extra) if _State.extra else timeout
 
 
 def _quietly(do: Callable[[], object]) -> None:

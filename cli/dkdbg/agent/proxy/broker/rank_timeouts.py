@@ -24,8 +24,8 @@ QUIET_S = (0.25, 0.25, 0.25, 0.5, 1.0)
 #: Seconds from the first stop until the barrier gives up, or four times the time that arming took, up to the maximum.
 GATHER_TIMEOUT_S = 10.0
 MAX_GATHER_TIMEOUT_S = 30.0
-#: Rounds in which the same number of ranks stops and the others do not: the line is not for them (`if rank == 0:`). A
-#: collective need not come in each round: with gradient accumulation it comes every few.
+#: Rounds in which the same number of ranks stops and the others do not: the line is not for them (`if rank == 0:`). More
+#: rounds would let ranks meet whose collectives come every few rounds, and keep a slow loop's stop back for longer.
 SAME_ROUNDS = 2
 #: Maximum ranks named in a message.
 MAX_NAMED = 8
