@@ -100,7 +100,7 @@ def test_what_hinders_has_its_cause(site):
     job = number(started.stderr)
     (Path(os.environ["FAKE_LSF"]) / "closed").touch()
     cases = {
-        job: "hosta lets nobody in by ssh",
+        job: "hosta refuses ssh",
         f"{job}/hostc": "hostc is not a node of job",
         "4711": "LSF knows no job 4711",
         "x": "'x' is no job",

@@ -75,7 +75,7 @@ ENV_RELOAD = declare(
 ENV_RESTART = declare(
     "DKDBG_RESTART", _USUAL, "what F5 does after an edit: auto (restart), ask (say so) or never", key="restart",
     values=RESTART, default=RESTART_AUTO, unset="`auto` in the debug service, else `ask`", in_compose=True,
-    more="What counts are changed sources that the program has loaded. `auto`: unless the run is older than an hour or "
+    more="An edit counts once the program has loaded that source. `auto`: unless the run is older than an hour or "
     "held after a crash; `never`: nor does Restart in an editor",
 )
 ENV_RANKS = declare(

@@ -47,7 +47,7 @@ class Reporter(Protocol):
 
 
 class Entered:
-    """Pythons of a target that an agent of ours is in.
+    """Running Pythons of a target under an agent that dkdbg has brought.
 
     Attributes:
         mappings: where the code lies, here and there.
@@ -63,7 +63,7 @@ class Entered:
 
 
 def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -> Entered | None:
-    """Enter the Pythons at a target that has no agent of ours; None where none are asked for.
+    """Attach to running Pythons of a target without an agent; return None if no PID is given.
 
     Args:
         target: that was named.
@@ -120,7 +120,7 @@ def _words_of(reach: Reach, pid: int) -> Sequence[str]:
 
 
 def _in_its_place(target: Target, words: Sequence[str]) -> str:
-    """What to type for a new one of the target, which begins under the agent; empty where nothing can be said."""
+    """Return the line that recreates the target under the agent; empty if that is unknown."""
     try:
         line, variables = target.recreation(words)
     except DkdbgError:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from dkdbg.attach.upstream_session import Heard
 
     #: `arriving`: an available upstream may still refuse the attach. `configuring`: the editor sets breakpoints.
-    #: `ended`: the editor was told so and is about to disconnect. `branched`: it is a child session's connection.
-    #: `expecting`: it becomes one as soon as the process exists.
+    #: `ended`: the editor knows of the end and is about to disconnect. `branched`: a child session's connection.
+    #: `expecting`: becomes `branched` as soon as the process exists.
     Phase = Literal[
         "new", "initialized", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
     ]

@@ -31,7 +31,7 @@ from dkdbg.verbs.parts import attach_listen
 from dkdbg.verbs.parts.attach_proxy import AttachProxy
 from dkdbg.verbs.parts.plain_proxy import plain_proxy
 from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
-from dkdbg.verbs.parts.repository import check_initialised, check_root, make_plan
+from dkdbg.verbs.parts.repository import check_root, check_written, make_plan
 
 if TYPE_CHECKING:
     import argparse
@@ -250,7 +250,7 @@ def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
     try:
         check_root(root)
         plan, _ = make_plan(root)
-        check_initialised(root, plan)
+        check_written(root, plan.service.compose_file)
     except DkdbgError:
         if needed:
             raise

@@ -90,7 +90,7 @@ def test_an_answer_that_makes_no_sense_is_an_error(said):
         ("Job <7>: User permission denied\n", "job 7 is not yours"),
         ("Job <7>: No matching job found\n", "LSF knows no job 7"),
         ("LSF is down. Please wait ...\n", "LSF does not answer"),
-        ("me@host1: Permission denied (publickey).\n", "host1 lets nobody in by ssh"),
+        ("me@host1: Permission denied (publickey).\n", "host1 refuses ssh"),
     ],
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step(said, cause):

@@ -83,7 +83,7 @@ def test_the_way_to_the_editor_is_not_repeated_where_the_editor_has_it(said, mon
 def test_an_empty_variable_wants_none_and_is_told_so(said, monkeypatch):
     monkeypatch.setenv("DKDBG_TOKEN", "")
     assert choose("env", said) == ""
-    assert "whoever can reach the port may attach" in said[0]
+    assert "everyone who can reach the port may attach" in said[0]
 
 
 def published(host, *, asks=False):

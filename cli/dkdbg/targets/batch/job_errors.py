@@ -42,6 +42,12 @@ def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, no
     return None
 
 
+def last_line(said: str) -> str:
+    """Return the end of the last line that is not blank, fit for a message; empty if all are."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return printable(lines[-1])[-300:] if lines else ""
+
+
 def _line_of(text: str, at: int) -> str:
     start = text.rfind("\n", 0, at) + 1
     return printable(text[start:].partition("\n")[0].strip())[:300]

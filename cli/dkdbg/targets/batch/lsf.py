@@ -16,7 +16,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
 from dkdbg.targets.batch.job import an_array, on_path
-from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by, last_line
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ _KNOWN = (
     (
         r"LSF is down|LIM is down|daemon not responding|Cannot connect to LSF|Failed in an LSF library call",
         "LSF does not answer",
-        "lsid there says the same; ask whoever runs it, or try again",
+        "lsid there says the same; ask the administrator, or try again",
     ),
     (r"(?:bjobs|bsub|bkill): (?:command )?not found", f"{NO_COMMANDS} LSF there", "name the login node: lsf://LOGIN/JOB"),
-    (r"Permission denied|Host key verification failed", "{node} lets nobody in by ssh from there", "LSF has no other way into a running job, as blaunch works in the job alone: ask for ssh to the hosts of your jobs"),
+    (r"Permission denied|Host key verification failed", "{node} refuses ssh from there", "LSF has no other way into a running job, as blaunch works in the job alone: ask for ssh to the hosts of your jobs"),
 )  # fmt: skip
 
 
@@ -153,8 +153,7 @@ def _absolute(path: str) -> str:
 
 
 def _unexplained(said: str, job: str, code: int) -> DkdbgError:
-    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
-    why = lines[-1][-300:] if lines else f"bjobs ends with {code}"
+    why = last_line(said) or f"bjobs ends with {code}"
     return DkdbgError(f"LSF says nothing about job {job}: {why}", hint=f"try there: bjobs -l {job}")
 
 

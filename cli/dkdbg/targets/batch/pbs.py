@@ -14,7 +14,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
 from dkdbg.targets.batch.job import on_path
-from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by, last_line
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 
@@ -53,7 +53,7 @@ _KNOWN = (
         "name the login node: pbs://LOGIN/JOB",
     ),
     (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub there shows its options"),
-    (r"Permission denied|Host key verification failed", "{node} lets nobody in by ssh from there", "PBS has no other way into a running job: ask for ssh to the nodes of your jobs"),
+    (r"Permission denied|Host key verification failed", "{node} refuses ssh from there", "PBS has no other way into a running job: ask for ssh to the nodes of your jobs"),
 )  # fmt: skip
 
 
@@ -147,8 +147,8 @@ def attributes(text: str) -> dict[str, str]:
 
 def _no_job(job: str, said: str, code: int) -> DkdbgError:
     """Return the error for a job that qstat does not show."""
-    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
-    why = f": {lines[-1][-300:]}" if lines else f" (qstat ends with {code})"
+    last = last_line(said)
+    why = f": {last}" if last else f" (qstat ends with {code})"
     return DkdbgError(f"PBS knows no job {job}{why}", hint="qstat -u $USER there shows your jobs")
 
 

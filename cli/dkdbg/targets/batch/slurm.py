@@ -10,7 +10,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import expand
 from dkdbg.targets.batch.job import an_array, on_path
-from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by, last_line
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ _KNOWN = (
     (
         r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|Connection refused",
         "Slurm's controller does not answer",
-        "scontrol ping there says the same; ask whoever runs it, or try again",
+        "scontrol ping there says the same; ask the administrator, or try again",
     ),
     (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", f"{NO_COMMANDS} Slurm there", "name the login node: slurm://LOGIN/JOB"),
     (r"[Uu]nrecognized option '--overlap'", "this Slurm is older than 20.11, and has no srun --overlap", "ask for ssh to the nodes of your jobs"),
@@ -186,9 +186,8 @@ def _no_job(job: str) -> DkdbgError:
 
 def _unexplained(said: str, job: str) -> DkdbgError:
     """Return the error for an unknown message."""
-    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
-    last = lines[-1][-300:] if lines else "it said nothing"
-    return DkdbgError(f"Slurm says nothing about job {job}: {last}", hint=f"try there: squeue --jobs={job}")
+    why = last_line(said) or "it said nothing"
+    return DkdbgError(f"Slurm says nothing about job {job}: {why}", hint=f"try there: squeue --jobs={job}")
 
 
 SLURM = Slurm()

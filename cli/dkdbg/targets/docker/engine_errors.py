@@ -85,7 +85,7 @@ _KNOWN = (
     _Known(
         fragment=r"tls: certificate required|tls: bad certificate|tls: unknown certificate|tlsv1[^\n]* alert (?:certificate required|unknown ca)",
         cause="the engine wants a certificate of yours, and takes none that it was shown",
-        hint="cert.pem and key.pem in DOCKER_CERT_PATH must be signed by the engine's authority; ask whoever runs it",
+        hint="cert.pem and key.pem in DOCKER_CERT_PATH must be signed by the engine's authority; ask the administrator",
     ),
     _Known(
         fragment=r"(?:Get|Post|Head|Put|Delete) \"https://[^\n]*tls: failed to verify certificate",

@@ -24,7 +24,7 @@ _KNOWN = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
-        "ask whoever runs it; if the new key is right, take the old one out of your known_hosts, then connect once with ssh",
+        "ask the administrator; if the new key is right, take the old one out of your known_hosts, then connect once with ssh",
     ),
     (
         r"No (\S+) host key is known for (\S+)",

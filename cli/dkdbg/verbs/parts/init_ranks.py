@@ -8,7 +8,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.setup.plan import editor
 from dkdbg.setup.render.editor_files import launch_port, ranks_files
 from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
-from dkdbg.verbs.parts.repository import check_initialised, check_root, make_plan
+from dkdbg.verbs.parts.repository import check_root, check_written, make_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def init_ranks(
     """
     check_root(root)
     plan, _ = make_plan(root)
-    check_initialised(root, plan)
+    check_written(root, plan.service.compose_file)
     service = launch_port(root) or plan.service.port
     base = port or editor.first_rank_port(service, count)
     entries = editor.rank_entries(plan, base, count)

@@ -133,8 +133,3 @@ def check_written(root: Path, compose_file: str) -> None:
             hint=hints.INIT_FIRST(),
             exit_code=EXIT_USAGE,
         )
-
-
-def check_initialised(root: Path, plan: ProjectPlan) -> None:
-    """Raise DkdbgError unless `init` has written the debug service and the agent."""
-    check_written(root, plan.service.compose_file)
