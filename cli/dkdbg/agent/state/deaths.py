@@ -101,6 +101,11 @@ class Deaths:
         try:
             yield
         finally:
+            with self._lock:
+                followed = list(self._pids.values())
+            for pid in followed:  # the thread may not have seen their end yet
+                if not procfs.alive(pid):
+                    self.ended(pid)
             self._is_ending = False
 
     def ended(self, pid: int) -> None:
