@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -178,3 +179,14 @@ def test_many_starts_at_once_unpack_one_folder(single, runtime):
         assert (process.returncode, out) == (0, "ran\n"), err
     assert len(list(runtime.glob("agent-*"))) == 1
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("appears", [".unpack-*", "agent-*-job", "agent-*-job/*/*/*/__pycache__"])
+def test_a_job_that_ends_while_its_agent_starts_leaves_nothing_on_the_node(single, runtime, appears):
+    argv = ["sh", str(single), "launch", "--wait", "0", "--", "sleep", "300"]
+    agent = subprocess.Popen(argv, env=environment(runtime, DKDBG_TRANSIENT="1"), stderr=subprocess.DEVNULL)
+    while not list(runtime.glob(appears)):
+        assert agent.poll() is None
+    agent.terminate()
+    assert agent.wait(60) == 128 + signal.SIGTERM
+    assert [each.name for each in runtime.iterdir() if "agent-" in each.name or "unpack" in each.name] == []

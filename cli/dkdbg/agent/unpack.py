@@ -74,6 +74,9 @@ def _open_sites() -> None:
 
 
 def _run_and_remove(archive: str, words: List[str]) -> int:
+    import contextlib
+    import signal
+
     from dkdbg.agent.state import kept
 
     held: List[kept.Hold] = []
@@ -85,9 +88,14 @@ def _run_and_remove(archive: str, words: List[str]) -> int:
             return False
         return True
 
+    # Until the supervisor takes the signals, the end of the job unwinds this process; by default it would only die.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return _run(archive, words, _TRANSIENT, hold)
     finally:
+        if not held:  # it was ended after it had unpacked the folder and before it held it
+            with contextlib.suppress(OSError, runtime_dir.RuntimeDirError):
+                hold(_target(archive, runtime_dir.open_runtime_dir(_asked_runtime(words))) + _TRANSIENT)
         for each in held:
             each.release()
 
