@@ -95,7 +95,7 @@ def connect() -> APIClient:
     """Return a client of the selected engine; the caller closes it. The first call loads the SDK, a third of a second.
 
     Raises:
-        DkdbgError: no such context, no engine, no permission, unusable certificates, or an engine behind ssh.
+        DkdbgError: no such context, no engine, no permission or unusable certificates.
     """
     return connect_to(endpoint())
 
@@ -106,6 +106,10 @@ def connect_to(where: Endpoint) -> APIClient:
     from docker.errors import DockerException
 
     try:
+        if where.is_ssh:
+            from dkdbg.targets.docker.ssh_client import SshClient
+
+            return SshClient()
         return APIClient(base_url=where.host, version="auto", tls=_tls(where))
     except (DockerException, OSError) as error:
         raise explain(1, _in_the_words_of_the_command(where, error)) from error

@@ -192,13 +192,8 @@ def _container(inspected: dict[str, Any]) -> Container:
 
 def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the engine's exec commands of a container, without those that have ended meanwhile."""
-    where = client.endpoint()
-    if where.is_ssh:
-        from dkdbg.targets.docker import remote_api  # loads HTTP, otherwise a third of the start of a sync
-
-        return remote_api.execs(ids)
     found: list[dict[str, Any]] = []
-    engine = client.connect_to(where)
+    engine = client.connect()
     try:
         for each in ids:
             try:
@@ -264,8 +259,7 @@ class ContainerChanges:
         Raises:
             DkdbgError: no docker command, no engine, no permission.
         """
-        where = client.endpoint()
-        events, end = _events_by_command() if where.is_ssh else _events(where)
+        events, end = _events()
         try:
             with self._lock:
                 if self._closed:
@@ -291,8 +285,9 @@ class ContainerChanges:
 _ACTIONS = ("start", "die", "destroy")
 
 
-def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None]]:
+def _events() -> tuple[Iterable[object], Callable[[], None]]:
     """Return the engine's events, and a function that ends them."""
+    where = client.endpoint()
     engine = client.connect_to(where)
     try:
         stream = engine.events(filters={"type": "container", "label": LABEL, "event": list(_ACTIONS)})
@@ -306,18 +301,3 @@ def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None
         engine.close()
 
     return stream, end
-
-
-def _events_by_command() -> tuple[Iterable[object], Callable[[], None]]:
-    """Return the events through ssh; the SDK would need paramiko for that, which reads other settings than ssh."""
-    filters = [word for action in _ACTIONS for word in ("--filter", f"event={action}")]
-    argv = ["docker", "events", "--filter", "type=container", "--filter", f"label={LABEL}", *filters]
-    command = process.start(
-        [*argv, "--format", "{{.Action}}"], stdout=process.PIPE, stderr=process.DISCARD, new_session=True
-    )
-
-    def end() -> None:
-        command.kill()
-        command.wait()
-
-    return command.stdout or (), end
