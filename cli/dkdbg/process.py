@@ -70,17 +70,12 @@ def run(
     Raises:
         DkdbgError: the program does not exist or outran `timeout`.
     """
-    try:
-        with _start():
-            running = subprocess.Popen(
-                list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            _running.add(running)
-    except FileNotFoundError as error:
-        raise DkdbgError(
-            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
-        ) from error
+    with _exists(argv[0]), _start():
+        running = subprocess.Popen(
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        _running.add(running)
     with running:
         try:
             out, complained = running.communicate(said.encode(), timeout)
@@ -105,6 +100,17 @@ def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str
     """
     ours = os.environ if env is None else env
     return ours if cwd is None else {**ours, "PWD": str(cwd)}
+
+
+@contextlib.contextmanager
+def _exists(program: str) -> Iterator[None]:
+    """Turn the error of a program that does not exist into ours."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DkdbgError(
+            f"there is no program {program!r} here", hint=f"install {program}", exit_code=127
+        ) from error
 
 
 @contextlib.contextmanager
@@ -158,15 +164,11 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
     Raises:
         DkdbgError: the program does not exist, outran `timeout` or wrote too much.
     """
-    try:
+    with _exists(argv[0]):
         running = subprocess.Popen(
             list(argv), executable=_found(argv[0]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )  # fmt: skip
-    except FileNotFoundError as error:
-        raise DkdbgError(
-            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
-        ) from error
     outran = threading.Event()
 
     def end() -> None:
@@ -258,15 +260,11 @@ def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
         DkdbgError: the program does not exist.
     """
     sys.stdout.flush()
-    try:
+    with _exists(argv[0]):
         found = _found(argv[0], env)
         if cwd is not None:
             os.chdir(cwd)
         os.execve(found, list(argv), dict(_environment(env, cwd)))  # noqa: S606
-    except FileNotFoundError as error:
-        raise DkdbgError(
-            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
-        ) from error
 
 
 def attached(
@@ -292,7 +290,7 @@ def attached(
         DkdbgError: the program does not exist.
     """
     sys.stdout.flush()
-    try:
+    with _exists(argv[0]):
         child = subprocess.Popen(
             list(argv),
             executable=_found(argv[0], env),
@@ -302,10 +300,6 @@ def attached(
             stdout=outputs[0],
             stderr=outputs[1],
         )
-    except FileNotFoundError as error:
-        raise DkdbgError(
-            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
-        ) from error
     asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {each: signal.getsignal(each) for each in asked}
     tell = on_signal or child.send_signal
@@ -387,15 +381,11 @@ def start(
     Raises:
         DkdbgError: the program does not exist.
     """
-    try:
+    with _exists(argv[0]):
         return subprocess.Popen(
             list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=stdin, stdout=stdout,
             stderr=stderr, text=True, errors="replace", start_new_session=new_session,
         )  # fmt: skip
-    except FileNotFoundError as error:
-        raise DkdbgError(
-            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
-        ) from error
 
 
 def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -406,21 +396,24 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     Raises:
         DkdbgError: the program does not exist or cannot be started.
     """
-    path = argv[0]
-    try:
+    with _exists(argv[0]):
         path = _found(argv[0])
-        return subprocess.Popen(
-            list(argv), executable=path, stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0,
-            start_new_session=True,
-        )  # fmt: skip
-    except FileNotFoundError as error:
-        raise DkdbgError(
-            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
-        ) from error
-    except PermissionError as error:
-        raise DkdbgError(
-            f"{argv[0]!r} is not executable", hint=f"ls -l {shlex.quote(path)} shows who may", exit_code=126
-        ) from error
+        try:
+            return subprocess.Popen(
+                list(argv),
+                executable=path,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except PermissionError as error:
+            raise DkdbgError(
+                f"{argv[0]!r} is not executable",
+                hint=f"ls -l {shlex.quote(path)} shows who may",
+                exit_code=126,
+            ) from error
 
 
 def end(running: subprocess.Popen[bytes]) -> None:
