@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.targets.docker.gpu import cdi_vendors, choose_gpu, has_kfd
+from dkdbg.targets.docker.host import cdi_vendors, choose_gpu, has_kfd
 from dkdbg.targets.docker.ports import free_port, on_free_port
 
 NOTHING = frozenset()

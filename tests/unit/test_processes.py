@@ -9,8 +9,7 @@ import pytest
 
 from dkdbg.core.plan import DebugService
 from dkdbg.setup.render import manifest
-from dkdbg.targets.docker.host import HostFacts
-from dkdbg.targets.docker.processes import choose_processes
+from dkdbg.targets.docker.host import HostFacts, choose_processes
 from tests.checkout import checkout, run_dkdbg
 
 SERVICE = {"name": "app-debug", "compose_file": "compose.yaml", "port": 5678, "gpu": True}

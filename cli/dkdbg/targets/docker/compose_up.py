@@ -25,11 +25,10 @@ from dkdbg.targets.docker.compose import (
 )
 from dkdbg.targets.docker.container import has_network
 from dkdbg.targets.docker.engine_errors import explain, with_port
-from dkdbg.targets.docker.host import host_facts
+from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
 from dkdbg.targets.docker.podman import unlabelled
 from dkdbg.targets.docker.ports import on_free_port
-from dkdbg.targets.docker.processes import choose_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.errors import DkdbgError
+from dkdbg.repository import dotenv
+from dkdbg.repository.transaction import read
 from dkdbg.targets.docker import client, podman
 from dkdbg.targets.docker.engine_errors import explain
-from dkdbg.targets.docker.gpu import cdi_vendors, choose_gpu, count_gpus, has_kfd
 
 if TYPE_CHECKING:
-    from dkdbg.core.plan import GpuKind
+    from collections.abc import Callable
+
+    from dkdbg.core.plan import DebugService, GpuKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,3 +78,84 @@ def host_facts() -> HostFacts:
         gpus=count_gpus(gpu, is_local=is_local),
         cores=info["NCPU"] if isinstance(info.get("NCPU"), int) and info["NCPU"] > 0 else 1,
     )  # fmt: skip
+
+
+def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset[str]) -> tuple[GpuKind, str]:
+    """Return how containers get a GPU, and why: runtime, then CDI, then AMD's device file (decision 5 of the design)."""
+    runtimes = info.get("Runtimes")
+    if isinstance(runtimes, dict) and "nvidia" in runtimes:
+        return "nvidia", "the engine has the nvidia runtime"
+    if "nvidia.com/gpu" in cdi_vendors:
+        return "cdi", "the engine reads a CDI specification of nvidia.com/gpu"
+    if has_kfd:
+        return "amd", "/dev/kfd exists"
+    return "none", "no nvidia runtime, no CDI specification and no /dev/kfd"
+
+
+def has_kfd(*, is_local: bool) -> bool:
+    """Return whether AMD's device file exists; False for a remote engine, which this machine's files do not describe."""
+    return is_local and Path("/dev/kfd").exists()
+
+
+def count_gpus(kind: GpuKind, *, is_local: bool) -> int:
+    """Return the number of GPUs; 1 if they cannot be counted, as on another machine."""
+    if kind == "none":
+        return 0
+    found = 0
+    if is_local and kind == "amd":
+        found = len(list(Path("/dev/dri").glob("renderD*")))
+    elif is_local:
+        try:
+            listed = process.run(["nvidia-smi", "--list-gpus"], timeout=20)
+            found = len(re.findall(r"^GPU \d+:", listed.stdout, re.MULTILINE)) if listed.code == 0 else 0
+        except (DkdbgError, OSError):
+            found = 0
+    return found or 1
+
+
+def cdi_vendors(info: dict[str, object], *, is_local: bool) -> frozenset[str]:
+    """Return the CDI kinds that the engine knows: its own list (28.2 and newer), or the specifications in its folders.
+
+    Args:
+        info: from `docker info`; an engine without CDI lists no folders.
+        is_local: the engine runs on this machine, which then has the folders.
+    """
+    listed, folders = info.get("DiscoveredDevices"), info.get("CDISpecDirs")
+    found = {
+        str(each.get("ID", "")).partition("=")[0] for each in (listed if isinstance(listed, list) else ())
+    }
+    for folder in folders if is_local and isinstance(folders, list) else ():
+        for spec in Path(str(folder)).glob("*.*"):
+            text = spec.read_text("utf-8", errors="replace") if spec.is_file() else ""
+            found.update(kind for kind in ("nvidia.com/gpu", "amd.com/gpu") if kind in text)
+    return frozenset(found)
+
+
+ENV_PROCESSES = "DKDBG_PROCESSES"
+
+
+def choose_processes(
+    root: Path, service: DebugService, gpu: GpuKind, host: HostFacts, *, report: Callable[[str], None]
+) -> dict[str, str]:
+    """Return the variable for compose's files; empty if the user sets the number, or it is undocumented.
+
+    Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
+    """
+    env = read(root, PurePosixPath(".env"))
+    written = dotenv.value_of(env.decode("utf-8", errors="replace"), ENV_PROCESSES) if env else None
+    if not service.processes or os.environ.get(ENV_PROCESSES) or written:
+        return {}
+    if gpu != "none":
+        can, of_what = host.gpus, f"{host.gpus} GPU{'s' * (host.gpus != 1)}"
+    elif service.needs_gpu:
+        can, of_what = 1, "no GPU"
+    else:
+        can, of_what = host.cores, f"no GPU and {host.cores} core{'s' * (host.cores != 1)}"
+    count = max(1, min(service.processes, can))
+    why = (
+        "as documented"
+        if count == service.processes
+        else f"the documentation has {service.processes}, and here is {of_what}"
+    )
+    report(f"{count} process{'es' * (count != 1)} ({why}); {ENV_PROCESSES} sets the number")
+    return {ENV_PROCESSES: str(count)}

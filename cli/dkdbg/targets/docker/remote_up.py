@@ -22,9 +22,8 @@ from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, environment, has_failed
 from dkdbg.targets.docker.container import PROJECT_NAME, ContainerReach
 from dkdbg.targets.docker.engine_errors import explain
-from dkdbg.targets.docker.host import host_facts
+from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild, inspected
-from dkdbg.targets.docker.processes import choose_processes
 from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, far_project
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ The SDK's ssh needs paramiko, which reads other settings than ssh.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import Any
 
 from docker.api.client import APIClient
 from docker.constants import DEFAULT_DOCKER_API_VERSION
@@ -16,14 +16,11 @@ from urllib3.connection import HTTPConnection
 
 from dkdbg import process
 
-if TYPE_CHECKING:
-    import subprocess
-
 
 class _Connection(HTTPConnection):
     """A connection whose socket is the standard input and output of `docker system dial-stdio`."""
 
-    _command: subprocess.Popen[str] | None = None
+    _command: Any = None
 
     def connect(self) -> None:
         self.sock, theirs = socket.socketpair()
