@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.proxy.broker.stderr_tail import MAX_CHARACTERS, MAX_PROCESSES, StderrTail
+from dkdbg.agent.proxy.broker.sessions import MAX_CHARACTERS, MAX_PROCESSES, StderrTail
 from dkdbg.agent.state import health
 from dkdbg.agent.supervisor import end_note, hook_check
 from dkdbg.dap import debugger as debuggers

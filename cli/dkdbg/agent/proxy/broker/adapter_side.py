@@ -6,7 +6,6 @@ import re
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
-from dkdbg.agent.proxy.broker import known_errors
 from dkdbg.agent.proxy.broker.connection import ATTACHING, CONTROLLING, ROOT, WAIT, Action
 from dkdbg.agent.proxy.broker.handover import candidates
 
@@ -119,7 +118,7 @@ class AdapterSide:
         beside = candidates(self._sessions, connection.key)
         if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
             self._sessions.stderr_tail.note(connection.key, content.get("output"))
-            passed += self._advise(known_errors.advice(content.get("output")))
+            passed += self._advise(advice(content.get("output")))
         if name == "exited":
             self._exited = True
         if name == "terminated":
@@ -235,3 +234,24 @@ class AdapterSide:
         for one in waiting[:1]:
             one.phase.offer()
         return bool(waiting) or any(one.editor == editor for one in self._sessions.observers(pid))
+
+
+#: Part of the printed error (torch/cuda/__init__.py, `_lazy_init`) -> advice, printed in the same console.
+KNOWN_ERRORS = {
+    "Cannot re-initialize CUDA in forked subprocess": (
+        "CUDA was used in this process's parent before it was forked: by the program, or by an expression in the "
+        "debugger (torch.cuda...). Start workers with spawn: multiprocessing.set_start_method('spawn'), "
+        "DataLoader(..., multiprocessing_context='spawn')"
+    ),
+    "EOFError: EOF when reading a line": (
+        "input() has no terminal to read from where F5 starts the program: start it in one with dkdbg run -- COMMAND, and "
+        "press F5 while it waits"
+    ),
+}
+
+
+def advice(printed: object) -> str:
+    """Return the advice for a piece of a program's stderr, empty for none."""
+    if not isinstance(printed, str):
+        return ""
+    return next((text for mark, text in KNOWN_ERRORS.items() if mark in printed), "")

@@ -11,7 +11,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection, dialing
+from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection
 from dkdbg.agent.proxy.broker.broker import Broker
 from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, OBSERVING, REATTACHING, ROOT
 from dkdbg.agent.proxy.broker.sessions import Sessions
@@ -379,16 +379,28 @@ class Relay:
         except OSError:
             self._break()
 
+    def _connect(self) -> Optional[socket.socket]:
+        """Return a connection to the adapter, which may be just starting; None after the timeout or without a client."""
+        start = time.monotonic()
+        told = False
+        while (
+            time.monotonic() < start + BACKEND_TIMEOUT_S
+            and not self._over
+            and not self._agent.is_adapter_gone()
+        ):
+            found = self._agent.dial()
+            if found is not None:
+                return found
+            if not told and time.monotonic() > start + BACKEND_NOTICE_S:
+                told = True
+                self.to_client(messages.say("waiting for debugpy's adapter, up to %g s" % BACKEND_TIMEOUT_S))
+            time.sleep(0.02)
+        return None
+
     def to_adapter(self, body: bytes) -> None:
         """Send a message to the adapter, connecting to it first if necessary."""
         if self._backend is None:
-            self._backend = dialing.connect(
-                self._agent,
-                BACKEND_TIMEOUT_S,
-                BACKEND_NOTICE_S,
-                over=lambda: self._over,
-                tell=self.to_client,
-            )
+            self._backend = self._connect()
             if self._backend is None:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_TIMEOUT_S
                 if self._agent.is_adapter_gone():
