@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg import hints, process
 from dkdbg.core.pythons import is_debugpy, programs_of
 from dkdbg.core.target import Capability
-from dkdbg.delivery.bring import bring
-from dkdbg.delivery.running import running_at
+from dkdbg.delivery.bring import bring, running_at
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import is_text
 

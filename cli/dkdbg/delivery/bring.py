@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.agent.state import kept
+from dkdbg.core import pythons
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dkdbg.core.pythons import PythonThere
     from dkdbg.core.target import Reach
 
 #: Timeouts in seconds: for the target to start its Python, and for progress of a transfer.
@@ -306,3 +308,17 @@ def _plain(text: str) -> str:
         line for line in re.sub(r"[^\n\x20-\x7e\xa0-\U0010ffff]", "?", text).splitlines() if line.strip()
     ]
     return lines[-1][-400:] if lines else ""
+
+
+#: Timeout of the answer in seconds.
+_TIMEOUT_S = 60.0
+
+
+def running_at(reach: Reach) -> Sequence[PythonThere]:
+    """Return the Pythons there, oldest first; empty if the target has no shell. The list is untrusted.
+
+    Raises:
+        DkdbgError: the target cannot be queried, or does not answer in time.
+    """
+    asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_TIMEOUT_S)
+    return pythons.pythons_in(asked.stdout)

@@ -7,13 +7,14 @@ the same bytes, so that a second `init` changes nothing.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.inprocess import bundle
-from dkdbg.delivery import comments, debugpy
+from dkdbg.delivery import debugpy
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -45,7 +46,7 @@ def build(python: tuple[int, ...]) -> bytes:
         DkdbgError: there is no debugpy for it.
     """
     version, package = debugpy.for_python(python)
-    own = {name: comments.without(source) for name, source in agent_files().items()}
+    own = {name: without(source) for name, source in agent_files().items()}
     files = {**own, "__main__.py": _MAIN.encode(), "paipdb.py": _paipdb(), _START: _start()}
     for path, name in bundle.bundled_files(str(package)):
         with open(path, "rb") as source:  # noqa: PTH123 - text in, bytes out
@@ -120,3 +121,28 @@ def _tree(folder: Traversable, prefix: str) -> dict[str, bytes]:
         elif entry.name.endswith(".py"):
             found[f"{prefix}/{entry.name}"] = entry.read_bytes()
     return found
+
+
+_TRIPLE = r'"{3}(?:[^"\\]|\\.|"(?!""))*"{3}'
+#: A docstring and a comment on lines of their own, and the strings and comments that may contain similar text.
+_PIECES = re.compile(
+    rf"^(?P<indent>[ \t]*)(?P<docstring>{_TRIPLE})$"
+    r"|^[ \t]*(?P<comment>\#(?!!)[^\n]*)"
+    rf"|{_TRIPLE}"
+    r"|'{3}(?:[^'\\]|\\.|'(?!''))*'{3}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'(?:[^'\\\n]|\\.)*'"
+    r"|\#[^\n]*",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def without(source: bytes) -> bytes:
+    """Return a Python source without comments and docstrings; each line keeps its number."""
+    return _PIECES.sub(_kept, source.decode()).encode()
+
+
+def _kept(piece: re.Match[str]) -> str:
+    if piece["docstring"] is not None:
+        return f'{piece["indent"]}""' + "\n" * piece["docstring"].count("\n")
+    return "" if piece["comment"] is not None else piece.group()

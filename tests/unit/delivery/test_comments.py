@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from dkdbg.delivery import comments, single_file
+from dkdbg.delivery import single_file
 
 SOURCES = {name: data for name, data in single_file.agent_files().items() if name.endswith(".py")}
 
@@ -25,13 +25,13 @@ def _meaning(source):
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_file_of_the_agent_means_the_same_on_the_same_lines(name):
     source = SOURCES[name]
-    lean = comments.without(source)
+    lean = single_file.without(source)
     assert _meaning(lean) == _meaning(source)
     assert lean.count(b"\n") == source.count(b"\n")
 
 
 def test_the_words_of_the_whole_agent_are_gone():
-    lean = b"".join(map(comments.without, SOURCES.values()))
+    lean = b"".join(map(single_file.without, SOURCES.values()))
     assert not [line for line in lean.splitlines() if line.lstrip().startswith(b"# ")]
     assert len(lean) < 0.85 * sum(map(len, SOURCES.values()))
 
@@ -54,4 +54,4 @@ def test_the_words_of_the_whole_agent_are_gone():
     ],
 )
 def test_strings_keep_what_looks_like_a_comment(source, lean):
-    assert comments.without(source) == lean
+    assert single_file.without(source) == lean

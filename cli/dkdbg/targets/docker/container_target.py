@@ -10,7 +10,7 @@ from dkdbg.core import again
 from dkdbg.core.brought import relay_words
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability, Endpoint, Target
-from dkdbg.delivery.running import running_at
+from dkdbg.delivery.bring import running_at
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.targets.docker import client, containers, foreign
 from dkdbg.targets.docker.container import (
