@@ -12,13 +12,16 @@ import array
 import contextlib
 import hmac
 import os
+import signal
 import socket
+import subprocess
+import threading
 import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users
-from dkdbg.agent.relay import questions, watch, wire
+from dkdbg.agent.relay import questions, wire
 from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.exchange import Exchange
 from dkdbg.agent.relay.program import Order, Program
@@ -130,7 +133,7 @@ class Keeper(Exchange):
             order = Order(payload)
             self.program = Program(order, self._folder, self._is_heard)
             if order.watch:
-                watch.watch(order.watch, self.program, self.hurry)
+                end_with(order.watch, self.program, self.hurry)
             self.last_channel = channel + 1
             for number, sock in ((channel, self.program.stdio), (channel + 1, self.program.stderr)):
                 self.add(Channel(number, sock))
@@ -285,3 +288,35 @@ def _is_ours(sock: socket.socket) -> bool:
     except OSError:
         return not local_users.are_told()
     return owner is not None and owner[0] in (0, os.getuid())
+
+
+#: Seconds between two queries, whose cost all users of a cluster share, and the timeout of one.
+PAUSE, _LIMIT = 30.0, 20.0
+#: Seconds for the program to exit, like Slurm's KillWait.
+KILL_WAIT = 30.0
+
+
+def end_with(words: List[str], program: Program, over: Callable[[], None]) -> None:
+    """End the program when the command `words` exits with 0; watch on a background thread.
+
+    Args:
+        over: called when that happens, on another thread.
+    """
+    threading.Thread(target=lambda: _end_with(words, program, over), daemon=True).start()
+
+
+def _end_with(words: List[str], program: Program, over: Callable[[], None]) -> None:
+    while not program.has_exited.wait(PAUSE):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                timeout=_LIMIT, check=False,
+            )  # fmt: skip
+            if done.returncode == 0:
+                break
+    else:
+        return
+    over()
+    program.signal(signal.SIGTERM)
+    if not program.has_exited.wait(KILL_WAIT):
+        program.kill()
