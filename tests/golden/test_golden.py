@@ -22,7 +22,7 @@ PROJECTS = Path(__file__).parent / "projects"
 CASES = sorted(path.name for path in PROJECTS.iterdir())
 #: The single file is the agent's and debugpy's, and the manifest holds its digest.
 PAYLOAD = (".dkdbg/agent.pyz", ".dkdbg/manifest.json")
-#: The project's id, see render/identity.py.
+#: The project's id, see project_id in render/editor_files.py.
 PROJECT = re.compile(rb"\b(%s)-[0-9a-f]{8}\b" % "|".join(CASES).encode())
 
 

@@ -13,9 +13,9 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.repository import dotenv, git
 from dkdbg.repository.transaction import read
-from dkdbg.setup.render import changes, identity
+from dkdbg.setup.render import changes
 from dkdbg.setup.render.changes import FileWanted
-from dkdbg.setup.render.editor_files import LAUNCH, editor_files, launch_port, with_port
+from dkdbg.setup.render.editor_files import LAUNCH, editor_files, launch_port, project_id, with_port
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.repository import check_root, debug_service, local_port, make_plan
@@ -180,7 +180,7 @@ def startable(target: Target) -> Target:
 def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
     """Write another port to launch.json and .env: `docker compose` and F5 have to use the same."""
     # An earlier `init` may have left no record of the entry: the plan has it too.
-    launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, identity.of(root))[LAUNCH]
+    launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, project_id(root))[LAUNCH]
     env = read(root, PurePosixPath(".env"))
     text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))
     wanted = {

@@ -48,7 +48,7 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
     Args:
         plan: source of the path mappings and the token.
         port: on the local side.
-        project: id of setup/render/identity.py; empty to attach to any project.
+        project: id of setup/render/editor_files.py; empty to attach to any project.
     """
     connect: dict[str, object] = {"host": LOOPBACK, "port": port}
     if project:

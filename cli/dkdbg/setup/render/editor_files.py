@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import re
+import secrets
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.dap.messages import PROJECT
 from dkdbg.errors import DkdbgError
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import ProjectPlan
 
-    #: Array of the file -> our objects in it.
     Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 LAUNCH = ".vscode/launch.json"
@@ -200,3 +202,16 @@ def _merged(root: Path, name: str, wanted: Entries) -> FileWanted:
 def _read(root: Path, name: str) -> str:
     data = read(root, PurePosixPath(name))
     return "" if data is None else jsonc.decode(data, file=name)
+
+
+_ID = re.compile(r"[a-z0-9][a-z0-9_.-]{0,60}")
+
+
+def project_id(root: Path) -> str:
+    """Return the project's id from the manifest or launch.json, else a new one that begins with the folder's name."""
+    for connect in connects(root):
+        found = connect.get(PROJECT)
+        if isinstance(found, str) and _ID.fullmatch(found):
+            return found
+    name = re.sub(r"[^a-z0-9_.-]+", "-", root.name.lower()).strip("-._")[:40] or "project"
+    return f"{name}-{secrets.token_hex(4)}"

@@ -20,9 +20,9 @@ from dkdbg.repository.artefacts import artefact, for_compose, quoted, render
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
 from dkdbg.setup.plan.image import conda_environment
-from dkdbg.setup.render import identity, manifest
+from dkdbg.setup.render import manifest
 from dkdbg.setup.render.changes import FileWanted
-from dkdbg.setup.render.editor_files import editor_files
+from dkdbg.setup.render.editor_files import editor_files, project_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def wanted_files(
         DkdbgError: a JSON file of the user's is not JSON with comments.
     """
     files: dict[str, FileWanted | None] = {}
-    choices, project = _config(root, config), identity.of(root)
+    choices, project = _config(root, config), project_id(root)
     files[configuration.FILE_NAME] = FileWanted(content=choices, reason="your choices", owned=False)
     if plan.image.ours:
         files.update(_image(plan))
