@@ -17,6 +17,7 @@ from dkdbg.sync.receiver import tree
 from dkdbg.sync.receiver.problems import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -189,3 +190,20 @@ def _check(part: str) -> None:
     """Reject a component that is not a name, or that `openat` would follow upwards."""
     if part in {"", ".", ".."}:
         raise OSError(errno.ENOENT, "not a path below the root", part)
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders above `path`, the nearest first, without the root."""
+    at = path.rfind("/")
+    while at > 0:
+        yield path[:at]
+        at = path.rfind("/", 0, at)
+
+
+def is_within(path: str, places: Container[str]) -> bool:
+    """Tell whether `path` is one of `places` or below one."""
+    while path not in places:
+        path, _, _ = path.rpartition("/")
+        if not path:
+            return "" in places
+    return True

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.sync.watch.coalesce import MAX_WAIT_S, QUIET_S, Coalescer
+from dkdbg.sync.watch.inbox import MAX_WAIT_S, QUIET_S, Coalescer
 
 
 def test_a_settled_path_is_due_at_once_and_once_without_those_that_wait():

@@ -7,11 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync import plan
-from dkdbg.sync.beneath import Beneath
+from dkdbg.sync.beneath import Beneath, folders_above, is_within
 from dkdbg.sync.plan import There
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.receiver.tree import is_absent
-from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, not_our_receiver
 from dkdbg.sync.remote.flight import Counts

@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.beneath import Beneath, read_file
+from dkdbg.sync.beneath import Beneath, folders_above, read_file
 from dkdbg.sync.receiver.problems import Refused
-from dkdbg.sync.relative import folders_above
 from dkdbg.sync.rules import gitrepo
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines, gitignore_lines
 from dkdbg.sync.rules.standing import OUT, RUN_FOLDERS, RUNS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.sync.relative import is_within
+from dkdbg.sync.beneath import is_within
 from dkdbg.sync.tree.entries import FOLDER, Changes, Index
 
 if TYPE_CHECKING:

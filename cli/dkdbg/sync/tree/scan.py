@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg.core import config
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.beneath import Beneath
+from dkdbg.sync.beneath import Beneath, folders_above, is_within
 from dkdbg.sync.receiver.tree import is_absent, open_below
-from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.standing import IN
 from dkdbg.sync.tree.compare import compare
