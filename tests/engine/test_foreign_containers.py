@@ -12,7 +12,7 @@ from dkdbg import hints
 from dkdbg.core.pythons import pythons_in
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.docker.container import Container
-from dkdbg.targets.docker.foreign import advice
+from dkdbg.targets.docker.container_target import advice
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy, docker, ready_proxy, typed_proxy, typed_run
 from tests.engine.projects import dkdbg, must, repo, take_away, unique

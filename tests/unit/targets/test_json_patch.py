@@ -5,7 +5,7 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.targets.kubernetes.json_patch import at, between
+from dkdbg.targets.kubernetes.overlay import at, between
 
 KEYS = st.sampled_from(["a", "b/c", "d~e", "name", "labels", ""])
 VALUES = st.recursive(

@@ -13,7 +13,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.targets.kubernetes import json_patch
 from dkdbg.targets.kubernetes.pod import objects_of
 from dkdbg.targets.kubernetes.pod_copy import AGENT_FILE
 from dkdbg.targets.kubernetes.workload import COPY_OF, DKDBG, MADE_BY, copy_label, kind_of_copy, templates
@@ -78,14 +77,14 @@ class Overlay:
             found[f"{self.folder}/{OBJECT}"] = _pretty(self.rendered)
         return found
 
-    def operations(self) -> list[json_patch.Operation]:
+    def operations(self) -> list[Operation]:
         """Return the operations that turn the object into its copy; they fail if the object's program has changed."""
         found = []
         for role, template in templates(self.kind, self.rendered).items():
             found += self._guards(role, template)
-        return found + json_patch.between(self.rendered, self.copy.document)
+        return found + between(self.rendered, self.copy.document)
 
-    def _guards(self, role: str, template: dict[str, Any]) -> list[json_patch.Operation]:
+    def _guards(self, role: str, template: dict[str, Any]) -> list[Operation]:
         path: tuple[str, ...] = ("spec", "template")
         if role:
             path = ("spec", "pytorchReplicaSpecs", role, "template")
@@ -95,7 +94,7 @@ class Overlay:
         for index, each in enumerate(objects_of(template["spec"]["containers"])):
             for key in ("name", *_GUARDED):
                 if key in each:
-                    pointer = json_patch.at(*path, "spec", "containers", index, key)
+                    pointer = at(*path, "spec", "containers", index, key)
                     found.append({"op": "test", "path": pointer, "value": each[key]})
         return found
 
@@ -110,7 +109,7 @@ class Overlay:
             "name": re.escape(about["name"]).replace(r"\-", "-"),
         }
         namespace = about.get("namespace")
-        agent: list[json_patch.Operation] = [
+        agent: list[Operation] = [
             {"op": "replace", "path": "/metadata/name", "value": self.copy.agent_map},
             {"op": "add", "path": "/metadata/labels", "value": labels},
             *([{"op": "add", "path": "/metadata/namespace", "value": namespace}] if namespace else []),
@@ -139,16 +138,81 @@ def _yaml(value: dict[str, Any]) -> str:
     return "".join(_key(key, each) for key, each in value.items())
 
 
-def _key(key: str, value: json_patch.Value) -> str:
+def _key(key: str, value: Value) -> str:
     if isinstance(value, list):
         return f"{key}:\n" + "".join(f"- {_json(each)}\n" for each in value)
     return f"{key}: {_json(value)}\n"
 
 
-def _pretty(value: json_patch.Value) -> str:
+def _pretty(value: Value) -> str:
     return _json(value, indent=2) + "\n"
 
 
-def _json(value: json_patch.Value, indent: int | None = None) -> str:
+def _json(value: Value, indent: int | None = None) -> str:
     """Return JSON that is also YAML: without surrogate pairs and without line breaks that only YAML knows."""
     return json.dumps(value, indent=indent, ensure_ascii=False).translate(_BREAKS)
+
+
+#: One operation of a patch.
+Operation = dict[str, Any]
+#: A JSON value.
+Value = Any
+#: Objects to replace as a whole, so that keys added to the original later do not reach the result.
+_WHOLE = ("labels", "matchLabels")
+
+
+def between(before: Value, after: Value) -> list[Operation]:
+    """Return the operations that turn `before` into `after`, in order."""
+    return _value("", before, after)
+
+
+def at(*words: str | int) -> str:
+    """Return the JSON pointer (RFC 6901) to a value."""
+    return "".join(_step(each) for each in words)
+
+
+def _value(path: str, before: Value, after: Value) -> list[Operation]:
+    if _same(before, after):
+        return []
+    if isinstance(before, dict) and isinstance(after, dict):
+        found = [_operation("remove", path + _step(key)) for key in before if key not in after]
+        for key, value in after.items():
+            if key in before and key not in _WHOLE:
+                found += _value(path + _step(key), before[key], value)
+            elif key not in before or not _same(before[key], value):
+                found.append(_operation("add", path + _step(key), value))
+        return found
+    # The items of most lists have names: an item with another name is another item.
+    if (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and _names(before) == _names(after)[: len(before)]
+    ):
+        pairs = enumerate(zip(before, after, strict=False))
+        found = [each for index, (old, new) in pairs for each in _value(path + _step(index), old, new)]
+        return found + [_operation("add", path + "/-", each) for each in after[len(before) :]]
+    return [_operation("replace", path, after)]
+
+
+def _same(before: Value, after: Value) -> bool:
+    """Return whether two values are the same in JSON, where True is not 1."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return before.keys() == after.keys() and all(_same(before[key], after[key]) for key in before)
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(_same, before, after))
+    return isinstance(before, bool) is isinstance(after, bool) and bool(before == after)
+
+
+def _names(items: list[Any]) -> list[Any]:
+    return [
+        each.get("name") if isinstance(each, dict) else None if isinstance(each, list) else each
+        for each in items
+    ]
+
+
+def _step(word: str | int) -> str:
+    return "/" + str(word).replace("~", "~0").replace("/", "~1")
+
+
+def _operation(op: str, path: str, *value: Value) -> Operation:
+    return {"op": op, "path": path, **({"value": value[0]} if value else {})}

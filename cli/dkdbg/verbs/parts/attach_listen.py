@@ -14,9 +14,9 @@ from dkdbg.agent.state.runtime_dir import RuntimeDirError
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.render import token_file
 from dkdbg.targets.reverse import certificate
-from dkdbg.targets.reverse.called_job import CalledJobTarget
 from dkdbg.targets.reverse.jobs import Callers
 from dkdbg.targets.reverse.query_server import Desk
+from dkdbg.targets.reverse.target import CalledJobTarget
 
 if TYPE_CHECKING:
     import contextlib
