@@ -7,18 +7,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import git
+from dkdbg.setup.plan import editor
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import changes, manifest
-from dkdbg.setup.render.editor_files import LAUNCH, TASKS, launch_names
+from dkdbg.setup.render.editor_files import LAUNCH, TASKS, launch_names, launch_port, ranks_files
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets.docker import image_build
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.choose_program import choose_program
-from dkdbg.verbs.parts.offer import changes_json, offer
-from dkdbg.verbs.parts.repository import check_root, files_for, make_plan
+from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
+from dkdbg.verbs.parts.repository import check_root, check_written, files_for, make_plan
 
 if TYPE_CHECKING:
     import argparse
@@ -120,8 +122,6 @@ def call(options: argparse.Namespace, root: Path) -> int:
             as_json=options.json,
         )  # fmt: skip
     if options.count is not None:
-        from dkdbg.verbs.parts.init_ranks import init_ranks
-
         return init_ranks(
             root,
             options.count,
@@ -263,3 +263,32 @@ def _as_json(
         "candidates": [entry.command for entry in plan.facts.candidates],
         **changes_json(todo, kept, written=written),
     }
+
+
+def init_ranks(
+    root: Path, count: int, *, port: int | None, yes: bool, diff: bool, check: bool, as_json: bool
+) -> int:
+    """Plan the entries, their compound and the task that opens their ports, show and write them; return the exit code.
+
+    Args:
+        port: local port of rank 0; the next ranks use the next ports. None for 5678, or for the ports after the debug
+            service's if that is among them.
+
+    Raises:
+        DkdbgError: the repository is not set up, or a file cannot be read or written.
+    """
+    check_root(root)
+    plan, _ = make_plan(root)
+    check_written(root, plan.service.compose_file)
+    service = launch_port(root) or plan.service.port
+    base = port or editor.first_rank_port(service, count)
+    entries = editor.rank_entries(plan, base, count)
+    files = ranks_files(root, entries, editor.ranks_compound(entries), editor.ranks_task(base))
+    more = f"other editors: rank r is on {LOOPBACK}:{base} + r while `dkdbg attach --ports {base}` runs"
+    return offer(
+        root, {**files}, f"F5 attaches to {count} ranks, each by a port of its own from {base} on", yes=yes, diff=diff,
+        check=check, next_steps=lambda written: next_steps(editor.RANKS_NAME, written, more),
+        as_json=None if not as_json else lambda todo, kept, written: {
+            "ranks": count, "port": base, **changes_json(todo, kept, written=written)
+        },
+    )  # fmt: skip

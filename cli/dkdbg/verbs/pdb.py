@@ -9,7 +9,7 @@ from dkdbg import process
 from dkdbg.core import sessions
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
-from dkdbg.verbs.parts.only_session import only_session
+from dkdbg.verbs.parts.repository import only_session
 
 if TYPE_CHECKING:
     import argparse

@@ -17,7 +17,7 @@ from dkdbg.core import sessions
 from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs import values
-from dkdbg.verbs.parts.only_session import only_session
+from dkdbg.verbs.parts.repository import only_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

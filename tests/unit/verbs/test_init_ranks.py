@@ -7,12 +7,11 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.render.editor_files import LAUNCH, TASKS, with_port
 from dkdbg.verbs import init
-from dkdbg.verbs.parts import init_ranks
 
 
 def write(root, count, port=None):
     options = {"yes": True, "diff": False, "check": False, "as_json": True}
-    assert init_ranks.init_ranks(root, count, port=port, **options) == 0
+    assert init.init_ranks(root, count, port=port, **options) == 0
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import hints
 from dkdbg.core import config as configuration
+from dkdbg.core import sessions
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.repository import dotenv
@@ -17,13 +19,16 @@ from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import manifest
 from dkdbg.setup.render.manifest import FOLDER
+from dkdbg.targets import registry
 from dkdbg.targets.kubernetes import overlay
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from dkdbg.core.config import Config
     from dkdbg.core.plan import DebugService, ProjectPlan
+    from dkdbg.core.sessions import SeenSession
     from dkdbg.setup.render.changes import FileWanted
 
 
@@ -133,3 +138,19 @@ def check_written(root: Path, compose_file: str) -> None:
             hint=hints.INIT_FIRST(),
             exit_code=EXIT_USAGE,
         )
+
+
+def only_session(root: Path, naming: Callable[[str], str]) -> SeenSession:
+    """Return the session of this repository's debug service, even if others run, or else the only session.
+
+    Args:
+        root: the repository's root, resolved.
+        naming: see sessions.choose.
+
+    Raises:
+        DkdbgError: no session runs, or several do.
+    """
+    with contextlib.suppress(DkdbgError):  # not set up here, or not running
+        check_root(root)
+        return sessions.choose(registry.home(root, debug_service(root).name).sessions(), naming=naming)
+    return sessions.choose(registry.sessions()[0], naming=naming)
