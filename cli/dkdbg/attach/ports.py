@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import re
 import threading
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.proxy.listener import containers, listener, peers
-from dkdbg.attach import from_targets, greeting, owners
+from dkdbg.attach import from_targets, owners
 from dkdbg.attach.actions import Note, named
-from dkdbg.attach.connection import Connection
-from dkdbg.attach.headless_editor import HeadlessEditor
-from dkdbg.attach.slot import Slot
+from dkdbg.attach.connection import Connection, Slot
+from dkdbg.attach.editor import Editor
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from dkdbg.agent.dap import frames
-    from dkdbg.attach.actions import Process
+    from dkdbg.attach.actions import Branch, Offer, Process
     from dkdbg.attach.switchboard import Switchboard
 
 DEFAULT_BASE = 6000
@@ -48,7 +48,7 @@ class Ports:
         self._board = board
         self._base = base
         self._log = log
-        self._greeting = greeting.version()
+        self._greeting = debugpy_version()
         self._lock = board.lock  # shared: each calls the other
         self._slots: dict[str, Slot] = {}
         self._taken: set[int] = set()
@@ -194,3 +194,71 @@ class Ports:
                     if process.name:
                         called = from_targets.name(process.name)
                         self._slot_of(named(name, called, self._board.upstreams) if several else called)
+
+
+def debugpy_version() -> str:
+    """Return debugpy's debugpy_version on this machine, for the greeting; a target may have another one.
+
+    Empty if its metadata are missing: then there is no greeting.
+    """
+    try:
+        return metadata.version("debugpy")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+class HeadlessEditor(Editor):
+    """An editor without a socket, which attaches to every target and opens no child session.
+
+    Args:
+        offer: takes an announced process, and tells whether a client waits for it. Other processes are resumed: they would
+            wait at their start for DKDBG_JOIN_DEADLINE seconds.
+        over: called when an upstream has ended its session.
+
+    Attributes:
+        is_over: its session has ended.
+        refusal: why the targets announce no processes to it, in one line; empty while they do or may.
+    """
+
+    def __init__(
+        self, board: Switchboard, *, offer: Callable[[Process], bool], over: Callable[[], None]
+    ) -> None:
+        super().__init__(board, "")
+        self._offer = offer
+        self._over = over
+        self.is_over = False
+        self.refusal = ""
+
+    def begin(self) -> None:
+        """Attach to all targets."""
+        self.join()
+        self._ask("initialize", {"clientID": "dkdbg-ports", "adapterID": "debugpy", "pathFormat": "path"})
+        token = {"dkdbgToken": self.board.token} if self.board.token else {}
+        self._ask("attach", {"justMyCode": True, **token})
+
+    def to_client(self, body: bytes) -> None:
+        """Configure the session after `initialized`."""
+        message = frames.decode(body)
+        said = message.get("event")
+        if message.get("type") == "response" and message.get("success") is not True:
+            self.refusal = str(message.get("message") or "refused").removeprefix("dkdbg: ")
+        elif said == "initialized":
+            threading.Thread(target=self._ask, args=("configurationDone", {}), daemon=True).start()
+        elif said == "terminated" and not self.is_over:
+            self.is_over = True
+            threading.Timer(0.2, self._over).start()
+
+    def close(self) -> None:
+        """Note the end; there is no connection to close."""
+        self.is_over = True
+
+    def branch(self, branch: Branch) -> None:
+        """Do nothing: it opens no child session."""
+
+    def offer(self, offer: Offer) -> None:
+        """Put the process on its port."""
+        if not self._offer(offer.process):
+            self.act(lambda: self.router.release(offer.process))
+
+    def _ask(self, command: str, arguments: dict[str, object]) -> None:
+        self.act(lambda: self.router.from_client(messages.request(1, command, arguments)))

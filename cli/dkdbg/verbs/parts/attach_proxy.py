@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dkdbg import hints
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import containers, listener, peers
-from dkdbg.attach import greeting, owners
+from dkdbg.attach import owners
 from dkdbg.attach.change_watch import ChangeWatch
 from dkdbg.attach.connection import Connection
-from dkdbg.attach.ports import DEFAULT_BASE, Ports
+from dkdbg.attach.ports import DEFAULT_BASE, Ports, debugpy_version
 from dkdbg.attach.switchboard import Switchboard
 from dkdbg.attach.upstream import Upstream
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
@@ -148,7 +148,7 @@ def listen(
         try:
             listening = listener.Listener(
                 LOOPBACK, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
-                admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=greeting.version(),
+                admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=debugpy_version(),
             )  # fmt: skip
         except OSError:  # another process was faster
             continue
