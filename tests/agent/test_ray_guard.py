@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from dkdbg.agent.inprocess.ray import worker
-from dkdbg.agent.ray import guard, runs
+from dkdbg.agent.ray import guard
 
 LIMIT = 300.0
 
@@ -40,7 +40,7 @@ def guarded():
 def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatch):
     proxy, through = guarded
     monkeypatch.setattr(
-        runs, "here", lambda: [runs.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
+        guard, "here", lambda: [guard.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
     )
     sock, said, run = guard.connect("127.0.0.1", proxy.port)
     with sock:
@@ -66,6 +66,6 @@ def test_who_does_not_know_it_gets_nothing_through(guarded, said):
 
 def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
     proxy, _ = guarded
-    monkeypatch.setattr(runs, "here", list)
+    monkeypatch.setattr(guard, "here", list)
     with pytest.raises(OSError, match="started from another machine"):
         guard.connect("127.0.0.1", proxy.port)

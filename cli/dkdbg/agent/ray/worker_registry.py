@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from dkdbg.agent.ray import runs
+from dkdbg.agent.ray import guard
 from dkdbg.agent.ray.dashboard import DashboardError
 
 TYPE_CHECKING = False
@@ -110,7 +110,7 @@ class WorkerRegistry:
         entry.guarded = bool(run)
         end = time.monotonic() + _NOTED_WITHIN_S
         while run and time.monotonic() < end:
-            worker, known = entry.worker, [each for each in runs.here() if each.id == run]
+            worker, known = entry.worker, [each for each in guard.here() if each.id == run]
             if not known or worker.id in known[0].workers:
                 for each in known:
                     worker.unpacked = each.unpacked[worker.id] or worker.unpacked
@@ -127,12 +127,12 @@ class WorkerRegistry:
 
     def _known(self) -> Set[str]:
         """Return the workers that can be joined without waiting; they may have ended."""
-        found = set(runs.workers())
+        found = set(guard.workers())
         with self._lock:
             return found | {each for each, entry in self._entries.items() if entry.guarded}
 
     def _note(self, workers: List[Worker]) -> None:
-        here = runs.here()
+        here = guard.here()
         joinable = {worker: name for run in here for worker, name in run.workers.items()}
         folders = {worker: (folder, run) for run in here for worker, folder in run.unpacked.items()}
         with self._lock:

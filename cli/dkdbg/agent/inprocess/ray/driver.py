@@ -30,7 +30,7 @@ ENV_FORMER_SUBMIT = "DKDBG_RAY_FORMER_SUBMIT"
 #: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked
 #: it.
 ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
-#: File in the session's folder: the run's secret and the workers that can be joined. agent/ray/runs.py reads
+#: File in the session's folder: the run's secret and the workers that can be joined. agent/ray/guard.py reads
 #: it.
 NAME = "ray.json"
 #: Namespace in the cluster's key-value store where workers register.
