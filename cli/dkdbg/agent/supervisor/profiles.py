@@ -10,16 +10,16 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import time
 
 from dkdbg.agent import settings
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
-from dkdbg.agent.supervisor import ray_profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional
+    from typing import Any, Callable, Dict, List, Mapping, MutableMapping, Optional, Tuple
 
 #: Tool -> its variables: patterns, ranks, further options.
 _VARIABLES = {
@@ -86,14 +86,14 @@ def report(directory: str, environment: Mapping[str, str], log: Callable[[str], 
     notes = _notes(directory)
     wanted = json.loads(environment[profiling.ENV])
     asked: List[Dict[str, Any]] = wanted["tools"]
-    of_ray = [note for note in notes if "tool" in note and ray_profiles.is_of_ray(note)]
+    of_ray = [note for note in notes if "tool" in note and is_of_ray(note)]
     for note in notes:
         if "tool" in note and note not in of_ray:
             _wait_for(note["by"])
             log("%s of %s: %s" % (note["tool"], note["worker"], _file(note)))
     if of_ray:
         log("fetching %d profiles from the nodes of the cluster" % len(of_ray))
-        for note, said in zip(of_ray, ray_profiles.fetch(of_ray, wanted["folder"], environment)):
+        for note, said in zip(of_ray, fetch(of_ray, wanted["folder"], environment)):
             log("%s of %s: %s" % (note["tool"], note["worker"], said))
     for tool in asked:
         # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
@@ -222,3 +222,62 @@ def _wait_for(pid: int) -> None:
         except OSError:
             return
         time.sleep(0.05)
+
+
+#: Seconds for all files together.
+_TIMEOUT_S = 1800.0
+_KEYS = ("node", "node_id", "python", "cluster")
+
+
+def is_of_ray(note: Mapping[str, Any]) -> bool:
+    """Tell whether a note describes a worker's file on another node."""
+    return (
+        all(isinstance(note.get(key), str) and note[key] for key in _KEYS)
+        and isinstance(note.get("paths"), list)
+        and all(isinstance(each, str) for each in note["paths"])
+        and isinstance(note.get("pids"), list)
+        and all(isinstance(each, int) for each in note["pids"])
+    )
+
+
+def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, str]) -> List[str]:
+    """Copy the files into a local folder; return a message for each note, in their order.
+
+    Args:
+        notes: of one driver's cluster.
+        folder: where the driver's own profiles are.
+    """
+    lost = ["not fetched, it is on %s: %s" % (each["node"], each["path"]) for each in notes]
+    asked = {"cluster": notes[0]["cluster"], "folder": folder, "files": notes}
+    program = os.path.join(os.path.dirname(os.path.abspath(profiling.__file__)), "ray_collect.py")
+    own = {
+        key: value
+        for key, value in environment.items()
+        if not key.startswith(("DKDBG_", "RAY_RUNTIME_ENV_HOOK"))
+    }
+    try:
+        done = subprocess.run(
+            [notes[0]["python"], program], input=json.dumps(asked), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            check=False, timeout=_TIMEOUT_S, env=own, universal_newlines=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return ["%s (%s)" % (each, error) for each in lost]
+    why = (
+        (": " + done.stderr.strip().splitlines()[-1][:300]) if done.returncode and done.stderr.strip() else ""
+    )
+    found = dict(filter(None, map(_read, done.stdout.splitlines())))
+    return [found.get(number) or each + why for number, each in enumerate(lost)]
+
+
+def _read(line: str) -> Optional[Tuple[int, str]]:
+    try:
+        said = json.loads(line)
+        at = said.get("at")
+        text = (
+            "%s (%.1f MB, from %s)" % (at, os.path.getsize(at) / 1e6, said["node"])
+            if at
+            else str(said["why"])
+        )
+        return int(said["number"]), text
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,6 +1,6 @@
 """Fetches the profiles of a Ray cluster's nodes into one folder, by tasks of Ray. It is a program of its own.
 
-supervisor/ray_profiles.py starts it after a driver's end, with the driver's interpreter. Standard input is
+supervisor/profiles.py starts it after a driver's end, with the driver's interpreter. Standard input is
 JSON: `cluster`, `folder` and `files`, as ray_profile.py notes them. The output is a line of JSON for each
 file, with `at` for its new path, or `why` it was not fetched.
 """

@@ -334,7 +334,7 @@ def _forget(prefix: bytes) -> None:
 
 
 class _Profiled:
-    """The workers' notes of their profiles, for the agent to report and fetch (supervisor/ray_profiles.py)."""
+    """The workers' notes of their profiles, for the agent to report and fetch (supervisor/profiles.py)."""
 
     def __init__(self, session: str, run: str) -> None:
         self._path = os.path.join(session, "profiled")
