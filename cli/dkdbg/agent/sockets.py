@@ -8,6 +8,10 @@ import socket
 import struct
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
 #: Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes before the
 #: peer counts as gone.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
@@ -20,6 +24,19 @@ def keep_alive(sock: socket.socket) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def tune(sock: socket.socket) -> None:
+    """Send small messages at once (TCP_NODELAY), and detect a gone peer; see `keep_alive`."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_alive(sock)
+
+
+def shut(sock: Optional[socket.socket], how: int = socket.SHUT_RDWR) -> None:
+    """Shut a connection down, which wakes up the thread that reads from it; do nothing if it has ended."""
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(how)
 
 
 def acknowledge(sock: socket.socket) -> None:

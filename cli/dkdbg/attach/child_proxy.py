@@ -8,9 +8,10 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
-from dkdbg.attach import from_targets, wires
+from dkdbg.attach import from_targets
 from dkdbg.attach.handshake import Handshake
 from dkdbg.attach.sources import SYNC_TIMEOUT_S, Sources
 
@@ -80,11 +81,11 @@ class ChildProxy:
                 self._handshake_over.set()
             if self._handshake_over.wait(HANDSHAKE_TIMEOUT_S) and not self._handshake.refusal:
                 self._parser.allow(frames.MAX_BODY)
-                wires.read_frames(self._client, self._parser, self._to_upstream)
+                for body in frames.received(self._client.recv, self._parser):
+                    self._to_upstream(body)
             else:
                 self._refuse(self._handshake.refusal or "its agent did not answer")
-        with contextlib.suppress(OSError):
-            self._upstream.shutdown(socket.SHUT_WR)
+        sockets.shut(self._upstream, socket.SHUT_WR)
         if back.ident is not None:
             back.join()
         self._upstream.close()
@@ -92,12 +93,11 @@ class ChildProxy:
     def end(self) -> None:
         """End the session from the proxy's side."""
         self._say_ended()
-        wires.cut(self._upstream)
+        sockets.shut(self._upstream)
 
-    def _to_upstream(self, body: bytes) -> bool:
+    def _to_upstream(self, body: bytes) -> None:
         self._leaves = self._leaves or b'"disconnect"' in body or b'"terminate"' in body
         self._send([*self._sources.question(body), body])
-        return True
 
     def _send(self, bodies: list[bytes]) -> None:
         with self._upstream_lock:
@@ -105,19 +105,18 @@ class ChildProxy:
                 self._upstream.sendall(frames.wrap(body))
 
     def _pass_back(self) -> None:
-        parser = frames.FrameParser()
         try:
             with contextlib.suppress(OSError):  # the agent was killed
-                wires.read_frames(self._upstream, parser, self._from_upstream)
+                for body in frames.received(self._upstream.recv, frames.FrameParser()):
+                    self._from_upstream(body)
             self._say_lost()
         except frames.FrameError as error:
             self._to_client(messages.say(f"the process's session was ended: {error}", "important"))
         self._handshake_over.set()
         self._say_ended()
-        with contextlib.suppress(OSError):
-            self._client.shutdown(socket.SHUT_WR)
+        sockets.shut(self._client, socket.SHUT_WR)
 
-    def _from_upstream(self, body: bytes) -> bool:
+    def _from_upstream(self, body: bytes) -> None:
         shown, message = from_targets.of_process(body)
         if (
             message.get("command") == "initialize"
@@ -138,7 +137,6 @@ class ChildProxy:
             self._to_client(messages.body_of(noted), noted)
         elif shown:
             self._to_client(shown, message)
-        return True
 
     def _tell(self, text: str, again: Asked | None) -> None:
         """Report that a file differs; query a just saved one again later."""
@@ -177,11 +175,11 @@ class ChildProxy:
             if not self._ended:
                 self._client.sendall(frames.wrap(messages.refuse(self._attach, reason)))
                 self._note_ended()
-        wires.cut(self._upstream)
+        sockets.shut(self._upstream)
 
     def _say_ended(self) -> None:
         if not self._lock.acquire(timeout=CLOSE_TIMEOUT_S):  # the editor does not read
-            wires.cut(self._client)
+            sockets.shut(self._client)
             return
         try:
             if not self._ended:
@@ -193,6 +191,6 @@ class ChildProxy:
 
     def _note_ended(self) -> None:
         self._ended = True
-        limit = threading.Timer(CLOSE_TIMEOUT_S, wires.cut, (self._client,))
+        limit = threading.Timer(CLOSE_TIMEOUT_S, sockets.shut, (self._client,))
         limit.daemon = True
         limit.start()

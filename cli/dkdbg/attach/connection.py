@@ -56,14 +56,16 @@ class Connection(Editor):
             self._client.settimeout(ATTACH_TIMEOUT_S)
             self.act(lambda: self.router.from_client(first))
             while not self._over:
-                wires.read_frames(self._client, self._parser, self._from_client)
+                for body in frames.received(self._client.recv, self._parser):
+                    if not self._from_client(body):
+                        break
                 if self._slot is not None and self.router.phase == "expecting":
                     self._expect(self._slot)
                 if self._branch is None:
                     break
                 self._pass_on(self._branch)
         except (OSError, frames.FrameError):
-            wires.cut(self._client)
+            sockets.shut(self._client)
         finally:
             self.leave()
         sockets.drain(self._client, CLOSE_TIMEOUT_S)

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.attach import upstream as upstreams
 from dkdbg.attach import wires
@@ -78,7 +79,7 @@ class Link:
             sock, outbox, self._outbox = self._sock, self._outbox, None
         if sock is not None and outbox is not None:
             outbox.finish()
-            limit = threading.Timer(CLOSE_TIMEOUT_S, wires.cut, (sock,))
+            limit = threading.Timer(CLOSE_TIMEOUT_S, sockets.shut, (sock,))
             limit.daemon = True
             limit.start()
 
@@ -110,16 +111,13 @@ class Link:
         self._owner.opened(name, must_prove=not is_ours)
         parser = frames.FrameParser(max_body=MAX_BODY_BYTES)
         with contextlib.suppress(OSError, frames.FrameError):
-            wires.read_frames(sock, parser, self._received)
+            for body in frames.received(sock.recv, parser):
+                self._owner.received(name, body)
         with self._lock:
             outbox, self._outbox, self._sock = self._outbox, None, None
         if outbox is not None:
             outbox.finish()
-        wires.cut(sock)
+        sockets.shut(sock)
         sock.close()
         self._upstream.poke()
         self._owner.lost(name)
-
-    def _received(self, body: bytes) -> bool:
-        self._owner.received(self._upstream.name, body)
-        return True

@@ -71,8 +71,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> 
         sock.close()
         return None
     sock.settimeout(None)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sockets.keep_alive(sock)
+    sockets.tune(sock)
     return Greeted(sock=sock, said=said)
 
 
@@ -176,21 +175,17 @@ def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstr
     back.start()
     left = False
 
-    def forth(body: bytes) -> bool:
-        nonlocal left
-        left = left or _is_leave(body)
-        upstream.sock.sendall(frames.wrap(body))
-        return True
-
     with contextlib.suppress(OSError, frames.FrameError):
-        forth(first)
+        upstream.sock.sendall(frames.wrap(first))
         parser.allow(frames.MAX_BODY)
-        wires.read_frames(client, parser, forth)
+        for body in frames.received(client.recv, parser):
+            left = left or _is_leave(body)
+            upstream.sock.sendall(frames.wrap(body))
     ended_there = not back.is_alive()
     if not left:  # the editor or its network was killed
         _ask_to_leave(upstream.sock)
     back.join(CLOSE_TIMEOUT_S)
-    wires.cut(upstream.sock)
+    sockets.shut(upstream.sock)
     return ended_there and not left
 
 
@@ -204,7 +199,7 @@ def _pump(upstream: socket.socket, client: socket.socket) -> None:
                     client.sendall(data)
                 except OSError:
                     gone = True
-    wires.cut(client)
+    sockets.shut(client)
 
 
 def _is_leave(body: bytes) -> bool:

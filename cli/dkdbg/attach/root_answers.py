@@ -9,54 +9,10 @@ from dkdbg.agent.dap.messages import as_dict
 
 Message: TypeAlias = dict[str, Any]
 
-#: debugpy 1.8's answer to any `initialize`.
-CAPABILITIES: Message = {
-    **dict.fromkeys(
-        (
-            "supportsCompletionsRequest", "supportsConditionalBreakpoints", "supportsConfigurationDoneRequest",
-            "supportsDebuggerProperties", "supportsDelayedStackTraceLoading", "supportsEvaluateForHovers",
-            "supportsExceptionInfoRequest", "supportsExceptionOptions", "supportsFunctionBreakpoints",
-            "supportsHitConditionalBreakpoints", "supportsLogPoints", "supportsModulesRequest", "supportsSetExpression",
-            "supportsSetVariable", "supportsValueFormattingOptions", "supportsTerminateDebuggee",
-            "supportsTerminateRequest", "supportsGotoTargetsRequest", "supportsClipboardContext",
-            "supportsStepInTargetsRequest",
-            "supportsRestartRequest",  # not in debugpy: the agents restart their programs
-        ),
-        True,
-    ),
-    "exceptionBreakpointFilters": [
-        {
-            "filter": "raised",
-            "label": "Raised Exceptions",
-            "default": False,
-            "description": "Break whenever any exception is raised.",
-        },
-        {
-            "filter": "uncaught",
-            "label": "Uncaught Exceptions",
-            "default": True,
-            "description": "Break when the process is exiting due to unhandled exception.",
-        },
-        {
-            "filter": "userUnhandled",
-            "label": "User Uncaught Exceptions",
-            "default": False,
-            "description": "Break when exception escapes into library code.",
-        },
-    ],
-}  # fmt: skip
 #: Sent on every mouse move or key press: refused silently.
-_QUIET = frozenset(
-    (
-        "evaluate",
-        "completions",
-        "setExpression",
-        "setVariable",
-        "gotoTargets",
-        "stepInTargets",
-        "exceptionInfo",
-    )
-)
+_QUIET = frozenset((
+    "evaluate", "completions", "setExpression", "setVariable", "gotoTargets", "stepInTargets", "exceptionInfo",
+))  # fmt: skip
 _EMPTY: dict[str, Message] = {
     "threads": {"threads": []},
     "stackTrace": {"stackFrames": [], "totalFrames": 0},

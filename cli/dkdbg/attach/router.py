@@ -143,7 +143,7 @@ class Router:
         if message["command"] != "initialize":
             return self._close("the first request is not initialize")
         self.phase, self._initialize = "initialized", message
-        return [ToClient(messages.answer(message, **root_answers.CAPABILITIES))]
+        return [ToClient(messages.answer(message, **messages.CAPABILITIES))]
 
     def _before_attach(self, message: Message, command: str) -> list[Action]:
         if command == "launch":

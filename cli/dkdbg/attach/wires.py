@@ -6,14 +6,10 @@ import contextlib
 import queue
 import socket
 import threading
-from typing import TYPE_CHECKING
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.attach import owners
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Maximum queued bytes for a peer that does not read; it is disconnected then.
 MAX_QUEUED_BYTES = 32 << 20
@@ -22,7 +18,6 @@ THROTTLE_QUEUED_BYTES = 4 << 20
 THROTTLE_TIMEOUT_S = 10.0
 #: Seconds to connect to an agent that has just answered.
 CONNECT_TIMEOUT_S = 5.0
-_CHUNK = 1 << 16
 
 
 class Outbox:
@@ -42,7 +37,7 @@ class Outbox:
             self._waiting += len(body)
             full = self._waiting > MAX_QUEUED_BYTES
         if full:
-            cut(self._sock)
+            sockets.shut(self._sock)
         self._queue.put((frames.wrap(body), len(body), False))
 
     def wait_for_room(self) -> None:
@@ -84,32 +79,8 @@ def connect(endpoint: tuple[str, int]) -> tuple[socket.socket, bool]:
     sock = socket.create_connection(endpoint, timeout=CONNECT_TIMEOUT_S)
     try:
         sock.settimeout(None)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sockets.keep_alive(sock)
+        sockets.tune(sock)
         return sock, owners.is_ours(sock)
     except OSError:
         sock.close()
         raise
-
-
-def read_frames(sock: socket.socket, parser: frames.FrameParser, take: Callable[[bytes], bool]) -> None:
-    """Pass each message's body to `take` until the stream ends or `take` returns False.
-
-    Raises:
-        OSError: the connection broke.
-        FrameError: the stream is malformed.
-    """
-    while True:
-        while (body := parser.take()) is not None:
-            if not take(body):
-                return
-        data = sock.recv(_CHUNK)
-        if not data:
-            return
-        parser.feed(data)
-
-
-def cut(sock: socket.socket) -> None:
-    """Shut both directions down."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)

@@ -491,8 +491,7 @@ class _Loop(Exchange):
             if refused or len(self.channels) >= wire.CHANNELS:
                 client.close()
                 return
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sockets.keep_alive(client)
+            sockets.tune(client)
             self.last_channel += 1
             self.counting.send(wire.OPEN, self.last_channel, self._targets[local].to_bytes(2, "big"))
             self.add(Channel(self.last_channel, client))

@@ -19,6 +19,7 @@ import time
 import tty as raw_terminal
 from typing import TYPE_CHECKING
 
+from dkdbg.agent import sockets
 from dkdbg.agent.relay import wire
 from dkdbg.core.brought import relay_words
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
@@ -252,5 +253,4 @@ def _copy_out(source: socket.socket, target: int) -> None:
             while left:
                 left = left[os.write(target, left) :]
     except OSError:  # our output is closed: the program gets the end of a pipe
-        with contextlib.suppress(OSError):
-            source.shutdown(socket.SHUT_RDWR)
+        sockets.shut(source)

@@ -10,7 +10,7 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Optional
+    from typing import Any, Callable, Dict, Iterator, Optional
 
 MAX_HEADER = 1024
 MAX_BODY = 64 << 20
@@ -75,6 +75,27 @@ class FrameParser:
         self._length = _content_length(bytes(self._buffer[:end]), self._max_body)
         del self._buffer[: end + len(_END)]
         return True
+
+
+def received(receive: Callable[[int], bytes], parser: FrameParser) -> Iterator[bytes]:
+    """Yield the body of each message until the stream ends.
+
+    Args:
+        receive: `recv` of a socket.
+
+    Raises:
+        OSError: the connection broke.
+        FrameError: the stream is malformed.
+    """
+    while True:
+        body = parser.take()
+        while body is not None:
+            yield body
+            body = parser.take()
+        data = receive(1 << 16)
+        if not data:
+            return
+        parser.feed(data)
 
 
 def encode(message: Dict[str, Any]) -> bytes:

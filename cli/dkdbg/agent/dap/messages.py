@@ -47,6 +47,27 @@ NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
     "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER,
 ))  # fmt: skip
+#: debugpy 1.8's answer to any `initialize`, for a root session without a process.
+CAPABILITIES: Message = {
+    **dict.fromkeys((
+        "supportsCompletionsRequest", "supportsConditionalBreakpoints", "supportsConfigurationDoneRequest",
+        "supportsDebuggerProperties", "supportsDelayedStackTraceLoading", "supportsEvaluateForHovers",
+        "supportsExceptionInfoRequest", "supportsExceptionOptions", "supportsFunctionBreakpoints",
+        "supportsHitConditionalBreakpoints", "supportsLogPoints", "supportsModulesRequest", "supportsSetExpression",
+        "supportsSetVariable", "supportsValueFormattingOptions", "supportsTerminateDebuggee",
+        "supportsTerminateRequest", "supportsGotoTargetsRequest", "supportsClipboardContext",
+        "supportsStepInTargetsRequest",
+        "supportsRestartRequest",  # not in debugpy: the agents restart their programs
+    ), True),
+    "exceptionBreakpointFilters": [
+        {"filter": name, "label": label, "default": name == "uncaught", "description": description}
+        for name, label, description in (
+            ("raised", "Raised Exceptions", "Break whenever any exception is raised."),
+            ("uncaught", "Uncaught Exceptions", "Break when the process is exiting due to unhandled exception."),
+            ("userUnhandled", "User Uncaught Exceptions", "Break when exception escapes into library code."),
+        )
+    ],
+}  # fmt: skip
 
 
 def as_dict(value: object) -> Message:

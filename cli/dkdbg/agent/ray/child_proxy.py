@@ -11,14 +11,13 @@ from dkdbg.agent.dap import frames, messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from typing import Any, Dict
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.unpacked import Code
 
 #: Properties of an attach that a worker's debugger does not get.
 _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
-_CHUNK = 1 << 16
 
 
 class ChildProxy:
@@ -49,17 +48,16 @@ class ChildProxy:
     def serve(self) -> None:
         """Pass everything on until both sides have ended; the caller closes both sockets."""
         with contextlib.suppress(OSError):
-            self._worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sockets.keep_alive(self._worker)
+            sockets.tune(self._worker)
         back = threading.Thread(target=self._back, name="dkdbg ray child proxy", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
             self._worker.sendall(frames.encode(self._initialize) + frames.encode(self._attach))
             back.start()
             self._parser.allow(frames.MAX_BODY)
             self._client.settimeout(None)
-            _read(self._client, self._parser, self._to_worker)
-        with contextlib.suppress(OSError):
-            self._worker.shutdown(socket.SHUT_RDWR)
+            for body in frames.received(self._client.recv, self._parser):
+                self._to_worker(body)
+        sockets.shut(self._worker)
         if back.ident is not None:
             back.join()
 
@@ -77,7 +75,8 @@ class ChildProxy:
         parser = frames.FrameParser()
         parser.feed(self._said)
         with contextlib.suppress(OSError, frames.FrameError):
-            _read(self._worker, parser, self._from_worker)
+            for body in frames.received(self._worker.recv, parser):
+                self._from_worker(body)
         with self._lock, contextlib.suppress(OSError):
             if not self._ended:
                 self._client.sendall(frames.wrap(messages.event("terminated")))
@@ -94,15 +93,3 @@ class ChildProxy:
         with self._lock:
             self._ended = self._ended or message.get("event") == "terminated"
             self._client.sendall(frames.wrap(self._code.to_editor(body)))
-
-
-def _read(sock: socket.socket, parser: frames.FrameParser, take: Callable[[bytes], object]) -> None:
-    while True:
-        body = parser.take()
-        while body is not None:
-            take(body)
-            body = parser.take()
-        data = sock.recv(_CHUNK)
-        if not data:
-            return
-        parser.feed(data)

@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.worker_registry import WorkerEntry, WorkerRegistry
 
-_TRUE = (
-    "supportsConfigurationDoneRequest", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsLogPoints",
-    "supportsFunctionBreakpoints", "supportsEvaluateForHovers", "supportsSetVariable", "supportsSetExpression",
-    "supportsCompletionsRequest", "supportsModulesRequest", "supportsExceptionInfoRequest", "supportsExceptionOptions",
-    "supportsValueFormattingOptions", "supportsTerminateDebuggee", "supportsGotoTargetsRequest", "supportsClipboardContext",
-    "supportsStepInTargetsRequest", "supportsDelayedStackTraceLoading",
-)  # fmt: skip
-_FILTERS = [
-    {"filter": "raised", "label": "Raised Exceptions", "default": False},
-    {"filter": "uncaught", "label": "Uncaught Exceptions", "default": True},
-    {"filter": "userUnhandled", "label": "User Uncaught Exceptions", "default": False},
-]
-_CHUNK = 1 << 16
-
 
 class Editor:
     """Serves one connection on its thread; `look` is called from another one."""
@@ -53,21 +39,15 @@ class Editor:
         self._initialize = frames.decode(first)
         self._send(
             messages.answer(
-                self._initialize, exceptionBreakpointFilters=_FILTERS, **dict.fromkeys(_TRUE, True)
+                self._initialize,
+                **dict(messages.CAPABILITIES, supportsRestartRequest=False, supportsTerminateRequest=False),
             )
         )
         self._sock.settimeout(None)
         with contextlib.suppress(frames.FrameError):
-            while True:
-                body = parser.take()
-                while body is not None:
-                    if not self._take(frames.decode(body), parser):
-                        return
-                    body = parser.take()
-                data = self._sock.recv(_CHUNK)
-                if not data:
+            for body in frames.received(self._sock.recv, parser):
+                if not self._take(frames.decode(body), parser):
                     return
-                parser.feed(data)
 
     def look(self, entries: List[WorkerEntry]) -> None:
         """Report newly waiting workers."""

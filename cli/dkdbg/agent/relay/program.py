@@ -21,6 +21,7 @@ import termios
 import threading
 import time
 
+from dkdbg.agent import sockets
 from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
@@ -187,8 +188,7 @@ class Program:
         for each in self._spools:
             each.thread.join()
         for sock in self._inner:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_WR)
+            sockets.shut(sock, socket.SHUT_WR)
         self.exit_code = code if code >= 0 else 128 - code
         os.write(self._tell, b"\0")
 

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 
-from dkdbg.agent import contract
+from dkdbg.agent import contract, sockets
 from dkdbg.agent.state import records, runtime_dir
 from dkdbg.agent.supervisor import broadcast, restarts
 
@@ -48,8 +48,7 @@ class Control:
 
     def stop(self) -> None:
         """Accept no more requests."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        sockets.shut(self._listener)
         self._listener.close()
 
     def _accept(self) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import threading
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.proxy.broker.connection import ROOT
@@ -121,8 +122,7 @@ class _Connection:
         """End the session; stopped processes continue."""
         self._send("disconnect", {"terminateDebuggee": False})
         self._left.wait(LEAVE_TIMEOUT_S)
-        with contextlib.suppress(OSError):
-            self._ours.shutdown(socket.SHUT_RDWR)
+        sockets.shut(self._ours)
 
     def _run(self, first: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -132,15 +132,8 @@ class _Connection:
     def _read(self) -> None:
         parser = frames.FrameParser(max_body=1 << 30)
         with contextlib.suppress(OSError, frames.FrameError), self._ours:
-            while True:
-                data = self._ours.recv(65536)
-                if not data:
-                    break
-                parser.feed(data)
-                body = parser.take()
-                while body is not None:
-                    self._take(frames.decode(body))
-                    body = parser.take()
+            for body in frames.received(self._ours.recv, parser):
+                self._take(frames.decode(body))
         self._left.set()
 
     def _take(self, message: Dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.agent import sockets
 from dkdbg.agent.proxy.listener.pending import PendingConnections
 from dkdbg.agent.relay import secure_channel
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
@@ -84,13 +85,12 @@ class Callers:
     def close(self) -> None:
         """Stop accepting jobs; the connected ones belong to their targets."""
         self._stopped.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        sockets.shut(self._listener)
         self._listener.close()
         with self._lock:
             while (left := self._pending.victim()) is not None:
                 self._pending.leave(left)
-                _cut(left)
+                sockets.shut(left)
 
     def _listen(self) -> None:
         while not self._stopped.is_set():
@@ -102,7 +102,7 @@ class Callers:
             with self._lock:
                 victim = self._pending.enter(sock, str(address[0]))
             if victim is not None:
-                _cut(victim)
+                sockets.shut(victim)
             threading.Thread(
                 target=self._welcome, args=(sock, str(address[0])), name="dkdbg caller", daemon=True
             ).start()
@@ -211,9 +211,9 @@ class Caller:
             current = self._current
             self._changed.notify_all()
         if former is not None:
-            _cut(former.sock)
+            sockets.shut(former.sock)
         if current is not None:
-            _cut(current.outer)
+            sockets.shut(current.outer)
         return True
 
     def close(self) -> None:
@@ -311,9 +311,3 @@ def _read(about: str) -> About:
     return About(
         id=id_, key=key if isinstance(key, str) else "", name=name, port=port, answers=frozenset(known)
     )
-
-
-def _cut(sock: socket.socket) -> None:
-    """End a connection that another thread reads."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)

@@ -75,8 +75,7 @@ class Desk:
         self._stopped.set()
         with contextlib.suppress(OSError):
             self._path.unlink()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        sockets.shut(self._listener)
         self._listener.close()
 
     def _listen(self) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import socket
 import sys
 import threading
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _NAME = "dkdbg agent"
@@ -76,24 +77,13 @@ class RootStub:
     def close(self) -> None:
         """Leave the adapter."""
         self._closing = True
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+        sockets.shut(self._sock)
         self._sock.close()
 
     def _serve(self) -> None:
-        parser = frames.FrameParser()
-        try:
-            while True:
-                data = self._sock.recv(65536)
-                if not data:
-                    break
-                parser.feed(data)
-                body = parser.take()
-                while body is not None:
-                    self._handle(frames.decode(body))
-                    body = parser.take()
-        except (OSError, frames.FrameError):
-            pass
+        with contextlib.suppress(OSError, frames.FrameError):
+            for body in frames.received(self._sock.recv, frames.FrameParser()):
+                self._handle(frames.decode(body))
         was_attached = self.attached.is_set()
         self.attached.clear()
         if not self._closing:

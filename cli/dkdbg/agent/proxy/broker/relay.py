@@ -265,15 +265,8 @@ class Relay:
     def _read_backend(self, backend: socket.socket) -> None:
         parser = frames.FrameParser(max_body=1 << 30)
         try:
-            while True:
-                data = self._receive(backend)
-                if not data:
-                    break
-                parser.feed(data)
-                body = parser.take()
-                while body is not None:
-                    self._act(self._ask(lambda: self._door.from_adapter(body or b"")))  # noqa: B023
-                    body = parser.take()
+            for body in frames.received(lambda most: self._receive(backend, most), parser):
+                self._act(self._ask(lambda: self._door.from_adapter(body)))  # noqa: B023
         except OSError:  # it was killed
             pass
         except frames.FrameError:
@@ -283,16 +276,16 @@ class Relay:
             self._act(self._ask(self._door.adapter_gone))
         self._say_goodbye()
 
-    def _receive(self, backend: socket.socket) -> bytes:
+    def _receive(self, backend: socket.socket, most: int) -> bytes:
         """Receive from the adapter. It keeps an ended session until the client leaves, and some never do."""
         if not self._door.connection.leaving:
-            return backend.recv(65536)
+            return backend.recv(most)
         backend.settimeout(LEAVE_TIMEOUT_S)
         try:
-            return backend.recv(65536)
+            return backend.recv(most)
         except socket.timeout:
-            _shut(backend, socket.SHUT_WR)  # on the client's behalf
-        return backend.recv(65536)
+            sockets.shut(backend, socket.SHUT_WR)  # on the client's behalf
+        return backend.recv(most)
 
     def _say_goodbye(self) -> None:
         """Close the connection to the client, unless its session continues without the adapter."""
@@ -301,10 +294,10 @@ class Relay:
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
         if self._door.phase not in (OBSERVING, REATTACHING):
-            _shut(self._client, socket.SHUT_WR)
+            sockets.shut(self._client, socket.SHUT_WR)
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
-            _shut(self._client, socket.SHUT_RDWR)
+            sockets.shut(self._client)
 
     def reconnect(self, seconds: float) -> None:
         """Connect to the adapter again, later, if the broker still wants it then."""
@@ -425,11 +418,11 @@ class Relay:
         if backend is None:
             self._act(self._ask(self._door.adapter_gone))
         else:
-            _shut(backend, socket.SHUT_WR)
+            sockets.shut(backend, socket.SHUT_WR)
 
     def drop_adapter(self) -> None:
         """Continue without the adapter. From now on the client must not block others."""
-        _shut(self._backend, socket.SHUT_RDWR)
+        sockets.shut(self._backend)
         limit = struct.pack("ll", int(OBSERVER_TIMEOUT_S), 0)
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
@@ -439,9 +432,9 @@ class Relay:
             self._log("%s: %s" % (self._address, reason))
         self._closed = True
         self._end()
-        _shut(self._client, socket.SHUT_WR)
+        sockets.shut(self._client, socket.SHUT_WR)
         # The process of a leaving client is free only when the adapter has closed its side.
-        _shut(self._backend, socket.SHUT_WR if self._door.connection.leaving else socket.SHUT_RDWR)
+        sockets.shut(self._backend, socket.SHUT_WR if self._door.connection.leaving else socket.SHUT_RDWR)
 
     def _end(self) -> None:
         with self._lock:
@@ -451,7 +444,7 @@ class Relay:
     def _break(self) -> None:
         self._end()
         for sock in (self._client, self._backend):
-            _shut(sock, socket.SHUT_RDWR)
+            sockets.shut(sock)
 
 
 def _address(client: socket.socket) -> str:
@@ -467,9 +460,3 @@ def _send(actions: Iterable[connection.Action]) -> None:
             action.connection.link.to_adapter(action.body)
         elif action.kind == connection.TO_CLIENT:
             action.connection.link.to_client(action.body)
-
-
-def _shut(sock: Optional[socket.socket], how: int) -> None:
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(how)

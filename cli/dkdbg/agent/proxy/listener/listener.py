@@ -344,11 +344,9 @@ def _end_after_reading(sock: socket.socket) -> None:
 def _end(sock: Optional[socket.socket]) -> None:
     """Make the thread that serves a connection end it."""
     if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+        sockets.shut(sock)
 
 
 def _close(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+    sockets.shut(sock)
     sock.close()
