@@ -14,7 +14,7 @@ from dkdbg.agent.ray.child_proxy import ChildProxy
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import List, Optional, Set
+    from typing import List, Set
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.worker_registry import WorkerEntry, WorkerRegistry
@@ -31,7 +31,6 @@ class Editor:
         self._initialize: Message = {}
         self._attach: Message = {}
         self._told: Set[int] = set()
-        self._waits_for_configuration: Optional[Message] = None
         self.is_attached = False
 
     def serve(self, first: bytes, parser: frames.FrameParser) -> None:
