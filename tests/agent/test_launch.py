@@ -28,7 +28,7 @@ def test_nobody_comes_and_the_program_is_not_started_or_runs_when_asked_to(launc
     assert out == ""
     if then == "exit":
         assert last == "dkdbg: no debugger within 0.3 s: the program was not started"
-        assert code == record["exit_code"] == contract.EXIT_NOBODY_CAME == 124
+        assert code == record["exit_code"] == contract.EXIT_NO_DEBUGGER == 124
     else:
         assert (code, last) == (0, "dkdbg: no debugger within 0.3 s: continuing without one")
     assert (tmp_path / "started").exists() == (then == "run")

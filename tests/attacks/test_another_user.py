@@ -625,7 +625,7 @@ def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared, othe
         "said = {'ppid': 1, 'argv': ['x'], 'started': 1.0, 'env': {}}\n"
         "open(ours + '.json', 'w').write(json.dumps({**said, 'pid': int(ours)}))\n"
         "os.mkfifo('%d.json' % sleeps.pid); os.mkfifo('%d.note' % sleeps.pid)\n"
-        "os.symlink(precious, '%d.nobody' % sleeps.pid)\n"
+        "os.symlink(precious, '%d.no-editor' % sleeps.pid)\n"
         "for path in (place + '/join.json', place + '/x', place + '/../x', place + '/../../session.json'):\n"
         "    try: open(path, 'a'); print('wrote', path)\n"
         "    except PermissionError: pass\n"

@@ -18,8 +18,8 @@ import pytest
 from dkdbg.agent.proxy.listener import proof
 from dkdbg.agent.relay import secure_channel
 from dkdbg.targets.reverse import certificate
-from dkdbg.targets.reverse.jobs import MAX_PENDING, Callers
-from dkdbg.targets.reverse.query_server import Desk, desks
+from dkdbg.targets.reverse.jobs import MAX_PENDING, JobListener
+from dkdbg.targets.reverse.query_server import QueryServer, desks
 
 TOKEN = secrets.token_hex(32)
 ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})
@@ -41,7 +41,7 @@ class Waiting:
         self.arrived: queue.Queue[str] = queue.Queue()
         self.log: list[str] = []
         self.made = []
-        self.callers = Callers("127.0.0.1", 0, TOKEN, own, arrived=self._arrived, log=self.log.append)
+        self.callers = JobListener("127.0.0.1", 0, TOKEN, own, arrived=self._arrived, log=self.log.append)
         self.callers.start()
 
     def _arrived(self, caller) -> None:
@@ -362,7 +362,7 @@ def test_another_user_queries_no_job_through_a_waiting_attach_and_impersonates_n
         left = Path(folder, "calls-1.sock")  # of one that was killed
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(left))
-        desk = Desk(dict, editor=5678)
+        desk = QueryServer(dict, editor=5678)
         desk.start()
         try:
             ((path, jobs),) = desks()

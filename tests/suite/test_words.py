@@ -13,15 +13,12 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 
-#: Folders and files below cli/dkdbg whose words follow the standard; add one when it is done.
-ROOMS = (
-    "agent/__init__.py", "agent/__main__.py", "agent/autostart", "agent/console.py", "agent/contract.py",
-    "agent/dap", "agent/inject", "agent/inprocess", "agent/proxy", "agent/ray", "agent/relay", "agent/settings.py",
-    "agent/sockets.py", "agent/state", "agent/supervisor", "agent/unpack.py", "sync",
-    "__init__.py", "console.py", "dap", "delivery", "errors.py", "hang", "hints.py", "main.py", "pai.py", "printable.py",
-    "process.py", "relay", "repository", "setup", "signals.py", "targets", "terminal.py",
-    "core", "launchers", "verbs",
-)  # fmt: skip
+#: The rooms: folders and files below cli/dkdbg.
+ROOMS = sorted(
+    each.name
+    for each in (_ROOT / "cli/dkdbg").iterdir()
+    if each.suffix in {"", ".py"} and each.name[:2] != "__"
+)
 
 #: Openings without a head: name the object, or begin with a verb in the imperative.
 _OPENINGS = re.compile(

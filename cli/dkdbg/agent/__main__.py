@@ -31,11 +31,11 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
        dkdbg.agent ranks [--ranks SET] [--frame N] [--limit SECONDS] [--name NAME] [--json]
                          pause | continue | stack | eval EXPRESSION
        dkdbg.agent health [--wait] | sessions [--json] | mapping | relay WORD | call
-       dkdbg.agent ray list | door [--dashboard [HOST:]PORT]
+       dkdbg.agent ray list | proxy [--dashboard [HOST:]PORT]
 
        --ranks (DKDBG_RANKS): debug these ranks alone, such as 0,3 or 0-7:2 or failing; the others run free
        --continue (DKDBG_CONTINUE): Continue and Pause in an editor are for all ranks, or for the one in focus
-       --connect (DKDBG_CONNECT): connect to a dkdbg attach --listen there, where nobody can connect to this machine
+       --connect (DKDBG_CONNECT): connect to a dkdbg attach --listen there, if this machine accepts no connections
        --nsys '*policy*,*vllm*', --nsys-ranks 0 (DKDBG_NSYS, DKDBG_NSYS_RANKS): profile these workers; so with --py-spy
        and --torch-profile; files go to ./dkdbg-profiles (DKDBG_PROFILE_DIR)
        --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's

@@ -167,7 +167,7 @@ RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
 #: Effect of continuing or pausing one rank on the others of its job: the same, or none.
 CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
 
-EXIT_NOBODY_CAME = 124
+EXIT_NO_DEBUGGER = 124
 #: The agent itself failed; the program was not started.
 EXIT_AGENT = 125
 EXIT_NOT_EXECUTABLE = 126

@@ -41,7 +41,7 @@ class Editor:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the editor has, or is about to have, a root session."""
+        """Return whether the editor has, or is about to have, a root session."""
         return self.router.phase in {"arriving", "configuring", "live"}
 
     def join(self) -> None:

@@ -1,4 +1,4 @@
-"""Entering Pythons that run already: the agent is brought beside them, has them let it in, and goes with `dkdbg attach`."""
+"""Attach to running Python processes: bring an agent to their target, which joins them and leaves with `dkdbg attach`."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Reach, Target
     from dkdbg.delivery.bring import Brought
 
-#: Seconds until the agent there has said what comes of it, and that it gets to leave.
+#: Seconds for the agent to report on all processes, and to exit.
 _LIMIT, _GOODBYE = 120.0, 10.0
 _TIMEOUT_S = 0.5
-#: Bytes of a line of it, and lines that are kept until they are read.
+#: Maximum bytes of one of its lines, and maximum number of unread lines.
 _MOST, _KEPT = 1 << 14, 100
-#: Ports that nobody is given by name, for where ours is taken.
+#: Dynamic ports (RFC 6335), to try if the default port is taken.
 _FREE = range(49152, 65536)
-#: Words of the agent's (agent/run, agent/inprocess/entered.py).
+#: Parts of the agent's messages (agent/inject, agent/inprocess/entered.py).
 _TAKEN, _IN_ANOTHER = "cannot listen on", "in another session of dkdbg already"
 
 
 class Reporter(Protocol):
-    """Who hears of it."""
+    """Receiver of progress messages."""
 
     def line(self, text: str) -> None:
-        """One line for a person."""
+        """Print one line for the user."""
 
 
 class Entered:
-    """Running Pythons of a target under an agent that dkdbg has brought.
+    """Running Python processes of a target that an agent of dkdbg has joined.
 
     Attributes:
-        mappings: where the code lies, here and there.
+        mappings: (local folder relative to the repository, remote folder) of the code.
     """
 
     def __init__(self, agent: _Agent, mappings: tuple[tuple[str, str], ...]) -> None:
@@ -57,7 +57,7 @@ class Entered:
         self.mappings = mappings
 
     def close(self) -> None:
-        """Leave them; they run on."""
+        """End the agent; the processes keep running."""
         self._agent.close()
 
 
@@ -65,12 +65,12 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
     """Attach to running Pythons of a target without an agent; return None if no PID is given.
 
     Args:
-        target: that was named.
-        pids: which; without any it is said how each program that runs there is entered.
-        root: of the repository here.
+        target: as the user named it.
+        pids: processes to attach to; if empty, print for each running program how to attach to it.
+        root: local root of the repository.
 
     Raises:
-        DkdbgError: those pids are no Pythons there, or none of them lets us in.
+        DkdbgError: a PID is not a Python process there, or no process could be joined.
     """
     words: Sequence[str] = ()
     if Capability.LIST_PROCESSES in target.capabilities:
@@ -81,7 +81,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
         except DkdbgError:
             if pids:
                 raise
-            return None  # it may come
+            return None  # it may start later
         programs = [] if is_debugpy(found) else programs_of(found)
         if not pids:
             _tell_how(target, programs, reporter)
@@ -111,7 +111,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
 
 
 def _words_of(reach: Reach, pid: int) -> Sequence[str]:
-    """The command line of a Python there; CMD where its system does not tell it."""
+    """Return the command line of a Python process there; `CMD` if it cannot be read."""
     found: Sequence[PythonThere] = ()
     with contextlib.suppress(DkdbgError):
         found = running_at(reach)
@@ -134,7 +134,7 @@ def _in_its_place(target: Target, words: Sequence[str]) -> str:
 
 
 def _tell_how(target: Target, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:
-    # Not by itself: what runs now may be what `dkdbg run` is about to debug, seen a moment too early.
+    # Only print it: such a process may be one that `dkdbg run` is about to debug, seen a moment too early.
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
         reporter.line(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
@@ -147,7 +147,7 @@ def _chosen(
     programs: Sequence[Sequence[PythonThere]],
     pids: Sequence[int],
 ) -> Sequence[PythonThere]:
-    """Return the processes of these numbers, and what they have started."""
+    """Return the processes with these PIDs; with a program's first process also those that it has started."""
     wanted = [each for each in found if each.pid in pids]
     if missing := sorted(set(pids) - {each.pid for each in wanted}):
         there = ", ".join(f"{each.pid}" for each in found) or "none that could be entered"
@@ -175,9 +175,7 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -
                 agent.end()
                 if again == 2 or not port or _TAKEN not in error.message:
                     raise
-                port = secrets.choice(
-                    _FREE
-                )  # a number that others may guess: who may connect, the agent checks
+                port = secrets.choice(_FREE)  # others may guess it: the agent checks each connecting user
             except BaseException:
                 agent.end()
                 raise
@@ -190,14 +188,14 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -
 
 
 class _Agent:
-    """The agent at the target, which says a JSON object a line, and goes when its input ends."""
+    """The agent at the target. It prints one JSON object a line, and exits when its standard input is closed."""
 
     def __init__(self, brought: Brought, argv: Sequence[str], reporter: Reporter, count: int) -> None:
         self._brought, self._reporter, self._count = brought, reporter, count
         self.folder = ""
         self._lines: queue.Queue[bytes | None] = queue.Queue(_KEPT)
         self._is_over = False
-        self._words = b""
+        self._stderr = b""
         self._process = process.converse(argv)
         self._readers = [
             threading.Thread(target=self._read_lines, daemon=True),
@@ -207,10 +205,10 @@ class _Agent:
             each.start()
 
     def wait(self) -> None:
-        """Until each process has answered, or is said to be late.
+        """Wait until the agent has reported each process as joined, late, skipped or refused.
 
         Raises:
-            DkdbgError: none lets us in; why.
+            DkdbgError: no process was joined, with the first reason.
         """
         end, answered, reasons, is_in = time.monotonic() + _LIMIT, 0, [], False
         while answered < self._count:
@@ -239,17 +237,17 @@ class _Agent:
             with contextlib.suppress(process.TimeoutExpired):
                 self._process.wait(_GOODBYE)
             self._readers[1].join(_GOODBYE)
-            raise DkdbgError(reasons[0] if reasons else self._last_words())
+            raise DkdbgError(reasons[0] if reasons else self._stderr_tail())
         for reason in reasons:
             self._reporter.line(f"not entered: {reason}")
 
     def close(self) -> None:
-        """Let the agent leave, and take it away."""
+        """End the agent, and remove its file."""
         self.end()
         self._brought.close()
 
     def end(self) -> None:
-        """Let the agent leave."""
+        """End the agent."""
         self._is_over = True
         assert self._process.stdin is not None  # noqa: S101
         with contextlib.suppress(OSError):
@@ -271,7 +269,7 @@ class _Agent:
         self._put(None)
 
     def _put(self, line: bytes | None) -> None:
-        """For `wait`; what comes afterwards nobody reads, and it must not hold up who says it."""
+        """Queue a line for `wait`; drop lines that come after it, so that the agent is never blocked."""
         while not self._is_over:
             with contextlib.suppress(queue.Full):
                 self._lines.put(line, timeout=_TIMEOUT_S)
@@ -281,16 +279,16 @@ class _Agent:
         assert self._process.stderr is not None  # noqa: S101
         with contextlib.suppress(OSError):
             while data := os.read(self._process.stderr.fileno(), _MOST):
-                self._words = (self._words + data)[-_MOST:]
+                self._stderr = (self._stderr + data)[-_MOST:]
 
-    def _last_words(self) -> str:
-        lines = [each for each in self._words.decode("utf-8", "replace").splitlines() if each.strip()]
+    def _stderr_tail(self) -> str:
+        lines = [each for each in self._stderr.decode("utf-8", "replace").splitlines() if each.strip()]
         last = lines[-1].removeprefix("dkdbg: ") if lines else "its agent has ended and said nothing"
         return "".join(each if is_text(each) else "?" for each in last)[:400]
 
 
 def _said(line: bytes) -> tuple[str, int, str]:
-    """What the agent says; a container may have made it up: it is shown, and nothing else."""
+    """Return kind, PID and text of an agent's line. It is untrusted: a container may have forged it, so only print it."""
     try:
         said = json.loads(line)
         word, pid, text = str(said["word"]), int(said["pid"]), str(said["text"])[:400]
@@ -300,7 +298,7 @@ def _said(line: bytes) -> tuple[str, int, str]:
 
 
 def _mappings(target: Target, folder: str, root: Path) -> tuple[tuple[str, str], ...]:
-    """Where the code lies: by what is mounted there, else the working folder is the repository."""
+    """Return the mapping of the code: by the mounts of the target, else its working directory is the repository."""
     if not folder.startswith("/") or folder == "/":
         return ()
     if (found := target.code_at(folder)) is not None:

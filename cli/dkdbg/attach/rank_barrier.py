@@ -49,7 +49,7 @@ class Report:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it withholds stops."""
+        """Return whether it withholds stops."""
         return bool(self.unarmed or self.armed)
 
 
@@ -75,7 +75,7 @@ class JobBarrier:
 
     @property
     def is_closed(self) -> bool:
-        """Whether any agent withholds stops: check again after INTERVAL_S."""
+        """Return whether any agent withholds stops: check again after INTERVAL_S."""
         return any(told.is_closed for told in self._told.values())
 
     def expect(self, upstream: str) -> None:

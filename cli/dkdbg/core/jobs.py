@@ -82,7 +82,7 @@ class Queue(Protocol):
             DkdbgError: the system cannot be queried, or does not know the job.
         """
 
-    def last_words(self, job: Job) -> str:
+    def output_tail(self, job: Job) -> str:
         """Return the end of the job's output; empty if it is unavailable."""
 
     def cancel(self, job: str) -> None:

@@ -34,7 +34,7 @@ class SeenSession:
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: descriptions of the Python processes, such as `rank 3`.
-        by_hand: the command to type, and its purpose, if no editor can reach the session; programs find it in
+        manual_command: the command to type, and its purpose, if no editor can reach the session; programs find it in
             `detail`.
     """
 
@@ -48,7 +48,7 @@ class SeenSession:
     client: bool = False
     processes: tuple[str, ...] = ()
     detail: str = ""
-    by_hand: str = ""
+    manual_command: str = ""
 
     @property
     def is_ended(self) -> bool:
@@ -58,8 +58,8 @@ class SeenSession:
     def as_json(self, now: float) -> dict[str, object]:
         """Return the session as a JSON object; `age` is in seconds."""
         found = {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
-        by_hand = found.pop("by_hand")
-        return {**found, "detail": by_hand or self.detail}
+        manual_command = found.pop("manual_command")
+        return {**found, "detail": manual_command or self.detail}
 
 
 def of_record(

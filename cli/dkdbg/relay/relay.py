@@ -399,7 +399,7 @@ class _Loop(Exchange):
         for channel in list(self.channels.values()):
             self.remove(channel)
         self._forget_asked()
-        self.keeper, self.counting, self.last_channel = wire.NOBODY, Counting(), 0
+        self.keeper, self.counting, self.last_channel = wire.NO_KEEPER, Counting(), 0
 
     def end(self) -> None:
         """Close everything; the loop must not run again."""
@@ -412,7 +412,7 @@ class _Loop(Exchange):
 
     def greeted(self, keeper: bytes, read: int) -> None:
         """Connect to the known keeper; a new keeper knows no connections, so drop them first."""
-        if self.keeper not in {keeper, wire.NOBODY}:
+        if self.keeper not in {keeper, wire.NO_KEEPER}:
             for channel in list(self.channels.values()):
                 self.remove(channel)
             self._forget_asked()

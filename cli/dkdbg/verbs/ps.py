@@ -85,8 +85,8 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
             sessions.HEADER, sessions.rows(shown, now), styles=sessions.STYLES, whole=sessions.WHOLE
         )
     for each in shown:
-        if each.by_hand:
-            console.say(f"{printable(each.target)}: {printable(each.by_hand)}")
+        if each.manual_command:
+            console.say(f"{printable(each.target)}: {printable(each.manual_command)}")
     if names:
         listed = ", ".join(f"{name} ({uri})" for name, uri in names.items())
         console.say(f"targets in dkdbg.toml, asked only when named: {listed}")

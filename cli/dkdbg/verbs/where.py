@@ -135,7 +135,7 @@ def _look(
         console.warn(f"dkdbg: {printable(label)} cannot be asked: {printable(reason)}")
     lines = [line for job in jobs for line in [*text_output.lines(job, staleness), ""]]
     if not jobs:
-        lines = ["nobody has answered" if missing else _NONE, ""]
+        lines = ["no process has answered" if missing else _NONE, ""]
     lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
     if shown.native:
         lines[-1] = f"asked in {time.monotonic() - began:.1f} s; py-spy stopped each process for a moment"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.docker.remote_project import FROM, far_project
+from dkdbg.targets.docker.remote_project import FROM, remote_project
 
 ROOT = "/home/me/repo"
 
@@ -34,7 +34,7 @@ def bind(source, target):
 
 
 def far(given):
-    return far_project(given, "debug", 5678, root=ROOT, owner="me@laptop:/home/me/repo")
+    return remote_project(given, "debug", 5678, root=ROOT, owner="me@laptop:/home/me/repo")
 
 
 def test_the_workspace_is_a_volume_of_one_person_and_the_agent_no_mount():
@@ -44,7 +44,7 @@ def test_the_workspace_is_a_volume_of_one_person_and_the_agent_no_mount():
     assert (mount["type"], mount["target"], mount["volume"]) == ("volume", "/workspace", {"nocopy": True})
     assert found.model["volumes"][mount["source"]] == {"name": filled.volume}
     assert (filled.local, filled.remote) == (".", "/workspace")
-    other = far_project(model(), "debug", 5678, root=ROOT, owner="anna@laptop:/home/me/repo")
+    other = remote_project(model(), "debug", 5678, root=ROOT, owner="anna@laptop:/home/me/repo")
     assert other.filled[0].volume != far(model()).filled[0].volume
 
 

@@ -44,9 +44,9 @@ def test_a_local_session_is_attached_to_where_it_listens_and_its_jobs_are_names_
 
 
 def test_programs_read_in_detail_what_a_person_types_by_hand():
-    seen = replace(local(RECORD), by_hand="nc 10.0.0.1 5678", detail="pdb")
+    seen = replace(local(RECORD), manual_command="nc 10.0.0.1 5678", detail="pdb")
     said = seen.as_json(1001.0)
-    assert (said["detail"], "by_hand" in said) == ("nc 10.0.0.1 5678", False)
+    assert (said["detail"], "manual_command" in said) == ("nc 10.0.0.1 5678", False)
     assert local({**RECORD, "detail": "runs"}).as_json(1001.0)["detail"] == "runs"
 
 

@@ -27,7 +27,7 @@ class Queue:
     def address(self, job=""):
         return f"slurm://login/{job}"
 
-    def last_words(self, job):
+    def output_tail(self, job):
         return f"the last words of a job that is {job.state}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Limits on open files: below the first a process is not debugged, the second is recommended.
 MIN_OPEN_FILES, RECOMMENDED_OPEN_FILES = 16, 64
 #: Suffix of the file with which the agent reports that no editor will configure a process's session.
-NOBODY = ".nobody"
+NO_EDITOR = ".no-editor"
 #: Answer of a process that finds no `join.json`.
 NO_EDITOR = "no editor is attached"
 #: Held while this process joins. gevent replaces every other kind of lock.
@@ -126,9 +126,9 @@ def until_configured(session_dir: str) -> str:
 
     info = _info(session_dir)
     limit = float(info["deadline"]) if info is not None else 0.0
-    nobody, end = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY), time.monotonic() + limit
+    no_editor, end = "%s/p/%d%s" % (session_dir, os.getpid(), NO_EDITOR), time.monotonic() + limit
     while not pydevd._is_attached():
-        if time.monotonic() > end or os.path.exists(nobody):
+        if time.monotonic() > end or os.path.exists(no_editor):
             return "the editor opened no session for this process within %g s" % limit
         time.sleep(0.01)
     return ""
@@ -202,7 +202,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     own = "%s/p/%d" % (session_dir, os.getpid())
     last_stack.keep(own + last_stack.SUFFIX)
     with contextlib.suppress(OSError):  # left by this process's previous program, before an exec
-        os.unlink(own + NOBODY)
+        os.unlink(own + NO_EDITOR)
     pydevd.settrace(
         host=info["adapter"],
         port=0,
@@ -224,7 +224,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
-        answer = _wait_for_breakpoints(own + NOBODY, configured, pydevd, info["deadline"])
+        answer = _wait_for_breakpoints(own + NO_EDITOR, configured, pydevd, info["deadline"])
     else:
         if not helper_fits:
             _trace_main_thread(pydevd.get_global_debugger())
@@ -410,13 +410,13 @@ def _thread_modules() -> Any:
     return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
 
 
-def _wait_for_breakpoints(nobody: str, configured: Any, pydevd: Any, deadline: float) -> str:
+def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline: float) -> str:
     end = time.monotonic() + deadline
     while not configured.wait(0.02):
         debugger: Optional[Any] = pydevd.get_global_debugger()
         if debugger is None or getattr(debugger, "pydb_disposed", False):
             return "not joined: the adapter closed the connection"
-        if os.path.exists(nobody):
+        if os.path.exists(no_editor):
             return "joined; no editor wants a session of this process"
         if time.monotonic() > end:
             return "joined; the editor opened no session for this process within %g s" % deadline

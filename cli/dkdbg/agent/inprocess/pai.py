@@ -32,7 +32,7 @@ DEFAULT_TIMEOUT = 600.0
 _importing = _thread.RLock()
 _NO_PORT = "Can not get debug port, exit"
 #: Exit codes when no client came: of `-m paipdb`, as paipdb's, and of `-m dkdbg.pai`, as everywhere in dkdbg.
-NOBODY_CAME_PAIPDB, NOBODY_CAME = 1, 124
+NO_CLIENT_PAIPDB, NO_CLIENT = 1, 124
 _USAGE = "usage: python -m %s [--dap] SCRIPT [ARGUMENTS] | [--dap] -m MODULE [ARGUMENTS] | --dap -- COMMAND\n"
 _WHERE = "debug host ip is set to %s, port is set to %s, timeout is set to %g\n"
 _LOOPBACK = "127.0.0.1"
@@ -139,7 +139,7 @@ def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
     client = socket_pdb.wait_for_client(address, seconds)
     if client is None:
         print("No client connect to server in %g seconds, exit" % seconds, flush=True)
-        return NOBODY_CAME_PAIPDB if called == "paipdb" else NOBODY_CAME
+        return NO_CLIENT_PAIPDB if called == "paipdb" else NO_CLIENT
     quits: List[bool] = []
 
     def do_quit(_arg: str) -> bool:

@@ -24,7 +24,7 @@ ANSWER_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 10.0
 #: The question of a child to its parent, followed by its pid.
 QUESTION = b"child "
-_NOBODY = "-"
+_NONE = "-"
 _XDIST = "exec(eval(sys.stdin.readline()))"
 #: File, kind of its processes, its variable for one that is being started, and for all of them.
 _ROWS = (
@@ -94,7 +94,7 @@ def answer(member: Member, pid: int) -> str:
     found = _process(pid)
     origin = _xdist(pid) if found is None else _place(found) or _origin(found, "spawned")
     own = member.rank if member.origin.startswith("rank:") else None
-    return "%s %s" % (origin, _NOBODY if own is None else own) if origin else _NOBODY
+    return "%s %s" % (origin, _NONE if own is None else own) if origin else _NONE
 
 
 def _origin(process: object, kind: str) -> str:

@@ -35,13 +35,14 @@ FIRST_IDLE_S, IDLE_S = 120.0, 10.0
 _NAMED_WITHIN_S = 2.0
 #: Folder of the proxies' records, below the runtime folder, apart from sessions of programs.
 FOLDER = "ray"
-_USAGE = "usage: dkdbg.agent ray doors | list | door [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
+_USAGE = "usage: dkdbg.agent ray proxies | list | proxy [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
 
 
 def main(words: List[str]) -> int:
     """Run the verb; return the exit code."""
     what = words[0] if words else ""
-    if what == "doors":
+    what = {"door": "proxy", "doors": "proxies"}.get(what, what)  # their names up to 0.1
+    if what == "proxies":
         there = [
             each
             for folder in runtime_dir.folders()
@@ -49,7 +50,7 @@ def main(words: List[str]) -> int:
         ]
         print(json.dumps([dict(each, live=records.is_live(each)) for each in there]))
         return 0
-    if what not in ("list", "door"):
+    if what not in ("list", "proxy"):
         sys.stderr.write(_USAGE)
         return 2
     where = _value(words, "--dashboard") or str(dashboard.DEFAULT_PORT)

@@ -36,7 +36,7 @@ _WORD = re.compile(r"dkdbg-[0-9a-f]{16}")
 _KEEPER = re.compile(r"([0-9a-f]{16}) [0-9a-f]{%d}" % (2 * SECRET))
 _LONGEST = 200
 #: Timeout for these lines: the other side may first have to notice that the relay was cut.
-_PATIENCE = 60.0
+_LINE_TIMEOUT_S = 60.0
 #: Timeout for a keeper to exit.
 _LAST = 3.0
 _INPUT = 0
@@ -101,7 +101,7 @@ class _Caller:
     def _serve(self, line: secure_channel.SecureChannel) -> str:
         """Serve one connection to its end; return why it ended."""
         line.say(self._about)
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _LINE_TIMEOUT_S
         word, keeper = line.hear(_LONGEST, end), line.hear(_LONGEST, end)
         if not _WORD.fullmatch(word) or not _KEEPER.fullmatch(keeper):
             raise secure_channel.ChannelError("it is of another version of dkdbg")

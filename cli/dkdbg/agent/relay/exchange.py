@@ -35,7 +35,7 @@ class Exchange:
     answers = False
 
     def __init__(self) -> None:
-        self.keeper = wire.NOBODY
+        self.keeper = wire.NO_KEEPER
         self.heard = time.monotonic()
         self.counting = Counting()
         self.channels: Dict[int, Channel] = {}

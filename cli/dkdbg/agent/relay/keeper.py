@@ -62,7 +62,7 @@ class Keeper(Exchange):
         at_end: Optional[Callable[[], None]] = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.keeper = os.urandom(len(wire.NOBODY))
+        self.keeper = os.urandom(len(wire.NO_KEEPER))
         self._listener = listener
         self._path = path
         self._secret = secret
@@ -71,7 +71,7 @@ class Keeper(Exchange):
         self._folder = folder
         self._at_end = at_end
         self._is_left = self._is_told = self._is_greeted = False
-        self._patience = NIGHT
+        self._result_timeout = NIGHT
         self.program: Optional[Program] = None
         self._asked: Dict[int, Program] = {}
         self._is_over = False
@@ -154,9 +154,9 @@ class Keeper(Exchange):
             asked.kill()
         super().remove(channel)
 
-    def hurry(self, patience: float = GRACE) -> None:
+    def hurry(self, timeout: float = GRACE) -> None:
         """End soon because this machine's allocation is over; keep its program's result so many seconds. Thread-safe."""
-        self._patience = patience
+        self._result_timeout = timeout
         if self.program is None:
             self._is_over = True
 
@@ -171,7 +171,7 @@ class Keeper(Exchange):
         if self.program.is_running:
             return False
         # The other end has nothing to return for once it has read the exit code, even if its goodbye was lost.
-        limit = min(self._patience, GRACE if self._is_told and self.counting.is_confirmed else NIGHT)
+        limit = min(self._result_timeout, GRACE if self._is_told and self.counting.is_confirmed else NIGHT)
         quiet = time.monotonic() - max(self.heard, self.program.ended_at)
         return self._is_over or self._is_left or quiet > limit
 

@@ -252,7 +252,9 @@ class _Spool:
 
     def _give(self) -> None:
         if self._dropped:
-            notice = b"\n[dkdbg: %d bytes of output are missing here: nobody was connected]\n" % self._dropped
+            notice = (
+                b"\n[dkdbg: %d bytes of output are missing here: no client was connected]\n" % self._dropped
+            )
             self._pieces.appendleft(notice)
             self._size += len(notice)
             self._dropped = 0

@@ -32,7 +32,7 @@ _LONGEST = 100
 #: Timeout for a keeper that starts elsewhere, and seconds between two attempts.
 _WAIT, _LOOK = 20.0, 0.05
 #: Seconds to keep the end of a program after its job has ended.
-_LAST_WORDS = 2.0
+_RESULT_TIMEOUT_S = 2.0
 
 
 def main(words: List[str]) -> int:
@@ -138,7 +138,7 @@ def _keep(path: str, secret: bytes) -> None:
     keeper = _keeper(_listening(path), path, secret)
     # The batch system sends SIGTERM to all processes of a job that is over, including the program, and kills them
     # soon.
-    signal.signal(signal.SIGTERM, lambda *_: keeper.hurry(_LAST_WORDS))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.hurry(_RESULT_TIMEOUT_S))
     keeper.run()
 
 

@@ -39,7 +39,7 @@ WINDOW = 4 << 20
 #: Maximum number of connections at a time.
 CHANNELS = 64
 #: Identity sent before the keeper is known.
-NOBODY = bytes(16)
+NO_KEEPER = bytes(16)
 #: Minimum and maximum payload length of each kind.
 _LENGTHS = {
     OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),

@@ -293,7 +293,9 @@ class ProcessTable:
             known = pid in self._known
         if known or _read(self._path(pid, ".json")):
             with contextlib.suppress(OSError):  # links are not followed: the folder may be another user's
-                os.close(os.open(self._path(pid, join.NOBODY), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+                os.close(
+                    os.open(self._path(pid, join.NO_EDITOR), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+                )
 
     def set_stopped(self, pid: int, where: str) -> None:
         """Record where a debugger has stopped a process; empty when it runs."""
@@ -494,7 +496,7 @@ class ProcessTable:
 
     def _forget(self, pid: int) -> None:
         self.deaths.forget(pid)
-        for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY, last_stack.SUFFIX):
+        for suffix in (".json", ".sock", ".note", ".pdb", join.NO_EDITOR, last_stack.SUFFIX):
             for folder in self._folders():
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))

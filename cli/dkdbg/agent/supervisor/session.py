@@ -423,7 +423,7 @@ class Session:
                     self.store.update(expires=None)
                     return None
                 console.log("no debugger within %g s: the program was not started" % options.wait)
-                return contract.EXIT_NOBODY_CAME, "no debugger within %g s" % options.wait
+                return contract.EXIT_NO_DEBUGGER, "no debugger within %g s" % options.wait
         self.show("running", expires=None, detail="")
         return None
 

@@ -93,7 +93,7 @@ def main(words: Sequence[str], usage: str) -> int:
             console.log("the program runs without a debugger")
     if not sidecars:
         with contextlib.suppress(OSError):
-            note.write_exit(path, code) if code == contract.EXIT_NOBODY_CAME else note.write_failure(path)
+            note.write_exit(path, code) if code == contract.EXIT_NO_DEBUGGER else note.write_failure(path)
         with contextlib.suppress(OSError):
             os.close(ready)
     return _act_as_init(program) if is_child else code

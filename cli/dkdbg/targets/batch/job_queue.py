@@ -78,7 +78,7 @@ class JobQueue:
         said = self._run(("sh", "-c", self._system.show(job)))
         return self._system.read(job, said.code, said.stdout, said.stderr)
 
-    def last_words(self, job: Job) -> str:
+    def output_tail(self, job: Job) -> str:
         """Return the end of its output file, as the login node sees it."""
         if not job.output:
             return ""
@@ -199,7 +199,7 @@ class JobQueue:
             job = self._tags().get(tag, "")
         except DkdbgError as error:
             raise DkdbgError(
-                f"the connection was lost while the job was submitted, and nobody knows whether there is one: {error.message}",
+                f"the connection was lost during submission; the job may or may not have been submitted: {error.message}",
                 hint=f"look at your jobs there before you submit again; its script is {folder}/job.sh",
             ) from error
         if not job:

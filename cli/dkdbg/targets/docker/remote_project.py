@@ -41,7 +41,7 @@ class Filled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FarProject:
+class RemoteProject:
     """The project that compose receives instead of the local files.
 
     Attributes:
@@ -53,7 +53,9 @@ class FarProject:
     filled: tuple[Filled, ...]
 
 
-def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str, owner: str) -> FarProject:
+def remote_project(
+    model: Mapping[str, Any], service: str, port: int, *, root: str, owner: str
+) -> RemoteProject:
     """Convert a project: folders in volumes, the agent in the container's layer, the debug port unpublished.
 
     The port is reached through `docker exec`: on the engine's machine, all users share the loopback interface.
@@ -115,7 +117,7 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
     debug["ports"] = [each for each in debug.get("ports") or () if each.get("target") != port]
     for name in started(made, service):
         services[name]["labels"] = {**(services[name].get("labels") or {}), FROM: owner.replace("$", "$$")}
-    return FarProject(model=made, filled=tuple(filled))
+    return RemoteProject(model=made, filled=tuple(filled))
 
 
 def _files_of(model: dict[str, Any], name: str) -> list[str]:

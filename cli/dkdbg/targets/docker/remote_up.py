@@ -24,7 +24,7 @@ from dkdbg.targets.docker.container import PROJECT_NAME, ContainerReach
 from dkdbg.targets.docker.engine_errors import explain
 from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild, inspected
-from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, far_project
+from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, remote_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ def start(
     plain = ComposeService(service=service.name)
     model = compose_cli.check_project(plain, root, env=env)
     check_ours(str(model.get("name", "")), root)
-    far = far_project(model, service.name, service.port, root=str(root), owner=owner(root))
+    far = remote_project(model, service.name, service.port, root=str(root), owner=owner(root))
     target = ComposeService(service=service.name, model=json.dumps(far.model), folder=str(root))
     if token and compose_cli.take_away_other_token(plain, root, token):
         report(f"{service.name} ran with another token; it is being restarted")

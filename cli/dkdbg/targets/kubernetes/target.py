@@ -118,7 +118,7 @@ class PodTarget(Target):
                 found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
             except (DkdbgError, BadRecord) as error:
                 return Endpoint(address=None, why=str(error).splitlines()[0])
-            return self._endpoint.of(found, why_none=self._nobody(reach.pod))
+            return self._endpoint.of(found, why_none=self._no_session(reach.pod))
 
     def changes(self) -> Changes | None:
         """Return a watch of the cluster."""
@@ -234,10 +234,10 @@ class PodTarget(Target):
         path = None if done.code else brought.agent_in(done.stdout)
         if path is None:
             is_gone = not done.code and brought.has_looked(done.stdout)
-            raise (GoneError if is_gone else DkdbgError)(self._nobody(found.pod.name))
+            raise (GoneError if is_gone else DkdbgError)(self._no_session(found.pod.name))
         return found.reach, path
 
-    def _nobody(self, pod: str) -> str:
+    def _no_session(self, pod: str) -> str:
         enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 enters a program that runs already"
         return f"no session runs in the pod {pod}: {hints.RUN_THERE(target=str(self.address))}; {enters}"
 

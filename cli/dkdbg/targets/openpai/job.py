@@ -26,7 +26,7 @@ PORT, DEPLOYMENT = "debug", "debug"
 #: Beginning of our command, to find it again.
 MARK = "# dkdbg"
 #: Lines of the manual recipe's downloads.
-_BY_HAND = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
+_MANUAL_STEPS = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
 #: Maximum characters of a job: the server limits its requests, and no real job is larger.
 _MAX_CHARS = 1 << 20
 
@@ -273,15 +273,17 @@ class _Edit:
             )
             return
         former = here["preCommands"]
-        ours = [each.startswith(MARK) or bool(_BY_HAND.search(each)) for each in former]
+        ours = [each.startswith(MARK) or bool(_MANUAL_STEPS.search(each)) for each in former]
         if former[:1] == [command]:
             return
         kept = [each for each, gone in zip(former, ours, strict=True) if not gone]
         if any(ours):
-            by_hand = any(gone and not each.startswith(MARK) for each, gone in zip(former, ours, strict=True))
+            has_manual_steps = any(
+                gone and not each.startswith(MARK) for each, gone in zip(former, ours, strict=True)
+            )
             why = (
                 "it is the recipe's, which downloads paipdb at each start"
-                if by_hand
+                if has_manual_steps
                 else "it is of another dkdbg"
             )
             self.decisions.append((f"the deployment {name} is ours now", why))

@@ -216,7 +216,7 @@ def _seen(task: Task, address: str) -> SeenSession:
     target, at = f"task {task.label}", f"{task.ip}:{task.port}"
 
     def state(
-        state: str, *, name: str = "-", endpoint: str = "", detail: str = "", by_hand: str = ""
+        state: str, *, name: str = "-", endpoint: str = "", detail: str = "", manual_command: str = ""
     ) -> SeenSession:
         return SeenSession(
             target=target,
@@ -226,7 +226,7 @@ def _seen(task: Task, address: str) -> SeenSession:
             state=state,
             endpoint=endpoint,
             detail=detail,
-            by_hand=by_hand,
+            manual_command=manual_command,
         )
 
     if task.state in ENDED:
@@ -241,7 +241,7 @@ def _seen(task: Task, address: str) -> SeenSession:
             "waiting",
             name="pdb, by nc",
             endpoint=at,
-            by_hand=f"nc {task.ip} {task.port}; the job's log has its token",
+            manual_command=f"nc {task.ip} {task.port}; the job's log has its token",
         )
     if greeting == _OF_DEBUGPY:
         return state("waiting", name="debugpy", endpoint=at, detail="a debugpy without dkdbg")

@@ -104,13 +104,13 @@ class RayTarget(Target):
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=why)
             try:
-                found = self._doors() or self._started()
+                found = self._proxies() or self._started()
             except DkdbgError as error:
                 return Endpoint(
                     address=None, why=error.message.splitlines()[0].removeprefix(f"{self.label}: ")
                 )
             if self._inner.address.scheme == LOCAL and found:
-                return Endpoint(address=found[-1].here, why="its door does not answer")
+                return Endpoint(address=found[-1].here, why="its proxy does not answer")
             return self._endpoint.of(found, why_none="its proxy has not started")
 
     def sessions(self) -> list[SeenSession]:
@@ -157,14 +157,14 @@ class RayTarget(Target):
         return cluster.said(done.stdout or done.stderr, label=str(self.address))
 
     def _started(self) -> list[SeenRecord]:
-        self._asked("door")
-        return self._doors()
+        self._asked("proxy")
+        return self._proxies()
 
-    def _doors(self) -> list[SeenRecord]:
+    def _proxies(self) -> list[SeenRecord]:
         """Return the proxies that run there for this cluster, oldest first."""
         reach, agent = self._there()
         name = cluster.session_name(self._cluster.dashboard)
-        done = process.read(reach.wrap((*agent, "ray", "doors")), most=_MAX_ANSWER, timeout=_LIMIT)
+        done = process.read(reach.wrap((*agent, "ray", "proxies")), most=_MAX_ANSWER, timeout=_LIMIT)
         try:
             found = [] if done.code else parse_all(done.stdout)
         except BadRecord as error:

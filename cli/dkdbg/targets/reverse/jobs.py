@@ -38,7 +38,7 @@ _QUIET = 10.0
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Callers:
+class JobListener:
     """Listener for connecting jobs.
 
     Args:
@@ -57,7 +57,7 @@ class Callers:
         token: str,
         certificate: Certificate,
         *,
-        arrived: Callable[[Caller], None],
+        arrived: Callable[[ConnectedJob], None],
         log: Callable[[str], None],
     ) -> None:
         self._token, self._certificate = token, certificate
@@ -73,10 +73,10 @@ class Callers:
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._pending = PendingConnections(MAX_PENDING)
-        self._callers: dict[tuple[str, str], Caller] = {}
+        self._jobs: dict[tuple[str, str], ConnectedJob] = {}
         self._refused, self._said = 0, 0.0
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="dkdbg callers", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="dkdbg jobs", daemon=True)
 
     def start(self) -> None:
         """Start accepting jobs."""
@@ -104,7 +104,7 @@ class Callers:
             if victim is not None:
                 sockets.shut(victim)
             threading.Thread(
-                target=self._welcome, args=(sock, str(address[0])), name="dkdbg caller", daemon=True
+                target=self._welcome, args=(sock, str(address[0])), name="dkdbg job", daemon=True
             ).start()
 
     def _welcome(self, sock: socket.socket, address: str) -> None:
@@ -120,24 +120,24 @@ class Callers:
         finally:
             with self._lock:
                 self._pending.leave(sock)
-        caller, is_new = self._caller(about)
-        if caller is None or not caller.offer(line):
+        job, is_new = self._job(about)
+        if job is None or not job.offer(line):
             sock.close()
         elif is_new:
-            self._arrived(caller)
+            self._arrived(job)
 
-    def _caller(self, about: About) -> tuple[Caller | None, bool]:
+    def _job(self, about: About) -> tuple[ConnectedJob | None, bool]:
         key = about.id, about.key
         with self._lock:
-            known = self._callers.get(key)
+            known = self._jobs.get(key)
             if self._stopped.is_set() or (known is not None and not known.is_closed):
                 return known, False
-            if len(self._callers) >= JOBS:
-                for each in [one for one, found in self._callers.items() if found.is_closed]:
-                    del self._callers[each]
-            if len(self._callers) >= JOBS:
+            if len(self._jobs) >= JOBS:
+                for each in [one for one, found in self._jobs.items() if found.is_closed]:
+                    del self._jobs[each]
+            if len(self._jobs) >= JOBS:
                 return None, False
-            made = self._callers[key] = Caller(about)
+            made = self._jobs[key] = ConnectedJob(about)
             return made, True
 
     def _refuse(self, address: str, why: str) -> None:
@@ -170,7 +170,7 @@ class About:
     answers: frozenset[str]
 
 
-class Caller:
+class ConnectedJob:
     """A session of a job, whose connections are the transports of a relay. Thread-safe.
 
     Attributes:

@@ -27,13 +27,13 @@ HEAD = struct.Struct(">cI")
 #: Maximum bytes of a frame, and of a question.
 LARGEST, LONGEST = 1 << 16, 1 << 20
 #: Timeout for one step of the other end, which is on this machine.
-_PATIENCE = 60.0
+_TIMEOUT_S = 60.0
 #: Exit code of an unanswered question.
 _FAILED = 1
 
 
 def ask(
-    path: str, question: dict[str, object], *, patience: float | None = _PATIENCE
+    path: str, question: dict[str, object], *, timeout: float | None = _TIMEOUT_S
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield the frames of the answer; the last one is EXIT or REFUSED.
 
@@ -44,12 +44,12 @@ def ask(
         OSError: no process listens there, the socket is another user's, or the answer is incomplete.
     """
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(_PATIENCE)
+        sock.settimeout(_TIMEOUT_S)
         sock.connect(path)
         if not _is_ours(sock):
             raise PermissionError(0, "another user listens there")
         sock.sendall(json.dumps(question).encode("utf-8", "surrogatepass") + b"\n")
-        sock.settimeout(patience)
+        sock.settimeout(timeout)
         kind = b""
         while kind not in (EXIT, REFUSED):
             kind, size = HEAD.unpack(_read(sock, HEAD.size))
@@ -82,9 +82,7 @@ def main(words: Sequence[str]) -> int:
     path, job, session = words[:3]
     why = "it says no end"
     try:
-        for kind, data in ask(
-            path, {"job": job, "session": session, "words": list(words[3:])}, patience=None
-        ):
+        for kind, data in ask(path, {"job": job, "session": session, "words": list(words[3:])}, timeout=None):
             if kind == EXIT:
                 sys.stdout.flush()
                 return int.from_bytes(data, "big")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from dkdbg.relay.answer import Answer
-    from dkdbg.targets.reverse.jobs import Caller
+    from dkdbg.targets.reverse.jobs import ConnectedJob
 
 #: The verbs that an agent of our version answers.
 ANSWERED = frozenset(questions.VERBS)
@@ -33,14 +33,14 @@ _PREFIX, _SUFFIX = "calls-", ".sock"
 #: Maximum bytes of a socket's path: the system's limit is 107, on macOS 103.
 _LONGEST = 100
 #: Maximum number of clients at a time; timeout to receive a question and to send an answer.
-_MOST, _PATIENCE = 32, 60.0
+_MAX_CLIENTS, _TIMEOUT_S = 32, 60.0
 #: Timeout for the list of jobs: the waiting process may be stopped (Ctrl-Z), and `ps` continues without it.
 _LISTED = 10.0
 #: Seconds between two polls for silent changes.
 _LOOK = 0.5
 
 
-class Desk:
+class QueryServer:
     """Server for questions about connected jobs.
 
     Args:
@@ -51,7 +51,7 @@ class Desk:
         OSError, RuntimeDirError: cannot listen, with the reason.
     """
 
-    def __init__(self, jobs: Callable[[], Mapping[str, Caller]], *, editor: int) -> None:
+    def __init__(self, jobs: Callable[[], Mapping[str, ConnectedJob]], *, editor: int) -> None:
         self._jobs, self._editor = jobs, editor
         folder = Path(runtime_dir.open_runtime_dir())
         self._path = folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}"
@@ -62,9 +62,9 @@ class Desk:
             )
         _sweep(folder)
         self._listener = _listening(self._path)
-        self._free = threading.Semaphore(_MOST)
+        self._free = threading.Semaphore(_MAX_CLIENTS)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="dkdbg desk", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="dkdbg queries", daemon=True)
 
     def start(self) -> None:
         """Start answering."""
@@ -94,7 +94,7 @@ class Desk:
         try:
             # The client is a process of this user; it gets no answer if it leaves or sends an invalid question.
             with client, contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
-                client.settimeout(_PATIENCE)
+                client.settimeout(_TIMEOUT_S)
                 asked = json.loads(_line(client))
                 if "words" in asked:
                     self._ask(client, asked)
@@ -117,15 +117,15 @@ class Desk:
 
     def _ask(self, client: socket.socket, asked: dict[str, Any]) -> None:
         words = [str(each) for each in asked["words"]]
-        caller = self._jobs().get(asked["job"])
-        if caller is None or caller.about.id != asked["session"]:
+        job = self._jobs().get(asked["job"])
+        if job is None or job.about.id != asked["session"]:
             _say(client, query_client.REFUSED, b"it was started anew meanwhile: ask again")
-        elif words[0] not in caller.about.answers:
+        elif words[0] not in job.about.answers:
             _say(client, query_client.REFUSED, f"its agent does not answer {words[0]} from here".encode())
-        elif why := caller.why:
+        elif why := job.why:
             _say(client, query_client.REFUSED, f"it is not connected: {why}".encode())
         else:
-            with contextlib.closing(caller.ask(words)) as answer:
+            with contextlib.closing(job.ask(words)) as answer:
                 self._pass_on(client, answer)
 
     def _pass_on(self, client: socket.socket, answer: Answer) -> None:
@@ -150,14 +150,14 @@ class Desk:
             _say(client, query_client.EXIT, answer.code.to_bytes(4, "big"))
 
 
-def desks() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the path of each server that answers here, and its jobs, as from `Desk._list`."""
+def servers() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the path of each server that answers here, and its jobs, as from `QueryServer._list`."""
     for folder in runtime_dir.folders():
         for path in _in(Path(folder)):
             with contextlib.suppress(OSError, ValueError):  # it has just exited
                 said = b"".join(
                     data
-                    for kind, data in query_client.ask(str(path), {}, patience=_LISTED)
+                    for kind, data in query_client.ask(str(path), {}, timeout=_LISTED)
                     if kind == query_client.OUT
                 )
                 yield str(path), json.loads(said)
@@ -178,7 +178,7 @@ def _listening(path: Path) -> socket.socket:
         making.unlink(missing_ok=True)
         listener.bind(str(making))
         making.chmod(0o600)
-        listener.listen(_MOST)
+        listener.listen(_MAX_CLIENTS)
         making.rename(path)
     except OSError:
         listener.close()
@@ -190,7 +190,7 @@ def _sweep(folder: Path) -> None:
     """Remove sockets of processes that were killed."""
     for path in _in(folder):
         with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
-            sock.settimeout(_PATIENCE)
+            sock.settimeout(_TIMEOUT_S)
             try:
                 sock.connect(str(path))
             except ConnectionRefusedError:

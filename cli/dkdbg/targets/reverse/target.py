@@ -20,7 +20,7 @@ from dkdbg.targets.reverse import query_client, query_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.targets.reverse.jobs import Caller
+    from dkdbg.targets.reverse.jobs import ConnectedJob
 
 
 #: Placeholder for the agent's command line: only its questions are answered, and nothing else runs there.
@@ -38,12 +38,12 @@ class _Job:
     """A job, as the `dkdbg attach` that it is connected to describes it.
 
     Attributes:
-        desk: path of that process's socket. editor: the port that editors attach to.
+        socket_path: path of that process's socket. editor: the port that editors attach to.
         name, id: those of the job's session. answers: verbs that its agent answers.
         why: why it is not connected; empty while it is. away: seconds since it was.
     """
 
-    desk: str
+    socket_path: str
     editor: int
     name: str
     id: str
@@ -57,7 +57,7 @@ class _Job:
         return str(Address(scheme=CALL, rest=self.name))
 
 
-class CallTarget(Target):
+class ReverseTarget(Target):
     """A connected job; see `core/target.py`."""
 
     capabilities = frozenset({Capability.ATTACH_ONLY})
@@ -96,7 +96,7 @@ class CallTarget(Target):
                 exit_code=EXIT_CONFLICT,
             )
         program = (sys.executable, "-I", "-S", "-B", str(Path(query_client.__file__).resolve()))
-        return (*program, job.desk, job.name, job.id, *argv[1:])
+        return (*program, job.socket_path, job.name, job.id, *argv[1:])
 
     def agent(self) -> tuple[str, ...] | None:
         """Return a placeholder for its questions."""
@@ -130,7 +130,7 @@ class CallTarget(Target):
 class _JobReach(Reach):
     """Reach of a job, limited to questions to its agent."""
 
-    def __init__(self, target: CallTarget) -> None:
+    def __init__(self, target: ReverseTarget) -> None:
         self.label = target.label
         self._target = target
 
@@ -141,12 +141,12 @@ class _JobReach(Reach):
 
 def _jobs() -> list[_Job]:
     """Return all jobs connected to a `dkdbg attach` of this user on this machine."""
-    return [_job(path, each) for path, said in query_server.desks() for each in said]
+    return [_job(path, each) for path, said in query_server.servers() for each in said]
 
 
 def _job(path: str, said: dict[str, Any]) -> _Job:
     return _Job(
-        desk=path, editor=said["editor"], name=said["name"], id=said["id"], answers=frozenset(said["answers"]),
+        socket_path=path, editor=said["editor"], name=said["name"], id=said["id"], answers=frozenset(said["answers"]),
         why=said["why"], away=said["away"],
     )  # fmt: skip
 
@@ -188,7 +188,7 @@ def _seen(job: _Job) -> SeenSession:
         return lost
     try:
         found = remote_sessions.records(
-            CallTarget(Address(scheme=CALL, rest=job.name)).find(), (_AGENT,), limit=_LIMIT
+            ReverseTarget(Address(scheme=CALL, rest=job.name)).find(), (_AGENT,), limit=_LIMIT
         )
     except DkdbgError as error:
         detail = error.message.splitlines()[0].removeprefix(f"{job.address} ")
@@ -204,12 +204,14 @@ def _seen(job: _Job) -> SeenSession:
     return replace(lost, detail="its agent knows no such session")
 
 
-def _target(address: Address, _root: Path) -> CallTarget:
-    return CallTarget(address)
+def _target(address: Address, _root: Path) -> ReverseTarget:
+    return ReverseTarget(address)
 
 
-def _named(name: str, _root: Path) -> CallTarget | None:
-    return CallTarget(Address(scheme=CALL, rest=name)) if any(each.name == name for each in _jobs()) else None
+def _named(name: str, _root: Path) -> ReverseTarget | None:
+    return (
+        ReverseTarget(Address(scheme=CALL, rest=name)) if any(each.name == name for each in _jobs()) else None
+    )
 
 
 def _sessions() -> list[SeenSession]:
@@ -223,37 +225,37 @@ def _sessions() -> list[SeenSession]:
 KIND = Kind(target=_target, named=_named, sessions=_sessions, begin=see_ended)
 
 
-class CalledJobTarget(Target):
+class ConnectedJobTarget(Target):
     """A connected job; see `core/target.py`.
 
     Args:
         name: unique among the connected jobs.
 
     Attributes:
-        caller: replaced after the job's restart.
+        job: replaced after the job's restart.
     """
 
     pause = 1.0
     capabilities = frozenset({Capability.ATTACH_ONLY})
 
-    def __init__(self, caller: Caller, name: str) -> None:
+    def __init__(self, job: ConnectedJob, name: str) -> None:
         super().__init__(
             Address(scheme=CALL, rest=name)
         )  # other verbs query it through us: `targets/reverse/target.py`
-        self.caller = caller
+        self.job = job
         self.name = name
 
     def endpoint(self) -> Endpoint:
         """Return the relay's port."""
-        why = self.caller.why
+        why = self.job.why
         return Endpoint(
-            address=(LOOPBACK, self.caller.local),
+            address=(LOOPBACK, self.job.local),
             why=f"it is not connected: {why}" if why else "its session does not answer",
         )
 
     def close(self) -> None:
         """Drop the job."""
-        self.caller.close()
+        self.job.close()
 
     def refusal(self) -> DkdbgError:
         """Return the error for other verbs; see `Target`. `attach` uses no other verb, so it is never shown."""

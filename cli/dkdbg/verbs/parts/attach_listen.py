@@ -14,15 +14,15 @@ from dkdbg.agent.state.runtime_dir import RuntimeDirError
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.render import token_file
 from dkdbg.targets.reverse import certificate
-from dkdbg.targets.reverse.jobs import Callers
-from dkdbg.targets.reverse.query_server import Desk
-from dkdbg.targets.reverse.target import CalledJobTarget
+from dkdbg.targets.reverse.jobs import JobListener
+from dkdbg.targets.reverse.query_server import QueryServer
+from dkdbg.targets.reverse.target import ConnectedJobTarget
 
 if TYPE_CHECKING:
     import contextlib
 
     from dkdbg.attach.upstream import Upstream
-    from dkdbg.targets.reverse.jobs import Caller
+    from dkdbg.targets.reverse.jobs import ConnectedJob
     from dkdbg.verbs.parts.attach_proxy import AttachProxy, Reporting
 
 
@@ -69,20 +69,20 @@ def wait_for_jobs(
     """
     shown = _certificate(reporter)
     lock = threading.Lock()
-    known: dict[str, tuple[CalledJobTarget, Upstream]] = {}
+    known: dict[str, tuple[ConnectedJobTarget, Upstream]] = {}
 
-    def arrived(caller: Caller) -> None:
+    def arrived(job: ConnectedJob) -> None:
         with lock:
-            name, number = caller.about.name, 1
-            while name in known and not known[name][0].caller.why:  # another job of the same name
+            name, number = job.about.name, 1
+            while name in known and not known[name][0].job.why:  # another job of the same name
                 number += 1
-                name = f"{caller.about.name}-{number}"
+                name = f"{job.about.name}-{number}"
             former = None
             if name in known:  # the job was restarted
                 target, upstream = known[name]
-                former, target.caller = target.caller, caller
+                former, target.job = target.job, job
             else:
-                target = CalledJobTarget(caller, name)
+                target = ConnectedJobTarget(job, name)
                 upstream = proxy.add(target)
                 known[name] = target, upstream
         if former is not None:
@@ -90,27 +90,27 @@ def wait_for_jobs(
         upstream.poke()
         reporter.event("called", "has called, and can be debugged", prefix=name, target=name)
 
-    callers = Callers(*listen, token, shown, arrived=arrived, log=reporter.line)
-    opened.callback(callers.close)
-    callers.start()
-    here = f"{listen[0] or socket.gethostname()}:{callers.port}"
+    listener = JobListener(*listen, token, shown, arrived=arrived, log=reporter.line)
+    opened.callback(listener.close)
+    listener.start()
+    here = f"{listen[0] or socket.gethostname()}:{listener.port}"
     where = "in DKDBG_TOKEN" if settings.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
     connect = f"{here}#sha256:{shown.fingerprint}"
     text = (
         f"jobs can call {here}: start them with {settings.ENV_CONNECT}={connect} and {settings.ENV_TOKEN_FILE} "
         f"(or {settings.ENV_TOKEN}) with the token {where}"
     )
-    reporter.event("calls", text, host=listen[0], port=callers.port, connect=connect)
+    reporter.event("calls", text, host=listen[0], port=listener.port, connect=connect)
 
-    def jobs() -> dict[str, Caller]:
+    def jobs() -> dict[str, ConnectedJob]:
         with lock:
-            return {name: target.caller for name, (target, _) in known.items()}
+            return {name: target.job for name, (target, _) in known.items()}
 
     try:
-        desk = Desk(jobs, editor=proxy.port)
+        server = QueryServer(jobs, editor=proxy.port)
     except (OSError, RuntimeDirError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         reporter.line(f"dkdbg ps, where and ranks will not reach these jobs: {why}")
         return
-    opened.callback(desk.close)
-    desk.start()
+    opened.callback(server.close)
+    server.start()

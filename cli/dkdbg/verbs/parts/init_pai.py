@@ -198,10 +198,10 @@ def _script(role: Role, command: str | None) -> Script | None:
 
 def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
     if script is None:
-        by_hand = task_command.runs_ours(role.commands)
+        runs_paipdb = task_command.runs_ours(role.commands)
         return (
             f"{role.name} is debugged",
-            "its commands run paipdb" if by_hand else "where its commands or code say so",
+            "its commands run paipdb" if runs_paipdb else "where its commands or code say so",
         )
     return (
         f"{script.name} of {role.name} waits for a debugger, {WAIT} s",

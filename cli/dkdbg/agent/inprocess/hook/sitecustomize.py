@@ -345,7 +345,7 @@ class _Member(object):
                     slept = True
                     break
                 if answers.answer(self, connection, command):
-                    handed_over = connection or self._nobody()
+                    handed_over = connection or self._unread()
                     break
         except Exception as error:
             _say("socket closed: %r" % (error,))
@@ -357,7 +357,7 @@ class _Member(object):
         elif slept and not self.forking:  # the fork did not wait, and found it running
             self.wake_thread()
 
-    def _nobody(self):  # type: () -> socket
+    def _unread(self):  # type: () -> socket
         """Return a connection for an answer that is not read."""
         import _socket
 

@@ -200,9 +200,11 @@ class Attaching(Phase):
         connection, role = self.connection, self._role
         controller = self._sessions.controller(connection.key)
         if connection.key != ROOT and connection.editor in self._sessions.evicted:
-            return self._nobody()  # its editor opens processes that were announced before it lost the session
+            return (
+                self._no_controller()
+            )  # its editor opens processes that were announced before it lost the session
         if role == OBSERVE and (controller is None or controller.leaving or not controller.configured):
-            return self._nobody() if waited else self._wait(_CONTROLLER, CONTROLLER_TIMEOUT_S)
+            return self._no_controller() if waited else self._wait(_CONTROLLER, CONTROLLER_TIMEOUT_S)
         if controller is None or (controller.leaving and waited == _RELEASE):
             if connection.key == ROOT and self._sessions.agent.looks and not self._has_looked:
                 self._waited = waited
@@ -232,7 +234,7 @@ class Attaching(Phase):
         ends = connection.close("refused: " + self._reason.partition(":")[0])
         return [connection.refuse(connection.attach, self._reason), *ends]
 
-    def _nobody(self) -> List[Action]:
+    def _no_controller(self) -> List[Action]:
         connection = self.connection
         if connection.key != ROOT:  # as debugpy does for a process that is gone
             answer = connection.to_client(messages.answer(connection.attach))

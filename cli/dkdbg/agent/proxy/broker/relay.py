@@ -201,8 +201,8 @@ class Relay:
         self._lock = lock
         self._log = log
         self._address = _address(client)
-        self._door = Broker(sessions, self._address)
-        self._door.connection.link = self
+        self._broker = Broker(sessions, self._address)
+        self._broker.connection.link = self
         self._backend: Optional[socket.socket] = None
         self._answers: Optional[threading.Thread] = None
         self._listens = False
@@ -220,7 +220,7 @@ class Relay:
         """
         try:
             self._client.settimeout(ATTACH_TIMEOUT_S)
-            self._act(self._ask(lambda: self._door.from_client(first)))
+            self._act(self._ask(lambda: self._broker.from_client(first)))
             self._read_client()
         except (OSError, frames.FrameError):
             self._break()
@@ -232,7 +232,7 @@ class Relay:
             answers = self._answers
             if answers is not None:
                 answers.join()
-        self._act(self._ask(self._door.ended))
+        self._act(self._ask(self._broker.ended))
         if self._closed:
             sockets.drain(self._client, CLOSE_TIMEOUT_S)
         if self._backend is not None:
@@ -243,8 +243,8 @@ class Relay:
         while not self._over:
             body = self._parser.take()
             while body is not None:
-                actions = self._ask(lambda: self._door.from_client(body or b""))  # noqa: B023
-                if strange and self._door.connection.admitted:
+                actions = self._ask(lambda: self._broker.from_client(body or b""))  # noqa: B023
+                if strange and self._broker.connection.admitted:
                     strange = False
                     self._agent.admit(self._client)
                     self._parser.allow(frames.MAX_BODY)
@@ -256,7 +256,7 @@ class Relay:
             data = self._client.recv(65536)
             sockets.acknowledge(self._client)
             if not data:
-                self._act(self._ask(self._door.client_gone))
+                self._act(self._ask(self._broker.client_gone))
                 if self._backend is not None:
                     self._backend.shutdown(socket.SHUT_WR)
                 return
@@ -266,19 +266,19 @@ class Relay:
         parser = frames.FrameParser(max_body=1 << 30)
         try:
             for body in frames.received(lambda most: self._receive(backend, most), parser):
-                self._act(self._ask(lambda: self._door.from_adapter(body)))  # noqa: B023
+                self._act(self._ask(lambda: self._broker.from_adapter(body)))  # noqa: B023
         except OSError:  # it was killed
             pass
         except frames.FrameError:
             self._break()
         self._listens = False
         if not self._over:  # otherwise we have closed it, and `ended` follows
-            self._act(self._ask(self._door.adapter_gone))
+            self._act(self._ask(self._broker.adapter_gone))
         self._say_goodbye()
 
     def _receive(self, backend: socket.socket, most: int) -> bytes:
         """Receive from the adapter. It keeps an ended session until the client leaves, and some never do."""
-        if not self._door.connection.leaving:
+        if not self._broker.connection.leaving:
             return backend.recv(most)
         backend.settimeout(LEAVE_TIMEOUT_S)
         try:
@@ -290,10 +290,10 @@ class Relay:
     def _say_goodbye(self) -> None:
         """Close the connection to the client, unless its session continues without the adapter."""
         # The client was sent `terminated`; its disconnect is still to be answered by the thread that closes.
-        if self._door.phase in (EVICTED, CLOSED):
+        if self._broker.phase in (EVICTED, CLOSED):
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
-        if self._door.phase not in (OBSERVING, REATTACHING):
+        if self._broker.phase not in (OBSERVING, REATTACHING):
             sockets.shut(self._client, socket.SHUT_WR)
             with self._lock:
                 self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_TIMEOUT_S)
@@ -319,7 +319,7 @@ class Relay:
             former.join()
         with self._lock:
             self._lock.wait_for(lambda: self._over, seconds)
-        actions = self._ask(self._door.again)
+        actions = self._ask(self._broker.again)
         if not actions or self._over:
             return
         if self._backend is not None:
@@ -346,11 +346,11 @@ class Relay:
                 relay.to_adapter(action.body)
             elif action.kind == connection.WAIT:
                 with self._lock:
-                    self._lock.wait_for(self._door.ready, action.seconds)
-                self._act(self._ask(self._door.resume))
+                    self._lock.wait_for(self._broker.ready, action.seconds)
+                self._act(self._ask(self._broker.resume))
             elif action.kind == connection.LOOK:
                 ending = self._agent.look()
-                self._act(self._ask(lambda: self._door.looked(ending)))  # noqa: B023
+                self._act(self._ask(lambda: self._broker.looked(ending)))  # noqa: B023
             elif action.kind == connection.DROP_ADAPTER:
                 relay.drop_adapter()
             elif action.kind == connection.LEAVE_ADAPTER:
@@ -398,7 +398,7 @@ class Relay:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_TIMEOUT_S
                 if self._agent.is_adapter_gone():
                     reason = "debugpy's adapter died too often: debugging is off for the rest of this run"
-                self._act(self._ask(lambda: self._door.no_adapter(reason)))
+                self._act(self._ask(lambda: self._broker.no_adapter(reason)))
                 return
             arguments, self._listens = (self._backend,), True
             self._answers = threading.Thread(
@@ -416,7 +416,7 @@ class Relay:
         """Make the adapter end the session: it does so at the end of our stream, and then closes its side."""
         backend = self._backend if self._listens else None
         if backend is None:
-            self._act(self._ask(self._door.adapter_gone))
+            self._act(self._ask(self._broker.adapter_gone))
         else:
             sockets.shut(backend, socket.SHUT_WR)
 
@@ -434,7 +434,7 @@ class Relay:
         self._end()
         sockets.shut(self._client, socket.SHUT_WR)
         # The process of a leaving client is free only when the adapter has closed its side.
-        sockets.shut(self._backend, socket.SHUT_WR if self._door.connection.leaving else socket.SHUT_RDWR)
+        sockets.shut(self._backend, socket.SHUT_WR if self._broker.connection.leaving else socket.SHUT_RDWR)
 
     def _end(self) -> None:
         with self._lock:

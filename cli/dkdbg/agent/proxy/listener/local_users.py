@@ -31,7 +31,7 @@ _CGROUP_ID = 21
 _TIMEOUT_S = 2.0
 _CLOSED = "it is closed already"
 #: uid that the kernel reports for a user unknown in this user namespace.
-_NOBODY = 65534
+_NOBODY_UID = 65534
 
 
 def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
@@ -68,7 +68,7 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
     except (OSError, ValueError, struct.error):  # unsupported, as on macOS
         return ""
     uid = found[0]
-    if uid in allowed or (uid == _NOBODY and not knows_all_users()):
+    if uid in allowed or (uid == _NOBODY_UID and not knows_all_users()):
         return ""
     return "it comes from another user of this machine, uid %d" % uid
 
