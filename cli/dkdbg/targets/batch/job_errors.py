@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from dkdbg.core.known_errors import Known, first, line_at
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 
@@ -29,25 +29,11 @@ def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, no
         said: standard error of a program.
         job, node: job and node of the request; empty if it has none.
     """
-    for pattern, problem, hint in known:
-        match = re.search(pattern, said)
-        if match:
-            groups = [printable((each or "").strip())[:200] for each in match.groups()]
-            quoted = _line_of(said, match.start())
-            text = problem.format(*groups, job=job or "the job", node=node or "the node")
-            kind = NoCommandsError if problem.startswith(NO_COMMANDS) else DkdbgError
-            return kind(
-                f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job)
-            )
-    return None
-
-
-def last_line(said: str) -> str:
-    """Return the end of the last line that is not blank, fit for a message; empty if all are."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return printable(lines[-1])[-300:] if lines else ""
-
-
-def _line_of(text: str, at: int) -> str:
-    start = text.rfind("\n", 0, at) + 1
-    return printable(text[start:].partition("\n")[0].strip())[:300]
+    if (found := first((Known(*each) for each in known), said)) is None:
+        return None
+    (_, problem, hint, _), match = found
+    groups = [printable((each or "").strip())[:200] for each in match.groups()]
+    quoted = line_at(said, match.start())
+    text = problem.format(*groups, job=job or "the job", node=node or "the node")
+    kind = NoCommandsError if problem.startswith(NO_COMMANDS) else DkdbgError
+    return kind(f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job))

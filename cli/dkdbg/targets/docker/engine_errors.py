@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import hints
+from dkdbg.core.known_errors import Known, first, line_at
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.ssh import errors
@@ -14,16 +14,6 @@ from dkdbg.targets.ssh.command import SshHosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    fragment: str
-    cause: str
-    hint: str
-    exit_code: int = EXIT_ENGINE
-
-
 #: Docker's message about a failure of the ssh by which it reaches an engine; contains ssh's own messages.
 _BY_SSH = re.compile(
     r"command \[ssh (?P<words>[^\]]*) docker system dial-stdio\] has exited with exit status (?P<code>\d+), [^\n]*?stderr=(?P<said>.*)",
@@ -44,219 +34,128 @@ _LAST_PORT = 65535
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; a test quotes each real text. The first match wins.
 _KNOWN = (
-    _Known(
-        fragment=r"Cannot connect to the Docker daemon at http://docker\.example\.com",
-        cause="ssh gets to the machine, but no Docker engine answers there",
-        hint="go there with ssh, and docker info says why: it does not run (sudo systemctl start docker), "
-        "or this user may not use it (sudo usermod -aG docker $USER, then log in again)",
-    ),
-    _Known(
-        fragment=r"Cannot connect to the Docker daemon at unix://\S*podman\S*\.sock",
-        cause="no Podman answers at this socket",
-        hint="systemctl --user start podman.socket (as root: systemctl start podman.socket), or podman system service -t 0 &",
-    ),
-    _Known(
-        fragment=r"container-init binary not found on the host",
-        cause="Podman has no init for containers, which the debug service asks for",
-        hint="install catatonit (Debian: apt install catatonit)",
-    ),
-    _Known(
-        fragment=r"unrecognized command `podman context|unknown flag: --format.*podman|Emulate Docker CLI using podman",
-        cause="the docker command here is podman's own, which knows neither contexts nor compose's answers",
-        hint="install docker's (Debian: docker-cli docker-compose), and "
-        "export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock",
-    ),
-    _Known(
-        fragment=r"HTTP request to an HTTPS server",
-        cause="this engine speaks TLS, and docker was not told to",
-        hint="export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=FOLDER, where FOLDER has ca.pem, cert.pem and key.pem from whoever runs it; "
-        "or docker context create NAME --docker host=tcp://HOST:2376,ca=...,cert=...,key=...",
-    ),
-    _Known(
-        fragment=r"server gave HTTP response to HTTPS client|first record does not look like a TLS handshake",
-        cause="this engine does not speak TLS, and anybody who reaches its port is root there",
-        hint="unset DOCKER_TLS_VERIFY if that is meant; DOCKER_HOST=ssh://HOST needs no open port",
-    ),
-    _Known(
-        fragment=r"(?m:^|resolve docker endpoint: )open [^\n]*\b(?:ca|cert|key)\.pem: |could not read (?:CA certificate|X509 key pair|TLS)",
-        cause="the certificates for this engine cannot be read",
-        hint="without TLS: unset DOCKER_TLS_VERIFY; with it, DOCKER_CERT_PATH names the folder of ca.pem, cert.pem and key.pem, which whoever runs the engine made for you",
-    ),
-    _Known(
-        fragment=r"tls: certificate required|tls: bad certificate|tls: unknown certificate|tlsv1[^\n]* alert (?:certificate required|unknown ca)",
-        cause="the engine wants a certificate of yours, and takes none that it was shown",
-        hint="cert.pem and key.pem in DOCKER_CERT_PATH must be signed by the engine's authority; ask the administrator",
-    ),
-    _Known(
-        fragment=r"(?:Get|Post|Head|Put|Delete) \"https://[^\n]*tls: failed to verify certificate",
-        cause="what answers there is not the engine that ca.pem vouches for",
-        hint="is the address right? then ask whoever runs the engine for its ca.pem, or for a certificate that names the address",
-    ),
-    _Known(
-        fragment=r"client version \S+ is too new\. Maximum supported API version is",
-        cause="this engine is older than the API that docker was told to speak",
-        hint="unset DOCKER_API_VERSION: docker and the engine agree on one by themselves",
-    ),
-    _Known(
-        fragment=r"client version \S+ is too old\. Minimum supported API version is",
-        cause="this docker is older than what the engine still speaks",
-        hint="unset DOCKER_API_VERSION, or install a newer docker command and compose (docker-ce-cli, docker-compose-plugin)",
-    ),
-    _Known(
-        fragment=r"requires API version \S+, but the Docker daemon API version is|requires? Docker Engine v?[\d.]+ or later",
-        cause="this engine is too old for something that your compose file asks for",
-        hint="upgrade the engine, or take that out in an override file (unset DOCKER_API_VERSION, if it is set)",
-    ),
-    _Known(
-        fragment=r"bind source path does not exist",
-        cause="a folder that the service mounts is not on the engine's machine",
-        hint="make it there, or mount another one in an override file",
-        exit_code=EXIT_CONFLICT,
-    ),
-    _Known(
-        fragment=r"permission denied while trying to connect to the Docker daemon socket|dial unix [^:]+: connect: permission denied",
-        cause="the Docker engine runs, but this user may not use its socket",
-        hint="add yourself to its group (sudo usermod -aG docker $USER), log in again, or use a rootless engine",
-    ),
-    _Known(
-        fragment=r"Cannot connect to the Docker daemon|error during connect|connection refused.*docker|docker daemon is not running",
-        cause="no Docker engine answers",
-        hint=hints.ENGINE_DOWN(),
-    ),
-    _Known(
-        fragment=r"context not found|unable to parse docker host|unable to resolve docker endpoint",
-        cause="the docker command does not know which engine to ask",
-        hint="docker context ls shows the engines it knows; DOCKER_CONTEXT and DOCKER_HOST choose one",
-    ),
-    _Known(
-        fragment=r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
-        cause="this docker has no compose plugin",
-        hint="install docker-compose-plugin (Debian: docker-compose, 2.24.4 or newer)",
-    ),
-    _Known(
-        fragment=r"address already in use|port is already allocated|ports are not available",
-        cause="a port of the service is taken on this machine",
-        hint="`dkdbg up` takes a free debug port by itself; for port 8000 of the program write DKDBG_APP_PORT_8000=18001 into .env",
-        exit_code=EXIT_CONFLICT,
-    ),
-    _Known(
-        fragment=r"could not select device driver \"?\w*\"? with capabilities",
-        cause="the service asks for a GPU, and this engine has no driver for one",
-        hint="run without: DKDBG_GPU=none; or install the NVIDIA Container Toolkit and restart the engine",
-    ),
-    _Known(
-        fragment=r"unknown or invalid runtime name: nvidia",
-        cause="the service asks for the nvidia runtime, which this engine does not have",
-        hint="install the NVIDIA Container Toolkit (nvidia-ctk runtime configure), or set DKDBG_GPU=none",
-    ),
-    _Known(
-        fragment=r"CDI device injection failed|unresolvable CDI devices",
-        cause="the CDI device that the service asks for is not described on this machine",
-        hint="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, then `nvidia-ctk cdi list`; or DKDBG_GPU=none",
-    ),
-    _Known(
-        fragment=r"error gathering device information while adding custom device",
-        cause="a device that the service asks for does not exist on this machine",
-        hint="set DKDBG_GPU=none, or load the driver that makes the device",
-    ),
-    _Known(
-        fragment=r"could not find an available, non-overlapping IPv4 address pool|all predefined address pools have been fully subnetted",
-        cause="the engine has no address range left for the network of another project",
-        hint="take away the networks that no container uses: docker network prune",
-        exit_code=EXIT_CONFLICT,
-    ),
-    _Known(
-        fragment=r"error setting rlimit",
-        cause="this engine may not raise the ulimits that the compose file asks for (rootless or nested engine)",
-        hint="take the ulimits out of the service for this machine, in an override file",
-    ),
-    _Known(
-        fragment=r"service \"?dkdbg-gpu-[^\n]* not found",
-        cause="DKDBG_GPU names no kind of GPU that the debug service knows",
-        hint="DKDBG_GPU is one of none, nvidia, cdi, amd",
-    ),
-    _Known(
-        fragment=r"cannot extend service \"[^\"\n]*-(?:debug|dkdbg)(?:-\d+)?\" in [^\n]*: service [^\n]* not found",
-        cause="the debug service extends a service that your compose file does not have any more",
-        hint="dkdbg init writes the debug service anew, for a service that is there",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head"
-        r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
-        cause="the base image is not on this machine and cannot be pulled",
-        hint="log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours",
-    ),
-    _Known(
-        fragment=r"CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate",
-        cause="the build does not trust the certificate of your network's proxy or index",
-        hint="DKDBG_CA=/etc/ssl/certs/ca-certificates.crt hands it your CA bundle as a build secret",
-    ),
-    _Known(
-        fragment=r"no space left on device",
-        cause="the disk of the Docker engine is full",
-        hint="docker system df shows what fills it; docker builder prune frees the build cache",
-    ),
-    _Known(
-        fragment=r"mounts denied|path .* is not shared from the host",
-        cause="Docker Desktop does not share this folder with its machine",
-        hint="share it: Settings, Resources, File sharing",
-    ),
-    _Known(
-        fragment=r"(Couldn't find env file|env file [^\n]* not found)",
-        cause="an env_file of your compose file does not exist",
-        hint="create it (often from a .env.example beside it)",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"container rootfs is marked read-only",
-        cause="the service's file system is read-only, so compose cannot put the token of the debug port into it",
-        hint="read_only: false for the debug service in an override file, or DKDBG_TOKEN= for a start without a token",
-        exit_code=EXIT_CONFLICT,
-    ),
-    _Known(
-        fragment=r"no such service",
-        cause="the project has no such service; the debug files may be older than your compose file",
-        hint="dkdbg init writes them again; a file of ours that you changed is kept: remove it first",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"application not healthy after",
-        cause="the debugger did not start to listen in time",
-        hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent say more",
-        exit_code=EXIT_TIMEOUT,
-    ),
-    _Known(
-        fragment=r"container \S+ exited \((\d+)\)",
-        cause="the program ended before an editor could attach",
-        hint="its last lines are above",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"container \S+ is unhealthy",
-        cause="the debugger does not listen in the container",
-        hint="the program's last lines are above",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"project name must not be empty|invalid project name",
-        cause="compose cannot make a project name from the name of this folder",
-        hint="give it one in .env: COMPOSE_PROJECT_NAME=name (small letters, digits, - and _)",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"required variable \S+ is missing a value",
-        cause="your compose file needs a variable that is not set",
-        hint="set it in the environment or in .env",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service|error while interpolating|invalid interpolation|"
-        r"invalid hostport|invalid containerport|refers to undefined",
-        cause="compose does not accept the project's files",
-        hint="docker compose --profile debug config shows where",
-        exit_code=EXIT_ERROR,
-    ),
+    Known(r"Cannot connect to the Docker daemon at http://docker\.example\.com",
+          "ssh gets to the machine, but no Docker engine answers there",
+          "go there with ssh, and docker info says why: it does not run (sudo systemctl start docker), "
+          "or this user may not use it (sudo usermod -aG docker $USER, then log in again)"),
+    Known(r"Cannot connect to the Docker daemon at unix://\S*podman\S*\.sock",
+          "no Podman answers at this socket",
+          "systemctl --user start podman.socket (as root: systemctl start podman.socket), or podman system service -t 0 &"),
+    Known(r"container-init binary not found on the host",
+          "Podman has no init for containers, which the debug service asks for",
+          "install catatonit (Debian: apt install catatonit)"),
+    Known(r"unrecognized command `podman context|unknown flag: --format.*podman|Emulate Docker CLI using podman",
+          "the docker command here is podman's own, which knows neither contexts nor compose's answers",
+          "install docker's (Debian: docker-cli docker-compose), and "
+          "export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock"),
+    Known(r"HTTP request to an HTTPS server",
+          "this engine speaks TLS, and docker was not told to",
+          "export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=FOLDER, where FOLDER has ca.pem, cert.pem and key.pem from whoever runs it; "
+          "or docker context create NAME --docker host=tcp://HOST:2376,ca=...,cert=...,key=..."),
+    Known(r"server gave HTTP response to HTTPS client|first record does not look like a TLS handshake",
+          "this engine does not speak TLS, and anybody who reaches its port is root there",
+          "unset DOCKER_TLS_VERIFY if that is meant; DOCKER_HOST=ssh://HOST needs no open port"),
+    Known(r"(?m:^|resolve docker endpoint: )open [^\n]*\b(?:ca|cert|key)\.pem: |could not read (?:CA certificate|X509 key pair|TLS)",
+          "the certificates for this engine cannot be read",
+          "without TLS: unset DOCKER_TLS_VERIFY; with it, DOCKER_CERT_PATH names the folder of ca.pem, cert.pem and key.pem, which whoever runs the engine made for you"),
+    Known(r"tls: certificate required|tls: bad certificate|tls: unknown certificate|tlsv1[^\n]* alert (?:certificate required|unknown ca)",
+          "the engine wants a certificate of yours, and takes none that it was shown",
+          "cert.pem and key.pem in DOCKER_CERT_PATH must be signed by the engine's authority; ask the administrator"),
+    Known(r"(?:Get|Post|Head|Put|Delete) \"https://[^\n]*tls: failed to verify certificate",
+          "what answers there is not the engine that ca.pem vouches for",
+          "is the address right? then ask whoever runs the engine for its ca.pem, or for a certificate that names the address"),
+    Known(r"client version \S+ is too new\. Maximum supported API version is",
+          "this engine is older than the API that docker was told to speak",
+          "unset DOCKER_API_VERSION: docker and the engine agree on one by themselves"),
+    Known(r"client version \S+ is too old\. Minimum supported API version is",
+          "this docker is older than what the engine still speaks",
+          "unset DOCKER_API_VERSION, or install a newer docker command and compose (docker-ce-cli, docker-compose-plugin)"),
+    Known(r"requires API version \S+, but the Docker daemon API version is|requires? Docker Engine v?[\d.]+ or later",
+          "this engine is too old for something that your compose file asks for",
+          "upgrade the engine, or take that out in an override file (unset DOCKER_API_VERSION, if it is set)"),
+    Known(r"bind source path does not exist",
+          "a folder that the service mounts is not on the engine's machine",
+          "make it there, or mount another one in an override file", EXIT_CONFLICT),
+    Known(r"permission denied while trying to connect to the Docker daemon socket|dial unix [^:]+: connect: permission denied",
+          "the Docker engine runs, but this user may not use its socket",
+          "add yourself to its group (sudo usermod -aG docker $USER), log in again, or use a rootless engine"),
+    Known(r"Cannot connect to the Docker daemon|error during connect|connection refused.*docker|docker daemon is not running",
+          "no Docker engine answers",
+          hints.ENGINE_DOWN()),
+    Known(r"context not found|unable to parse docker host|unable to resolve docker endpoint",
+          "the docker command does not know which engine to ask",
+          "docker context ls shows the engines it knows; DOCKER_CONTEXT and DOCKER_HOST choose one"),
+    Known(r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
+          "this docker has no compose plugin",
+          "install docker-compose-plugin (Debian: docker-compose, 2.24.4 or newer)"),
+    Known(r"address already in use|port is already allocated|ports are not available",
+          "a port of the service is taken on this machine",
+          "`dkdbg up` takes a free debug port by itself; for port 8000 of the program write DKDBG_APP_PORT_8000=18001 into .env", EXIT_CONFLICT),
+    Known(r"could not select device driver \"?\w*\"? with capabilities",
+          "the service asks for a GPU, and this engine has no driver for one",
+          "run without: DKDBG_GPU=none; or install the NVIDIA Container Toolkit and restart the engine"),
+    Known(r"unknown or invalid runtime name: nvidia",
+          "the service asks for the nvidia runtime, which this engine does not have",
+          "install the NVIDIA Container Toolkit (nvidia-ctk runtime configure), or set DKDBG_GPU=none"),
+    Known(r"CDI device injection failed|unresolvable CDI devices",
+          "the CDI device that the service asks for is not described on this machine",
+          "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, then `nvidia-ctk cdi list`; or DKDBG_GPU=none"),
+    Known(r"error gathering device information while adding custom device",
+          "a device that the service asks for does not exist on this machine",
+          "set DKDBG_GPU=none, or load the driver that makes the device"),
+    Known(r"could not find an available, non-overlapping IPv4 address pool|all predefined address pools have been fully subnetted",
+          "the engine has no address range left for the network of another project",
+          "take away the networks that no container uses: docker network prune", EXIT_CONFLICT),
+    Known(r"error setting rlimit",
+          "this engine may not raise the ulimits that the compose file asks for (rootless or nested engine)",
+          "take the ulimits out of the service for this machine, in an override file"),
+    Known(r"service \"?dkdbg-gpu-[^\n]* not found",
+          "DKDBG_GPU names no kind of GPU that the debug service knows",
+          "DKDBG_GPU is one of none, nvidia, cdi, amd"),
+    Known(r"cannot extend service \"[^\"\n]*-(?:debug|dkdbg)(?:-\d+)?\" in [^\n]*: service [^\n]* not found",
+          "the debug service extends a service that your compose file does not have any more",
+          "dkdbg init writes the debug service anew, for a service that is there", EXIT_ERROR),
+    Known(r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head"
+          r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
+          "the base image is not on this machine and cannot be pulled",
+          "log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours"),
+    Known(r"CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate",
+          "the build does not trust the certificate of your network's proxy or index",
+          "DKDBG_CA=/etc/ssl/certs/ca-certificates.crt hands it your CA bundle as a build secret"),
+    Known(r"no space left on device",
+          "the disk of the Docker engine is full",
+          "docker system df shows what fills it; docker builder prune frees the build cache"),
+    Known(r"mounts denied|path .* is not shared from the host",
+          "Docker Desktop does not share this folder with its machine",
+          "share it: Settings, Resources, File sharing"),
+    Known(r"(Couldn't find env file|env file [^\n]* not found)",
+          "an env_file of your compose file does not exist",
+          "create it (often from a .env.example beside it)", EXIT_ERROR),
+    Known(r"container rootfs is marked read-only",
+          "the service's file system is read-only, so compose cannot put the token of the debug port into it",
+          "read_only: false for the debug service in an override file, or DKDBG_TOKEN= for a start without a token", EXIT_CONFLICT),
+    Known(r"no such service",
+          "the project has no such service; the debug files may be older than your compose file",
+          "dkdbg init writes them again; a file of ours that you changed is kept: remove it first", EXIT_ERROR),
+    Known(r"application not healthy after",
+          "the debugger did not start to listen in time",
+          "the program's last lines are above; DKDBG_DEBUG=1 makes the agent say more", EXIT_TIMEOUT),
+    Known(r"container \S+ exited \((\d+)\)",
+          "the program ended before an editor could attach",
+          "its last lines are above", EXIT_ERROR),
+    Known(r"container \S+ is unhealthy",
+          "the debugger does not listen in the container",
+          "the program's last lines are above", EXIT_ERROR),
+    Known(r"project name must not be empty|invalid project name",
+          "compose cannot make a project name from the name of this folder",
+          "give it one in .env: COMPOSE_PROJECT_NAME=name (small letters, digits, - and _)", EXIT_ERROR),
+    Known(r"required variable \S+ is missing a value",
+          "your compose file needs a variable that is not set",
+          "set it in the environment or in .env", EXIT_ERROR),
+    Known(r"yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service|error while interpolating|invalid interpolation|"
+          r"invalid hostport|invalid containerport|refers to undefined",
+          "compose does not accept the project's files",
+          "docker compose --profile debug config shows where", EXIT_ERROR),
 )  # fmt: skip
 
 
@@ -268,18 +167,14 @@ def explain(code: int, output: str) -> DkdbgError:
     unset, empty = ", ".join(dict.fromkeys(_UNSET.findall(output))), _EMPTY.search(output)
     if unset and empty:
         return DkdbgError(
-            f"your compose file uses variables that are not set: {unset}\n  engine: {_line_of(output, empty.start())}",
+            f"your compose file uses variables that are not set: {unset}\n  engine: {line_at(output, empty.start())}",
             hint=f"give {unset} a value in .env or in the environment",
             exit_code=EXIT_ERROR,
         )
-    for known in _KNOWN:
-        found = re.search(known.fragment, output, re.IGNORECASE)
-        if found:
-            return DkdbgError(
-                f"{known.cause}\n  engine: {_line_of(output, found.start())}",
-                hint=known.hint,
-                exit_code=known.exit_code,
-            )
+    if found := first(_KNOWN, output, re.IGNORECASE):
+        known, match = found
+        cause = f"{known.cause}\n  engine: {line_at(output, match.start())}"
+        return DkdbgError(cause, hint=known.hint, exit_code=known.exit_code)
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
         f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
@@ -331,9 +226,3 @@ def _by_ssh(output: str) -> DkdbgError | None:
         hint="Docker 18.09 or newer must be installed there, in the PATH of commands that ssh runs",
         exit_code=EXIT_ENGINE,
     )
-
-
-def _line_of(text: str, position: int) -> str:
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    return text[start : end if end >= 0 else len(text)].strip()[:400]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 
 from dkdbg import hints
+from dkdbg.core.known_errors import Known, first, line_at
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 
@@ -14,105 +14,58 @@ from dkdbg.printable import printable
 _SHOWN = 400
 #: Last line of kubectl about a command that has exited; the cause stands before it.
 _ENDED = re.compile(r"^command terminated with exit code \d+$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    """A known message; `{ns}` in its texts stands for the namespace."""
-
-    fragment: str
-    cause: str
-    hint: str
-    exit_code: int = EXIT_ENGINE
-
-
 _FORBIDDEN = (
     r"is forbidden: User \"[^\n]*?\" cannot (?P<verb>\w+) resource \"(?P<what>[\w.]+)(?:/(?P<sub>\w+))?\""
 )
 #: Some builds of kubectl log an error instead of printing it.
 _LOGGED = re.compile(r"^E\d{4} \S+\s+\d+ \S+\] \"command failed\" err=")
 #: Messages of kubectl 1.32; a test produces each of them with kubectl. The first match wins.
-_KNOWN = (
-    _Known(
-        fragment=r"connection to the server localhost:8080 was refused|Missing or incomplete configuration info",
-        cause="kubectl knows no cluster: there is no kubeconfig, or it names none",
-        hint="export KUBECONFIG=/path/to/config (~/.kube/config is read without), or log in: oc login; "
-        "kubectl config get-contexts must list one with a star",
-    ),
-    _Known(
-        fragment=r"error loading config file|invalid configuration",
-        cause="kubectl cannot read the kubeconfig",
-        hint="kubectl config view shows what it reads; KUBECONFIG names another one",
-    ),
-    _Known(
-        fragment=r"context \"?[^\n]*?\"? does not exist|context was not found",
-        cause="the kubeconfig has no such context",
-        hint="kubectl config get-contexts, then kubectl config use-context NAME",
-    ),
-    _Known(
-        fragment=r"\(Unauthorized\)|must be logged in to the server",
-        cause="the cluster does not know you any more: the login has expired",
-        hint="log in again as your cluster wants it: oc login, or kubectl auth whoami to see who you are",
-    ),
-    _Known(
-        fragment=r"getting credentials: exec",
-        cause="the program that logs you in, named in the kubeconfig, does not run",
-        hint="kubectl get pods --namespace={ns} must work first",
-    ),
-    _Known(
-        fragment=r"(?:connection to the server \S+ was refused|Unable to connect to the server|no such host|i/o timeout|TLS handshake timeout)",
-        cause="the cluster does not answer",
-        hint="is the VPN up? kubectl get pods --namespace={ns} must work first; kubectl config current-context says "
-        "which cluster is asked",
-    ),
-    _Known(
-        fragment=r"namespaces? \"[^\"\n]*\" not found",
-        cause="there is no namespace {ns} in this cluster",
-        hint="kubectl get namespaces (OpenShift: oc projects); kubectl config current-context says which cluster is asked",
-        exit_code=EXIT_USAGE,
-    ),
-    _Known(
-        fragment=r"pods \"[^\"\n]*\" not found",
-        cause="there is no such pod in the namespace {ns}",
-        hint=hints.PODS(namespace="{ns}"),
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"the server doesn't have a resource type",
-        cause="the cluster knows no objects of this kind",
-        hint="kubectl api-resources lists the kinds that it knows; PyTorchJobs come with Kubeflow's training operator",
-        exit_code=EXIT_USAGE,
-    ),
-    _Known(
-        fragment=r"\b(?:deployments|statefulsets|jobs|cronjobs)\.[\w.]+ \"[^\"\n]*\" not found",
-        cause="there is no such object in the namespace {ns}",
-        hint="kubectl get deployments,statefulsets,jobs,cronjobs --namespace={ns}",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"pytorchjobs\.[\w.]+ \"[^\"\n]*\" not found",
-        cause="there is no such object in the namespace {ns}",
-        hint="kubectl get pytorchjobs --namespace={ns}",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"exceeded quota",
-        cause="the quota of the namespace {ns} leaves no room for it",
-        hint="kubectl describe quota --namespace={ns}",
-    ),
-    _Known(
-        fragment=r"unable to upgrade connection: container not found|cannot exec into a container in a completed pod|"
-        r"cannot exec in a (?:stopped|deleted)|container \S+ is not valid for pod|container not running|error dialing backend",
-        cause="the container does not run any more, or its node does not answer",
-        hint="kubectl get pods --namespace={ns} shows what does",
-        exit_code=EXIT_ERROR,
-    ),
-    _Known(
-        fragment=r"exec: \"sh\": (?:executable file not found|stat |no such file)",
-        cause="the container has no sh",
-        hint="dkdbg needs sh and Python 3.8 or newer there: take an image that has them (not distroless)",
-        exit_code=127,
-    ),
+_KNOWN = (  # `{ns}` stands for the namespace
+    Known(r"connection to the server localhost:8080 was refused|Missing or incomplete configuration info",
+          "kubectl knows no cluster: there is no kubeconfig, or it names none",
+          "export KUBECONFIG=/path/to/config (~/.kube/config is read without), or log in: oc login; "
+          "kubectl config get-contexts must list one with a star"),
+    Known(r"error loading config file|invalid configuration",
+          "kubectl cannot read the kubeconfig",
+          "kubectl config view shows what it reads; KUBECONFIG names another one"),
+    Known(r"context \"?[^\n]*?\"? does not exist|context was not found",
+          "the kubeconfig has no such context",
+          "kubectl config get-contexts, then kubectl config use-context NAME"),
+    Known(r"\(Unauthorized\)|must be logged in to the server",
+          "the cluster does not know you any more: the login has expired",
+          "log in again as your cluster wants it: oc login, or kubectl auth whoami to see who you are"),
+    Known(r"getting credentials: exec",
+          "the program that logs you in, named in the kubeconfig, does not run",
+          "kubectl get pods --namespace={ns} must work first"),
+    Known(r"(?:connection to the server \S+ was refused|Unable to connect to the server|no such host|i/o timeout|TLS handshake timeout)",
+          "the cluster does not answer",
+          "is the VPN up? kubectl get pods --namespace={ns} must work first; kubectl config current-context says "
+          "which cluster is asked"),
+    Known(r"namespaces? \"[^\"\n]*\" not found",
+          "there is no namespace {ns} in this cluster",
+          "kubectl get namespaces (OpenShift: oc projects); kubectl config current-context says which cluster is asked", EXIT_USAGE),
+    Known(r"pods \"[^\"\n]*\" not found",
+          "there is no such pod in the namespace {ns}",
+          hints.PODS(namespace="{ns}"), EXIT_ERROR),
+    Known(r"the server doesn't have a resource type",
+          "the cluster knows no objects of this kind",
+          "kubectl api-resources lists the kinds that it knows; PyTorchJobs come with Kubeflow's training operator", EXIT_USAGE),
+    Known(r"\b(?:deployments|statefulsets|jobs|cronjobs)\.[\w.]+ \"[^\"\n]*\" not found",
+          "there is no such object in the namespace {ns}",
+          "kubectl get deployments,statefulsets,jobs,cronjobs --namespace={ns}", EXIT_ERROR),
+    Known(r"pytorchjobs\.[\w.]+ \"[^\"\n]*\" not found",
+          "there is no such object in the namespace {ns}",
+          "kubectl get pytorchjobs --namespace={ns}", EXIT_ERROR),
+    Known(r"exceeded quota",
+          "the quota of the namespace {ns} leaves no room for it",
+          "kubectl describe quota --namespace={ns}"),
+    Known(r"unable to upgrade connection: container not found|cannot exec into a container in a completed pod|"
+          r"cannot exec in a (?:stopped|deleted)|container \S+ is not valid for pod|container not running|error dialing backend",
+          "the container does not run any more, or its node does not answer",
+          "kubectl get pods --namespace={ns} shows what does", EXIT_ERROR),
+    Known(r"exec: \"sh\": (?:executable file not found|stat |no such file)",
+          "the container has no sh",
+          "dkdbg needs sh and Python 3.8 or newer there: take an image that has them (not distroless)", 127),
 )  # fmt: skip
 
 
@@ -125,13 +78,11 @@ def explain(said: str, namespace: str) -> DkdbgError | None:
     """
     if (refused := denied(said, namespace)) is not None:
         return refused
-    for known in _KNOWN:
-        if found := re.search(known.fragment, said):
-            return DkdbgError(
-                f"{known.cause.format(ns=namespace)}\n  kubectl: {_line_of(said, found.start())}",
-                hint=known.hint.format(ns=namespace), exit_code=known.exit_code,
-            )  # fmt: skip
-    return None
+    if (found := first(_KNOWN, said)) is None:
+        return None
+    known, match = found
+    cause = f"{known.cause.format(ns=namespace)}\n  kubectl: {line_at(said, match.start())}"
+    return DkdbgError(cause, hint=known.hint.format(ns=namespace), exit_code=known.exit_code)
 
 
 def denied(said: str, namespace: str) -> DkdbgError | None:
@@ -142,7 +93,7 @@ def denied(said: str, namespace: str) -> DkdbgError | None:
     what = found["what"] + (f" --subresource={found['sub']}" if found["sub"] else "")
     shown = "/".join(filter(None, (found["what"], found["sub"])))
     return DkdbgError(
-        f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {_line_of(said, found.start())}",
+        f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {line_at(said, found.start())}",
         hint=hints.POD_PERMISSION(verb=found["verb"], what=what, namespace=namespace),
         exit_code=EXIT_ENGINE,
     )  # fmt: skip
@@ -177,9 +128,3 @@ def last_line(said: str) -> str:
     """Return the last line with information: kubectl's line about an exit code only if it is the only one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if not _ENDED.match(line)), lines[-1] if lines else "")
-
-
-def _line_of(text: str, position: int) -> str:
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    return printable(text[start : end if end >= 0 else len(text)].strip())[:_SHOWN]

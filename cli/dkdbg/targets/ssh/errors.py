@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
+from dkdbg.core.known_errors import Known, first, last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 
@@ -88,17 +88,11 @@ def explain(hosts: SshHosts, said: str) -> DkdbgError:
         "keys": f", not that of {hosts.hops[-2]} alone" if len(hosts.hops) > 1 else "",
         "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
     }  # fmt: skip
-    for pattern, problem, hint in _KNOWN:
-        match = re.search(pattern, said)
-        if match:
-            groups = [printable((each or "").strip()) for each in match.groups()] or [
-                printable(match[0].strip())
-            ]
-            # The remote side may have written them, and users type what a hint suggests.
-            typed = map(shlex.quote, groups)
-            return DkdbgError(
-                f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more)
-            )
-    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
-    last = lines[-1][-300:] if lines else "ssh said nothing"
-    return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")
+    if (found := first((Known(*each) for each in _KNOWN), said)) is None:
+        last = last_line(said) or "ssh said nothing"
+        return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")
+    (_, problem, hint, _), match = found
+    groups = [printable((each or "").strip()) for each in match.groups() or (match[0],)]
+    # The remote side may have written them, and users type what a hint suggests.
+    typed = map(shlex.quote, groups)
+    return DkdbgError(f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more))

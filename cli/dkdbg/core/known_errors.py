@@ -1,0 +1,42 @@
+"""Find the known error in a program's output, by a table of patterns. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from dkdbg.errors import EXIT_ENGINE
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Maximum characters of a quoted line.
+_MAX_LINE_CHARS = 400
+
+
+class Known(NamedTuple):
+    """A known message: its pattern, the cause in our terms, and a hint for the user."""
+
+    pattern: str
+    cause: str
+    hint: str
+    exit_code: int = EXIT_ENGINE
+
+
+def first(table: Iterable[Known], output: str, flags: int = 0) -> tuple[Known, re.Match[str]] | None:
+    """Return the first entry that matches, and its match; None for unknown messages."""
+    found = ((known, re.search(known.pattern, output, flags)) for known in table)
+    return next(((known, match) for known, match in found if match), None)
+
+
+def line_at(output: str, position: int) -> str:
+    """Return the line around a match, fit for a message."""
+    start = output.rfind("\n", 0, position) + 1
+    return printable(output[start:].partition("\n")[0].strip())[:_MAX_LINE_CHARS]
+
+
+def last_line(output: str) -> str:
+    """Return the end of the last line that is not blank, fit for a message; empty if all are."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return printable(lines[-1])[-_MAX_LINE_CHARS:] if lines else ""
