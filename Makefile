@@ -1,5 +1,5 @@
 # `make demo` sets everything up and runs the whole path once. `make test` sets up and runs the linters, the unit tests and
-# the main path of each real part (marker `core`); `make test-all` runs the rest too.
+# the main path of each real part (marker `core`); `make test-all` runs all tests.
 # Everything lies in .venv/ and in a cache folder; nothing global is touched, but `make test` as root on a Debian
 # machine without a Docker engine installs one (see .ci/engine).
 
@@ -22,13 +22,13 @@ demo: $(VENV)/.installed
 	DKDBG_BASE=$$base $(BIN)/dkdbg demo
 
 test: .checked
-	$(BIN)/python -m tests.run core -- $(PYTEST_OPTIONS)
+	$(BIN)/python -m tests.run -m core $(PYTEST_OPTIONS)
 
 test-all: .checked
 	@.ci/base-image 3.14
 	@.ci/podman || [ -z "$$CI" ]
 	@.ci/neovim || [ -z "$$CI" ]
-	$(BIN)/python -m tests.run core 'not core' -- $(PYTEST_OPTIONS)
+	$(BIN)/python -m tests.run $(PYTEST_OPTIONS)
 
 # The engine with its image and the linters do not need each other.
 .checked:

@@ -1,9 +1,8 @@
 """Run the tests, then what failed once more: alone, one after the other. What passes then is flaky, and is listed so.
 
-usage: python -m tests.run MARKS [MARKS ...] [-- ARGUMENTS OF PYTEST]
+usage: python -m tests.run [ARGUMENTS OF PYTEST]
 
-pytest runs once for each MARKS, an expression of its option -m. Exits with 0 if all tests passed, or if at most MAX_FLAKY
-failed first and passed alone; else with pytest's exit code.
+Exits with 0 if all tests passed, or if at most MAX_FLAKY failed first and passed alone; else with pytest's exit code.
 """
 
 from __future__ import annotations
@@ -18,21 +17,12 @@ from pathlib import Path
 #: More failures than this are not a matter of timing; they are not run again.
 MAX_RERUN = 10
 MAX_FLAKY = 3
-_NO_TESTS = 5
 
 
 def main(arguments: list[str]) -> int:
     """Return the exit code for these arguments of the command line."""
-    split = arguments.index("--") if "--" in arguments else len(arguments)
-    failed: dict[str, str] = {}
-    code = 0
-    for marks in arguments[:split]:
-        of_these, failures = _pytest(["-m", marks, *arguments[split + 1 :]])
-        if of_these not in (0, 1, _NO_TESTS):
-            return of_these
-        code = max(code, of_these % _NO_TESTS)
-        failed |= failures
-    if not failed or len(failed) > MAX_RERUN:
+    code, failed = _pytest(arguments)
+    if code != 1 or not 0 < len(failed) <= MAX_RERUN:
         return code
     print(f"\n{len(failed)} failed; each runs once more, alone", flush=True)
     code, failures = _pytest(["-n", "0", *failed])
