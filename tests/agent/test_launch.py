@@ -85,6 +85,23 @@ def test_a_command_that_cannot_start_is_named(launch, tmp_path, command, code, m
     assert err.splitlines()[-1].startswith(f"dkdbg: {message}")
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("pyhton3", "train.py"), "command not found: pyhton3 (PATH="),
+        (("./start.sh",), "no such file: ./start.sh (in "),
+        ((sys.executable, "tran.py"), "no such file: ./tran.py (in "),
+    ],
+)
+def test_a_command_that_cannot_start_is_named_before_an_editor_is_waited_for(launch, command, message):
+    running = launch(*command, wait="300")
+    running.wait_state("waiting")
+    running.process.send_signal(signal.SIGTERM)
+    _, _, err = running.finish()
+    assert f"dkdbg: {message}" in err
+    assert err.count("it will fail when a debugger attaches") == 1
+
+
 def test_each_signal_reaches_the_program_once(program):
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGWINCH")
     numbers = sorted(int(getattr(signal, name)) for name in names)

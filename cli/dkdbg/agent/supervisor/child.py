@@ -216,6 +216,17 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
     return argv
 
 
+def missing(argv: Sequence[str]) -> str:
+    """Return which file of a command does not exist, its program or the script right after it; "" if both may."""
+    program, script = argv[0], argv[1] if argv[1:] else ""
+    names = ["python", "python3"] if program == "python" else [program]
+    if not (os.path.exists(program) if "/" in program else any(map(shutil.which, names))):
+        return _not_found(program)
+    if script.endswith(".py") and not os.path.exists(script):
+        return _not_found(os.path.join(".", script))
+    return ""
+
+
 def _not_found(command: str) -> str:
     if "/" in command:
         if os.path.exists(command):

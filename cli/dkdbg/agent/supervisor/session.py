@@ -413,6 +413,8 @@ class Session:
             detail="waiting for a debugger, %s" % limit,
         )
         console.log("waiting for a debugger on %s, %s" % (where, limit))
+        if missing := child.missing(options.command):
+            console.log("%s: it will fail when a debugger attaches" % missing)
         while not self._has_attached.is_set():
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
