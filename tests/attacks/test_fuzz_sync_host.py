@@ -131,7 +131,7 @@ def test_whatever_the_target_answers_the_host_says_one_error(stream, verb):
 
 def _sync(roots: Roots, reach: Recorded, events: list[Event]) -> None:
     """One connection of `Session.once`, which would try again when the stream ends."""
-    contact = Contact(roots.remote, pythons=roots.pythons)
+    contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
     contact.start(reach)
     try:
         scanner = Scanner(roots.local)

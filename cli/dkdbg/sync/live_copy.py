@@ -72,11 +72,12 @@ class LiveCopy:
         self._ended = False
         self._said: Counter[str] = Counter()
         self._next = time.monotonic() + _EVERY
-        contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
+        local = local_root(root, workspace.local)
+        contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
         contact.start(reach)
         self._target = target
         self._roots = roots = Roots(
-            local=local_root(root, workspace.local),
+            local=local,
             remote=workspace.remote,
             rules=ConfiguredRules(lambda reason: _say(reason)),  # noqa: PLW0108 - as all that is said here
             pythons=contact.pythons,

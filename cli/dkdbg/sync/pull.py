@@ -193,7 +193,7 @@ def pull(
             more than
             it has announced.
     """
-    contact = Contact(roots.remote, pythons=roots.pythons, look_only=True)
+    contact = Contact(roots.remote, roots.local, pythons=roots.pythons, look_only=True)
     try:
         contact.start(reach)
         stream, _ = contact.ready()

@@ -84,7 +84,10 @@ def printable(value: Any) -> Any:  # noqa: ANN401 - JSON values
 
 
 def _connected(facts: dict[str, Any]) -> str:
-    return f"{facts['target']}: {facts['root']} (as {facts['user']}, Python {facts['python']})"
+    first = f"{facts['target']}: {facts['root']} (as {facts['user']}, Python {facts['python']})"
+    if not facts["former"]:
+        return first
+    return f"{first}\nit has a copy of {facts['former']}: files that only that folder has stay; changed ones are kept in .dkdbg-sync/kept there"
 
 
 def _failed(facts: dict[str, Any]) -> str:

@@ -56,7 +56,7 @@ class Session:
         self._roots = roots
         self._resolve = resolve
         self._report = report
-        self._contact = contact or Contact(roots.remote, pythons=roots.pythons)
+        self._contact = contact or Contact(roots.remote, roots.local, pythons=roots.pythons)
         self._told: dict[str, Skip] = {}
         self._retries = Retries()
         self._index: Index | None = None
@@ -143,7 +143,13 @@ class Session:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
-            facts = {"local": scanner.root, "root": ready.root, "user": ready.user, "python": ready.python}
+            facts = {
+                "local": scanner.root,
+                "root": ready.root,
+                "user": ready.user,
+                "python": ready.python,
+                "former": ready.former,
+            }
             self._report(event("connected", target=self._contact.label, **facts))
             self._reason = ""
             self._index = index

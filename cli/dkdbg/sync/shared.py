@@ -82,7 +82,7 @@ def _asked(reach: Reach, text: str) -> str:
 
 def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:
     """Create a probe file in `folder` there, look for it here, and remove it."""
-    contact = Contact(folder, pythons=pythons, makes=False)
+    contact = Contact(folder, "", pythons=pythons, makes=False)
     try:
         contact.start(reach)
         stream, ready = contact.ready()

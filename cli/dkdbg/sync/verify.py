@@ -106,7 +106,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
     Raises:
         DkdbgError: the target cannot be reached, or a local file cannot be read.
     """
-    contact = Contact(roots.remote, pythons=roots.pythons, look_only=True)
+    contact = Contact(roots.remote, roots.local, pythons=roots.pythons, look_only=True)
     try:
         contact.start(reach)
         scanner = Scanner(roots.local, rules=roots.rules)

@@ -125,7 +125,7 @@ def _sync_with(
         reporter.begins(local, f"{target.label}:{workspace.remote}", workspace.why)
     elif not to:
         reporter.line(f"{target.label}:{workspace.remote}: {workspace.why}")
-    contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
+    contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
         contact.start(reach)  # it starts while the modules below are loaded
     from dkdbg.sync.roots import Roots

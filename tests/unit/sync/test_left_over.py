@@ -18,7 +18,7 @@ class Learnt:
     """A replica that follows what a test names as changed."""
 
     def __init__(self, roots):
-        contact = Contact(roots.remote, pythons=roots.pythons)
+        contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
         contact.start(Local(python=sys.executable))
         self.stream, ready = contact.ready()
         self.scanner = Scanner(roots.local)

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from dkdbg.sync.verify import verify
 @contextmanager
 def learnt(roots):
     """A replica that knows what is there, with the scanner of the local root and its index."""
-    contact = Contact(roots.remote, pythons=roots.pythons)
+    contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
     contact.start(Local(python=sys.executable))
     stream, ready = contact.ready()
     try:
@@ -129,6 +130,29 @@ def test_what_became_ignored_stays_there_and_what_was_deleted_goes(roots, here, 
     once(roots)
     assert (there / "a").read_text() == "a"
     assert not (there / "b").exists()
+
+
+def test_a_second_checkout_deletes_nothing_of_the_first_and_keeps_what_it_replaces(roots, here, there):
+    other = here.with_name("other")
+    other.mkdir()
+    for path, text in (
+        (here / "mine", "1"),
+        (here / "both", "1"),
+        (other / "both", "2"),
+        (other / "new", "2"),
+    ):
+        path.write_text(text)
+    once(roots)
+    _, events = once(replace(roots, local=str(other)))
+    assert next(each["former"] for each in events if each["event"] == "connected") == str(here)
+    assert {each.name: each.read_text() for each in there.iterdir() if each.is_file()} == {
+        "mine": "1", "both": "2", "new": "2",
+    }  # fmt: skip
+    assert [each.read_text() for each in there.glob(".dkdbg-sync/kept/**/*") if each.is_file()] == ["1"]
+    (other / "new").unlink()
+    _, events = once(replace(roots, local=str(other)))
+    assert next(each["former"] for each in events if each["event"] == "connected") == ""
+    assert sorted(each.name for each in there.iterdir() if each.is_file()) == ["both", "mine"]
 
 
 def test_verify_says_what_is_missing_different_and_left_over(roots, here, there):
@@ -313,7 +337,7 @@ def test_a_receiver_of_another_version_is_an_error_and_its_process_ends(roots):
             code = f"import os, sys; os.write(1, {wire.encode(wire.READY, ready)!r}); sys.stdin.buffer.read()"
             return (sys.executable, "-c", code)
 
-    contact = Contact(roots.remote, pythons=roots.pythons)
+    contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
     contact.start(Old(python=sys.executable))
     child = contact._stream._child
     with pytest.raises(DkdbgError, match=f"speaks version 1 of the stream, we {wire.VERSION}"):

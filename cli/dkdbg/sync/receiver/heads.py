@@ -30,7 +30,14 @@ _FIELDS: Dict[int, Dict[str, type]] = {
     wire.PING: {"n": int},
     wire.BYE: {},
 }
-_OPTIONAL: Dict[str, type] = {"probe": bool, "create": bool, "write": bool, "summary": bool, "silence_s": int}
+_OPTIONAL: Dict[str, type] = {
+    "probe": bool,
+    "create": bool,
+    "write": bool,
+    "summary": bool,
+    "silence_s": int,
+    "source": str,
+}
 _WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
 #: id, name, mode, size, mtime_ns, digest, stamp
 _PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]

@@ -45,6 +45,8 @@ class Session:
         self._tree, name = open_root(hello["root"], create=create)
         self._names = (hello["root"], name)
         self._state = State(self._tree, name, write=self._write)
+        source = hello.get("source", "") if self._write else ""
+        self._former = self._state.take_source(source) if source else ""
         self._ledger = Ledger(self._state.folder, write=self._write)
         if hello.get("probe", False) and self._write:
             self._state.make_probe()
@@ -70,6 +72,7 @@ class Session:
             "probe": self._state.probe,
             "empty": not any(name != own for name in os.listdir(self._tree.root)),
             "case_sensitive": self._state.case_sensitive,
+            "former": self._former,
         }
         self._outlet.send(wire.READY, ready)
         self._outlet.flush()

@@ -18,6 +18,7 @@ KEPT = b"kept"
 #: Prefix of incomplete large files.
 PART = b"part-"
 _LOCK = b"lock"
+_SOURCE, _MAX_SOURCE_BYTES = b"source", 4096
 _LOCK_TIMEOUT_S = 5.0
 _MAX_PART_AGE_S = 24 * 3600
 
@@ -101,6 +102,26 @@ class State:
         os.write(descriptor, data)
         os.close(descriptor)
 
+    def take_source(self, source: str) -> str:
+        """Record the host's folder; return the former one if it was another.
+
+        Then the ledger is dropped: what the other folder put here is neither deleted nor overwritten without a copy.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(_SOURCE, flags, 0o600, dir_fd=self.folder)
+        try:
+            former = os.read(descriptor, _MAX_SOURCE_BYTES).decode("utf-8", "replace")
+            if former == source:
+                return ""
+            if former:
+                tree.remove(self.folder, b"ledger")
+            self.tree.own(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES], 0)
+        finally:
+            os.close(descriptor)
+        return former
+
     def _take_lock(self) -> None:
         """Lock the folder until this process ends. A file system without locks has to do without."""
         import fcntl
@@ -169,6 +190,7 @@ class State:
         """Remove the folder if this receiver made it and put nothing into it."""
         tree.remove(self.folder, b"ledger")
         tree.remove(self.folder, b".gitignore")
+        tree.remove(self.folder, _SOURCE)
         try:
             os.rmdir(TEMPORARY, dir_fd=self.folder)
             tree.remove(self.folder, _LOCK)

@@ -143,6 +143,7 @@ def _ready(head: dict[str, Any]) -> None:
         raise ValueError("no name of a probe")
     if type(head["empty"]) is not bool:
         raise TypeError("empty")
+    _text(head, "former", _PATH)
 
 
 def _done(head: dict[str, Any]) -> None:

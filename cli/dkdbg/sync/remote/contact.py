@@ -41,6 +41,7 @@ class Ready:
         root: the remote root, as it resolved it.
         probe: path of a file with a random name that it made there, relative to the root; empty without one.
         empty: whether the root holds nothing that the ledger does not know.
+        former: the local folder that was copied there before, if it was another one.
     """
 
     python: str
@@ -48,6 +49,7 @@ class Ready:
     root: str
     probe: str
     empty: bool
+    former: str = ""
 
 
 class Contact:
@@ -57,6 +59,7 @@ class Contact:
 
     Args:
         root: remote root, absolute.
+        local: local root, absolute; what another one put there is not deleted.
         pythons: interpreters to try; the one that answered is put first for the next time. A single one was
             named by the
             user.
@@ -65,12 +68,18 @@ class Contact:
     """
 
     def __init__(
-        self, root: str, *, pythons: Sequence[str] = PYTHONS, look_only: bool = False, makes: bool = True
+        self,
+        root: str,
+        local: str,
+        *,
+        pythons: Sequence[str] = PYTHONS,
+        look_only: bool = False,
+        makes: bool = True,
     ) -> None:
         self._hello = {
             "version": wire.VERSION, "root": root, "probe": not look_only, "create": makes and not look_only,
             "write": not look_only, "summary": not look_only,
-            "silence_s": SILENCE_S,
+            "silence_s": SILENCE_S, "source": local,
         }  # fmt: skip
         self._pythons = list(pythons)
         self._stream: Stream | None = None
@@ -176,6 +185,7 @@ def _ready(head: dict[str, Any]) -> Ready:
         raise DkdbgError(f"the receiver speaks version {head['version']} of the stream, we {wire.VERSION}")
     return Ready(
         python=head["python"], user=head["user"], root=head["root"], probe=head.get("probe") or "", empty=head["empty"],
+        former=head["former"],
     )  # fmt: skip
 
 
