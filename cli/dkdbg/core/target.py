@@ -7,17 +7,18 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dkdbg import hints
 from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from dkdbg.core.address import Address
@@ -124,8 +125,21 @@ class Workspace:
     why: str
 
 
-class Changes(Protocol):
+class Changes(ABC):
     """A source of news about targets. Targets with equal sources (`==`, `hash`) share one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._end: Callable[[], None] | None = None
+
+    @abstractmethod
+    def _open(self) -> tuple[Iterable[object], Callable[[], None]]:
+        """Return the events, each of which may be a change, and a function that ends them from any thread.
+
+        Raises:
+            DkdbgError: listening is impossible; reading the events may raise it too.
+        """
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever something may have started or ended; return when the other side ends, or after `close`.
@@ -133,9 +147,27 @@ class Changes(Protocol):
         Raises:
             DkdbgError: listening is impossible.
         """
+        events, end = self._open()
+        try:
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._end = end
+            changed()  # changes until now
+            for _ in events:
+                changed()
+        except (OSError, ValueError) as error:  # raised where `close` has closed their source
+            if not self._is_closed:
+                raise DkdbgError(f"{self} cannot be read: {error}") from error
+        finally:
+            end()
 
     def close(self) -> None:
         """Make `listen` return; call it from any thread."""
+        with self._lock:
+            self._is_closed = True
+            if self._end is not None:
+                self._end()
 
 
 class Target(ABC):

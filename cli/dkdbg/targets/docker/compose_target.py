@@ -20,14 +20,13 @@ from dkdbg.targets.docker.container_target import ContainerTarget
 from dkdbg.targets.docker.engine_errors import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from dkdbg.core.plan import DebugService
     from dkdbg.core.target import Reach
     from dkdbg.core.target_values import Once, Prepared, Start, Started
     from dkdbg.sync.report import Event
     from dkdbg.targets.docker.container import Container
-    from dkdbg.targets.docker.container_target import RelayedEndpoint
     from dkdbg.targets.docker.remote_project import Filled
 
 SCHEME = "compose"
@@ -63,12 +62,6 @@ class ComposeTarget(ContainerTarget):
     def absent(self) -> DkdbgError:
         """Return the error for a missing container, which lists the running services."""
         return not_running(self._project, self.address.rest)
-
-    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
-        """Return an endpoint that is reached through `docker exec`."""
-        from dkdbg.relay import remote_sessions  # saves other verbs 20 ms
-
-        return remote_sessions.RelayedEndpoint(command)
 
     def called(self, found: Container) -> str:
         """Return service and container name."""

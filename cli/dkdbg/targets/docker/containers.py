@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.core.record import SESSIONS, BadRecord, decode, parse_each
+from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.docker import client
 from dkdbg.targets.docker.container import (
@@ -239,13 +239,8 @@ def _records(container: Container) -> list[object]:
     return found[:SESSIONS] if isinstance(found, list) else [found]
 
 
-class ContainerChanges:
+class ContainerChanges(Changes):
     """Starts and ends of containers of debug services. All instances are equal: one listener serves all targets."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._closed = False
-        self._end: Callable[[], None] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ContainerChanges)
@@ -253,51 +248,22 @@ class ContainerChanges:
     def __hash__(self) -> int:
         return hash(ContainerChanges)
 
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever a container has started or ended; return when the engine is gone, or after `close`.
+    def __str__(self) -> str:
+        return "the engine's events"
 
-        Raises:
-            DkdbgError: no docker command, no engine, no permission.
-        """
-        events, end = _events()
+    def _open(self) -> tuple[Iterable[object], Callable[[], None]]:
+        where = client.endpoint()
+        engine = client.connect_to(where)
+        filters = {"type": "container", "label": LABEL, "event": ["start", "die", "destroy"]}
         try:
-            with self._lock:
-                if self._closed:
-                    return
-                self._end = end
-            changed()  # changes until now
-            for _ in events:
-                changed()
-        except (OSError, ValueError) as error:  # raised by urllib3 after `close` has closed its socket
-            if not self._closed:
-                raise DkdbgError(f"the engine's events cannot be read: {error}") from error
-        finally:
-            end()
+            stream = engine.events(filters=filters)
+        except OSError as error:
+            engine.close()
+            raise explain(1, f"Cannot connect to the Docker daemon at {where.host}: {error}") from error
 
-    def close(self) -> None:
-        """Make `listen` return; thread-safe."""
-        with self._lock:
-            self._closed = True
-            if self._end is not None:
-                self._end()
+        def end() -> None:
+            with contextlib.suppress(OSError, AttributeError):  # it may have just ended
+                stream.close()
+            engine.close()
 
-
-_ACTIONS = ("start", "die", "destroy")
-
-
-def _events() -> tuple[Iterable[object], Callable[[], None]]:
-    """Return the engine's events, and a function that ends them."""
-    where = client.endpoint()
-    engine = client.connect_to(where)
-    try:
-        stream = engine.events(filters={"type": "container", "label": LABEL, "event": list(_ACTIONS)})
-    except OSError as error:
-        engine.close()
-        raise explain(1, f"Cannot connect to the Docker daemon at {where.host}: {error}") from error
-
-    def end() -> None:
-        with contextlib.suppress(OSError, AttributeError):  # it may have just ended
-            stream.close()
-        engine.close()
-
-    return stream, end
+        return stream, end

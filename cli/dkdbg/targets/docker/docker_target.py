@@ -13,12 +13,11 @@ from dkdbg.targets.docker import containers
 from dkdbg.targets.docker.container_target import ContainerTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.core.sessions import SeenSession
     from dkdbg.targets.docker.container import Container
-    from dkdbg.targets.docker.container_target import RelayedEndpoint
 
 SCHEME = "docker"
 
@@ -50,12 +49,6 @@ class DockerTarget(ContainerTarget):
         ]
         rest = [each for each in names if each not in near][:8]
         return [*lines, f"others that run: {', '.join(rest)}"] if rest else lines
-
-    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedEndpoint:
-        """Return an endpoint that is reached through `docker exec`."""
-        from dkdbg.relay import remote_sessions  # saves other verbs 20 ms
-
-        return remote_sessions.RelayedEndpoint(command)
 
     def called(self, found: Container) -> str:
         """Return its name."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.core.target import Changes
 from dkdbg.targets.kubernetes import kubectl
 from dkdbg.targets.kubernetes.kubectl_errors import explain
 from dkdbg.targets.kubernetes.pod_address import OWNERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dkdbg.targets.kubernetes.pod_address import PodQuery
 
@@ -21,14 +21,12 @@ _MAX_SAID = 4000
 _BEGINNING = 30
 
 
-class PodChanges:
+class PodChanges(Changes):
     """Changes of the pods of a query; equal for equal queries."""
 
     def __init__(self, query: PodQuery) -> None:
+        super().__init__()
         self._query = query
-        self._lock = threading.Lock()
-        self._closed = False
-        self._end: Callable[[], None] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PodChanges) and other._query == self._query
@@ -36,12 +34,7 @@ class PodChanges:
     def __hash__(self) -> int:
         return hash(self._query)
 
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Call `changed` for each change that the cluster reports; return when it reports no more, or after `close`.
-
-        Raises:
-            DkdbgError: kubectl is not installed, or the cluster does not permit watching.
-        """
+    def _open(self) -> tuple[Iterator[object], Callable[[], None]]:
         query = self._query
         which: tuple[str, ...] = ()  # the pods of a copy lack the original's labels, but begin with its name
         if query.kind not in OWNERS:
@@ -53,33 +46,16 @@ class PodChanges:
             (kubectl.program(), *words), stdout=process.PIPE, stderr=process.PIPE, new_session=True
         )
 
+        def events() -> Iterator[object]:
+            with child:
+                assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
+                yield from (line for line in child.stdout if line.startswith(beginning))
+                said = child.stderr.read(_MAX_SAID) if child.stderr is not None else ""
+            if (error := explain(said, query.namespace)) is not None:
+                raise error
+
         def end() -> None:
             child.kill()
-
-        try:
-            with self._lock:
-                if self._closed:
-                    return
-                self._end = end
-            changed()  # changes until now
-            assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
-            for line in child.stdout:
-                if line.startswith(beginning):
-                    changed()
-            said = child.stderr.read(_MAX_SAID) if child.stderr is not None else ""
-            error = explain(said, query.namespace)
-            if error is not None:
-                raise error
-        finally:
-            child.kill()
             child.wait()
-            for pipe in (child.stdout, child.stderr):
-                if pipe is not None:
-                    pipe.close()
 
-    def close(self) -> None:
-        """Make `listen` return; thread-safe."""
-        with self._lock:
-            self._closed = True
-            if self._end is not None:
-                self._end()
+        return events(), end
