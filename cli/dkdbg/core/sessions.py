@@ -10,7 +10,7 @@ from dkdbg import hints
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dkdbg.core.record import SeenRecord
 
@@ -81,6 +81,22 @@ def of_record(
         started=record.started, client=record.client,
         processes=tuple(each.name or f"process {each.pid}" for each in record.processes or ()), detail=record.detail,
     )  # fmt: skip
+
+
+def of_records(
+    records: Iterable[SeenRecord | str], *, target: str, address: str, label: str
+) -> list[SeenSession]:
+    """Build the sessions of an agent's records, or of the reasons why one is unreadable; no endpoint leads to them.
+
+    Args:
+        label: id and name of an unreadable one.
+    """
+    return [
+        unreadable(target=target, address=address, id=label, name=label, why=record)
+        if isinstance(record, str)
+        else of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
+        for record in records
+    ]
 
 
 def unreadable(*, target: str, address: str, id: str, name: str, why: str) -> SeenSession:  # noqa: A002 - as in the class

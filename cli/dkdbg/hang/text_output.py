@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.inprocess.ranks import spans
 from dkdbg.core.sessions import age
 from dkdbg.hang.collectives import Late
 from dkdbg.printable import printable
@@ -198,14 +199,9 @@ def _stack(frames: Sequence[Frame], more: int, indent: str) -> list[str]:
 
 def ranks(numbers: Sequence[int]) -> str:
     """Format ranks: `rank 2`, `ranks 0-3, 7`."""
-    spans: list[list[int]] = []
-    for rank in numbers:
-        if spans and rank == spans[-1][-1] + 1:
-            spans[-1] = [spans[-1][0], rank]
-        else:
-            spans.append([rank])
-    shown = ", ".join(("-" if each[-1] - each[0] > 1 else ", ").join(map(str, each)) for each in spans[:12])
-    shown += ", ..." if spans[12:] else ""
+    found = spans(numbers)
+    shown = ", ".join(str(a) if a == b else f"{a}{'-' if b - a > 1 else ', '}{b}" for a, b in found[:12])
+    shown += ", ..." if found[12:] else ""
     return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 

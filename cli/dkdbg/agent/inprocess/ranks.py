@@ -22,6 +22,17 @@ _FORM = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
 _MAX_QUOTED_CHARS = 60
 
 
+def spans(numbers: Iterable[int]) -> List[Tuple[int, int]]:
+    """Return ascending numbers as spans, first and last number each."""
+    found: List[Tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
 class RankSetError(ValueError):
     """The text is not a set of ranks.
 

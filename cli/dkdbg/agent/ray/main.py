@@ -24,7 +24,7 @@ from dkdbg.agent.state import kept, records, runtime_dir
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import Any, Dict, List, Optional, Set
+    from typing import Any, Dict, List, Set
 
     from dkdbg.agent.dap import frames
     from dkdbg.agent.ray.worker_registry import WorkerEntry
@@ -100,7 +100,7 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
         nothing = os.open(os.devnull, os.O_RDWR)
         for file in (0, 1, 2):
             os.dup2(nothing, file)
-        hold = _hold()
+        hold = kept.hold_own()
         proxy = RayProxy(found, name)
         with os.fdopen(writes, "w") as out:
             out.write(json.dumps({"port": proxy.port, "id": proxy.store.id}) + "\n")
@@ -218,11 +218,3 @@ def _value(words: List[str], flag: str) -> str:
 def _say(what: Dict[str, Any]) -> int:
     print(json.dumps(what))
     return 1 if "error" in what else 0
-
-
-def _hold() -> Optional[kept.Hold]:
-    """Keep the file that the proxy was started from, while it runs."""
-    with contextlib.suppress(OSError):
-        if kept.is_kept(sys.argv[0]):
-            return kept.Hold(sys.argv[0])
-    return None

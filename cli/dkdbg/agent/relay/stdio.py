@@ -159,13 +159,5 @@ def _keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
         os.dup2(nothing, file)
-    hold = _hold()
+    hold = kept.hold_own()
     return Keeper(listener, path, secret, folder, None if hold is None else hold.release)
-
-
-def _hold() -> Optional[kept.Hold]:
-    """Keep the file that the next transport starts from for as long as the keeper lives."""
-    with contextlib.suppress(OSError):
-        if kept.is_kept(sys.argv[0]):
-            return kept.Hold(sys.argv[0])
-    return None

@@ -72,16 +72,6 @@ def missing(chosen: ranks.RankSet, present: List[int]) -> str:
     if not absent:
         return ""
     which = ", ".join(map(str, absent))
-    there = "no process here has a rank" if not present else "the ranks here are %s" % _spans(present)
+    here = ", ".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in ranks.spans(present))
+    there = "the ranks here are %s" % here if present else "no process here has a rank"
     return "rank%s %s: not here; %s" % ("s" if len(absent) > 1 else "", which, there)
-
-
-def _spans(present: List[int]) -> str:
-    """Format ranks as spans, such as `0-3, 6`."""
-    spans: List[List[int]] = []
-    for rank in present:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ", ".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in spans)

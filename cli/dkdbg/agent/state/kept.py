@@ -36,6 +36,14 @@ def is_kept(path: str) -> bool:
     return _NAME.match(os.path.basename(path)) is not None
 
 
+def hold_own() -> Optional[Hold]:
+    """Keep the file that this process was started from, if it is a kept one, until the lock is released."""
+    with contextlib.suppress(OSError):
+        if is_kept(sys.argv[0]):
+            return Hold(sys.argv[0])
+    return None
+
+
 class Hold:
     """A shared lock that keeps every process from removing the file, or the folder unpacked from it.
 

@@ -292,25 +292,22 @@ class Session:
             )
             environment = tokens.without(os.environ)
         running = child.Child(command, environment, self.inbox.former_mask, own_group=own_group)
-        runs = self.store.snapshot()["runs"] + 1
-        self._program = running.pid
-        self._service.program_started(running.pid)
-        self._since = time.monotonic()
-        self._report_missing_hook_after(hook_check.TIMEOUT_S)
-        self.restarts.started()
-        self.show("running", child=running.pid, runs=runs, detail="")
+        self._record(running, self.store.snapshot()["runs"] + 1)
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.shortened(command)))
         return running
 
     def adopt_program(self, running: child.Child) -> None:
         """Record a running program that was started elsewhere, with `environment()`."""
         self._hook_check.begin()
+        self._record(running, 1)
+
+    def _record(self, running: child.Child, runs: int) -> None:
         self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
         self._report_missing_hook_after(hook_check.TIMEOUT_S)
         self.restarts.started()
-        self.show("running", child=running.pid, runs=1, detail="")
+        self.show("running", child=running.pid, runs=runs, detail="")
 
     def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
         """End every process of a run, and report how many could not be ended.

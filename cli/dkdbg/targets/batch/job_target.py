@@ -199,19 +199,15 @@ class JobTarget(Target):
 
     def _sessions_there(self) -> list[SeenSession]:
         node = self._line.look(asks=True)
-        target = f"{self._system.scheme} {self._said.job}/{node.reach.node}"
-        address = str(self._at(node.reach.node))
-        found = []
-        for record in self._records(node):
-            if not isinstance(record, SeenRecord):
-                found.append(
-                    sessions.unreadable(target=target, address=address, id=self.label, name=self.label, why=record)
-                )  # fmt: skip
-            elif self._said.session in {"", record.name, record.id}:
-                found.append(
-                    sessions.of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
-                )  # fmt: skip
-        return found
+        wanted = [
+            each
+            for each in self._records(node)
+            if isinstance(each, str) or self._said.session in {"", each.name, each.id}
+        ]
+        where = f"{self._system.scheme} {self._said.job}/{node.reach.node}"
+        return sessions.of_records(
+            wanted, target=where, address=str(self._at(node.reach.node)), label=self.label
+        )
 
     def _records(self, node: Node) -> list[SeenRecord | str]:
         """Return the records of the job's sessions there, or why one cannot be read, oldest first.

@@ -51,21 +51,17 @@ class PaiTarget(Target):
 
     def each(self) -> Sequence[PaiTarget]:
         """Return the tasks that have a port for debugging."""
-        query = query_of(self.address)
-        try:
-            tasks = chosen(tasks_of(self._job()), query)
-        except BadAnswer as error:
-            raise self._bad(error) from error
+        query, tasks = query_of(self.address), self._tasks()
         return [self] if len(tasks) == 1 else [PaiTarget(parse(query.task(each))) for each in tasks]
 
     def endpoint(self) -> Endpoint:
         """Return the task's port if an agent listens on it."""
         try:
-            tasks = chosen(tasks_of(self._job()), query_of(self.address))
+            tasks = self._tasks()
         except DkdbgError as error:
-            return Endpoint(address=None, why=f"{error.message}; {error.hint}")
-        except BadAnswer as error:
-            return Endpoint(address=None, why=self._bad(error).message)
+            return Endpoint(
+                address=None, why=f"{error.message}; {error.hint}" if error.hint else error.message
+            )
         task = tasks[0]
         at = f"{task.ip}:{task.port}"
         if task.state != "RUNNING" or not task.port:
@@ -84,11 +80,14 @@ class PaiTarget(Target):
     def sessions(self) -> list[SeenSession]:
         """Return the session of each task that has a port for debugging."""
         query = query_of(self.address)
+        return [_seen(each, query.task(each)) for each in self._tasks()]
+
+    def _tasks(self) -> Sequence[Task]:
+        """Return the tasks that have a port for debugging."""
         try:
-            tasks = chosen(tasks_of(self._job()), query)
+            return chosen(tasks_of(self._job()), query_of(self.address))
         except BadAnswer as error:
             raise self._bad(error) from error
-        return [_seen(each, query.task(each)) for each in tasks]
 
     def _job(self) -> bytes:
         """Request the job from the server.

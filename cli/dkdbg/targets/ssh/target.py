@@ -156,18 +156,8 @@ class SshTarget(Target):
     def sessions(self) -> list[SeenSession]:
         """Return the sessions that the agents there report; send no agent for that."""
         self.find()
-        target, address = f"{SCHEME} {self.label}", str(self.address)
-        found = []
-        for record in self._records():
-            if isinstance(record, SeenRecord):
-                found.append(
-                    sessions.of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
-                )  # fmt: skip
-            else:
-                found.append(
-                    sessions.unreadable(target=target, address=address, id=self.label, name=self.label, why=record)
-                )  # fmt: skip
-        return found
+        where = f"{SCHEME} {self.label}"
+        return sessions.of_records(self._records(), target=where, address=str(self.address), label=self.label)
 
     def lost(self) -> str:
         """Return why a command with ssh's own exit code was cut off; empty if it exited regularly."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from dkdbg.agent.inprocess import ranks
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -153,16 +155,10 @@ def _together(rows: Sequence[Row]) -> List[_Line]:
 
 
 def _labels(group: Sequence[Row]) -> str:
-    ranks = sorted(row["rank"] for row in group if isinstance(row.get("rank"), int) and not row.get("on"))
-    if len(group) == 1 or len(ranks) != len(group):
+    numbers = sorted(row["rank"] for row in group if isinstance(row.get("rank"), int) and not row.get("on"))
+    if len(group) == 1 or len(numbers) != len(group):
         return ", ".join(label(row) for row in group)
-    spans: List[List[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return "ranks " + ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in spans)
+    return "ranks " + ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in ranks.spans(numbers))
 
 
 def _text(row: Row) -> str:
