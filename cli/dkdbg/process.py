@@ -411,7 +411,7 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         except PermissionError as error:
             raise DkdbgError(
                 f"{argv[0]!r} is not executable",
-                hint=f"ls -l {shlex.quote(path)} shows who may",
+                hint=f"ls -l {shlex.quote(path)} shows its permissions",
                 exit_code=126,
             ) from error
 

@@ -144,7 +144,7 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
     assert "dkdbg attach --listen 5670" in dkdbg(root, "where", "call://train").stderr
     running = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=token_of(root).read_text())
     name = running.name
-    assert "dkdbg attach --listen" in log_until(running, "calling again")
+    assert "dkdbg attach --listen" in log_until(running, "retrying")
     with typed_proxy(root, f"dkdbg attach --listen 127.0.0.1:{port}") as proxy:
         assert proxy.wait("calls")["connect"] == f"127.0.0.1:{port}#sha256:{fingerprint(root)}"
         proxy.wait("called", target=name)
@@ -153,7 +153,7 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
         assert "train.py" in where(root, f"dkdbg where call://{name}")
         assert "step" in must(dkdbg(root, "ranks", "stack", "--on", f"call://{name}")).stdout
         with typed(root, f"dkdbg attach call://{name} --port {free_port()}", root / "attach") as attach:
-            said = attach.wait("which it called")
+            said = attach.wait("it is connected to")
         told = int(said.partition(": that is the dkdbg attach")[0].rpartition(":")[2])
         with Debugger(AttachOptions(host="127.0.0.1", port=told)) as debugger:
             debugger.set_breakpoints(str(root / "train.py"), [5])

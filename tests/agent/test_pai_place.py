@@ -111,8 +111,8 @@ def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_o
 @pytest.mark.parametrize(
     ("change", "said", "hint"),
     [
-        ({"env": {"DKDBG_PAI_TOKEN": ""}}, "shows no job without a token", "application token on your profile page"),
-        ({"env": {"DKDBG_PAI_TOKEN": "old"}}, "does not take the token", "application token on your profile page"),
+        ({"env": {"DKDBG_PAI_TOKEN": ""}}, "requires a token", "application token on your profile page"),
+        ({"env": {"DKDBG_PAI_TOKEN": "old"}}, "rejects the token", "application token on your profile page"),
         ({"env": {"DKDBG_PAI_TOKEN": "a b"}}, "DKDBG_PAI_TOKEN has blanks or line breaks", "copy it again"),
         ({"env": {"DKDBG_PAI_TOKEN": "", "DKDBG_PAI_TOKEN_FILE": "/nowhere"}}, "/nowhere cannot be read", "unset it"),
         ({"env": {"DKDBG_PAI_HTTP": ""}}, "cannot be reached", "DKDBG_PAI_HTTP=1"),
@@ -142,5 +142,5 @@ def test_what_is_wrong_is_told(pai_server, monkeypatch, capsys, change, *, said,
 
 def test_nothing_is_run_in_a_task(pai_server, capsys):
     assert main(["run", "--on", pai_server.address, "--", "python", "train.py"]) == 2
-    assert "can be attached to, and nothing can be run in it" in capsys.readouterr().err
+    assert "you can attach to it, but not run commands in it" in capsys.readouterr().err
     assert pai_server.asked == []

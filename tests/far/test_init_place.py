@@ -55,7 +55,7 @@ def test_each_place_gets_an_entry_with_its_folder_a_port_of_its_own_and_a_task_t
 def test_a_place_that_cannot_be_reached_and_a_program_that_nobody_named_write_nothing(tmp_path):
     root = repo(tmp_path / "empty", {"notes.py": "x = 1\n", "dkdbg.toml": PLACES})
     refused = dkdbg(root, "init", "--on", "node", "--yes")
-    assert "nothing in this repository says what the program is" in refused.stderr
+    assert "the program to debug is unknown" in refused.stderr
     refused = dkdbg(root, "init", "--on", "ssh://login,node7", "--command", "python3 a.py", "--yes")
     assert "login does not know a host node7" in refused.stderr
     assert not (root / ".vscode").exists()

@@ -59,7 +59,7 @@ def test_a_right_that_is_missing_is_named_and_there_when_kubectl_says_yes(root, 
     [
         ({"trouble": (500, "InternalError", "an error on the server: etcd is full")}, ("logs", "k8s://ml/train-0"), "(InternalError)"),
         ({"exec_refusal": "cannot exec into a container in a completed pod; current phase is Succeeded"},
-         ("run", "--on", "k8s://ml/train-0", "--", "true"), "does not run any more"),
+         ("run", "--on", "k8s://ml/train-0", "--", "true"), "is no longer running"),
         ({}, ("up", "--on", "k8s://ml/pytorchjob/bert", "--diff"), "no objects of this kind"),
         ({"quota": 'deployments.apps "bert-dkdbg" is forbidden: exceeded quota: small, requested: count/deployments.apps=1, '
           "used: count/deployments.apps=1, limited: count/deployments.apps=1"},

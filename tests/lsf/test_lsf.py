@@ -102,7 +102,7 @@ def test_what_hinders_has_its_cause(site):
     cases = {
         job: "hosta refuses ssh",
         f"{job}/hostc": "hostc is not a node of job",
-        "4711": "LSF knows no job 4711",
+        "4711": "LSF has no job 4711",
         "x": "'x' is no job",
     }
     for name, cause in cases.items():

@@ -49,7 +49,7 @@ def test_what_is_wrong_with_certificates_is_said_and_a_context_with_them_is_used
 
     for name, cause in (
         ("ca.pem", "the certificates for this engine cannot be read"),
-        ("cert.pem", "the engine wants a certificate of yours, and takes none that it was shown"),
+        ("cert.pem", "the engine requires a client certificate, and rejected the one it was sent"),
     ):
         folder = tmp_path / name
         shutil.copytree(good, folder)
@@ -63,11 +63,11 @@ def test_what_is_wrong_with_certificates_is_said_and_a_context_with_them_is_used
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=authority -keyout /dev/null -out ca.pem"
     command(["openssl", *words.split()], wrong)
     monkeypatch.setenv("DOCKER_CERT_PATH", str(wrong))
-    assert "what answers there is not the engine that ca.pem vouches for" in refused()
+    assert "the server's certificate was not issued by the authority in ca.pem" in refused()
     monkeypatch.delenv("DOCKER_TLS_VERIFY")
     monkeypatch.delenv("DOCKER_CERT_PATH")
     said = refused()
-    assert "this engine speaks TLS, and docker was not told to" in said
+    assert "this engine requires TLS, and docker is not configured for it" in said
     assert "export DOCKER_TLS_VERIFY=1" in said
     typed = in_shell(tmp_path, f"export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH={good}; dkdbg ps docker://x")
     assert "there is no running container x" in typed.stderr

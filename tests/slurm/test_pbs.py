@@ -16,7 +16,7 @@ def test_what_hinders_has_its_cause(laptop, tmp_path):
     held = laptop.job(options="--hold")
     cases = {
         held: f"job {held} has no nodes yet: it is queued",
-        "4711": "PBS knows no job 4711",
+        "4711": "PBS has no job 4711",
         "x": "'x' is no job",
     }
     for job, cause in cases.items():

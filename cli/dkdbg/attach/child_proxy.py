@@ -128,7 +128,7 @@ class ChildProxy:
             if self._handshake.is_over:
                 self._handshake_over.set()
         elif message.get("type") == "request":
-            self._send([messages.refuse(message, "a target may not ask for this")])
+            self._send([messages.refuse(message, "a target may not send this request")])
         elif message.get("request_seq") == self._hidden and message.get("command") == "initialize":
             self._hidden = None
         elif (answer := self._sources.answered(message)) is not None:

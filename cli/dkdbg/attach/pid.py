@@ -89,8 +89,8 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
         chosen = _chosen(target, found, programs, pids)
         if not chosen:
             raise DkdbgError(
-                f"{target.label} runs a plain debugpy, and no second debugger enters its program",
-                hint=f"dkdbg attach {target.address} says how to get to it",
+                f"{target.label} runs a plain debugpy; a second debugger cannot attach to its program",
+                hint=f"dkdbg attach {target.address} shows how to attach to it",
             )
         words, numbers = chosen[0].words, [each.pid for each in chosen]
         reach = target.within(chosen[0].user)
@@ -152,7 +152,7 @@ def _chosen(
     if missing := sorted(set(pids) - {each.pid for each in wanted}):
         there = ", ".join(f"{each.pid}" for each in found) or "none that could be entered"
         raise DkdbgError(
-            f"process {missing[0]} of {target.label} is no Python without dkdbg; there are: {there}",
+            f"PID {missing[0]} on {target.label} is not an undebugged Python process; candidates: {there}",
             hint=f"dkdbg attach {target.address}",
             exit_code=EXIT_USAGE,
         )

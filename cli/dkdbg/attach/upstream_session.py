@@ -161,7 +161,7 @@ class UpstreamSession:
         arguments = as_dict(message.get("arguments"))
         wanted = arguments.get("request", "attach")
         if message.get("command") != "startDebugging" or wanted != "attach":
-            return [Heard(kind="reply", body=messages.refuse(message, "a target may not ask for this"))]
+            return [Heard(kind="reply", body=messages.refuse(message, "a target may not send this request"))]
         child = self._child(as_dict(arguments.get("configuration")))
         return [Heard(kind="reply", body=messages.answer(message)), *child]
 

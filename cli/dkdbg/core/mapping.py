@@ -33,7 +33,7 @@ def workspace_of(text: str) -> Workspace | None:
     if not whole and len(found) > 1:
         said = ", ".join(f"{local} at {remote}" for local, remote in found)
         raise DkdbgError(
-            f"the service has several folders of this repository: {said}",
+            f"several folders of this repository are mounted in the service: {said}",
             hint=f"sync one at a time: dkdbg -C {shlex.quote(found[0][0])} sync TARGET --to {shlex.quote(found[0][1])}",
             exit_code=EXIT_USAGE,
         )

@@ -70,7 +70,7 @@ def read(value: str, label: str) -> Shown:
             text=str(said["text"])[:800], low=low, high=high, width=width, shades=shades, counts=counts
         )
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as error:
-        raise DkdbgError(f"{label}: what it says of the tensor cannot be understood") from error
+        raise DkdbgError(f"{label}: unexpected answer about the tensor") from error
 
 
 def png(shown: list[Shown]) -> bytes:

@@ -139,10 +139,10 @@ def _open(path: str, before: Callable[[], None] = lambda: None) -> int:
     except OSError as error:
         if tree.is_absent(error):
             raise DkdbgError(
-                f"{path}: a symlink or file stands in its way, and nothing is written through a symlink",
+                f"{path}: a symlink or file is in the way, and dkdbg does not write through symlinks",
                 hint="remove it, or name another folder: --into DIR",
             ) from None
-        raise DkdbgError(f"{path} cannot be made: {error.strerror}", hint="--into DIR") from error
+        raise DkdbgError(f"cannot create {path}: {error.strerror}", hint="--into DIR") from error
 
 
 def _ignore(folder: str) -> None:
@@ -216,7 +216,7 @@ def pull(
         raise DkdbgError(f"{contact.label}: {printable(error)}", hint="try again") from None
     except StreamEndedError as error:
         raise DkdbgError(
-            f"{contact.label} went away: {error}", hint="run it again: complete files are skipped"
+            f"{contact.label} disconnected: {error}", hint="run it again: complete files are skipped"
         ) from None
     finally:
         os.close(into.descriptor)
@@ -385,7 +385,7 @@ class _Puller:
         self._left -= size
         if self._left < 0:
             raise DkdbgError(
-                f"more than {in_words(self._limit)}: the files have grown meanwhile",
+                f"more than {in_words(self._limit)}: the files have grown in the meantime",
                 hint="run it again with a greater --limit",
             )
         problem = ""

@@ -139,7 +139,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
         return Comparison(equal=equal, differences=different, only_there=only_there)
     except StreamEndedError as error:
         raise DkdbgError(
-            f"{contact.label} went away while it was compared: {error}", hint="try again"
+            f"{contact.label} disconnected during the comparison: {error}", hint="try again"
         ) from None
     finally:
         stream.close()

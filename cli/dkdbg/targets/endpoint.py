@@ -27,8 +27,8 @@ class EndpointTarget(Target):
     def refusal(self) -> DkdbgError:
         """Return the error for verbs other than attaching; see `Target`."""
         return DkdbgError(
-            f"{self.address} is a port: it can be attached to, and nothing can be run behind it",
-            hint="name the container, or what else is behind it; dkdbg ps shows sessions",
+            f"{self.address} is only a port: you can attach to it, but not run commands behind it",
+            hint="name the container or host behind it; dkdbg ps lists sessions",
             exit_code=EXIT_USAGE,
         )
 

@@ -180,8 +180,8 @@ def queue_of(name: str) -> Queue:
     queue = _entry(address).kind.queue
     if queue is None:
         raise DkdbgError(
-            f"{address} takes no jobs",
-            hint=f"dkdbg submit --on {_queue_form(batch_systems()[0])}; what runs at once: dkdbg run --on {address}",
+            f"{address} is not a batch system",
+            hint=f"dkdbg submit --on {_queue_form(batch_systems()[0])}; to run a command at once: dkdbg run --on {address}",
             exit_code=EXIT_USAGE,
         )
     return queue(address)

@@ -287,7 +287,7 @@ def _warn_of_others(reporter: _Reporter) -> None:
     """Warn of other users, who can use these ports if the system does not report the owner of a connection."""
     if not local_users.are_told() and (people := others()):
         reporter.line(
-            f"this system does not say whose a connection is: {', '.join(people[:3])} can use these ports too, "
+            f"this system does not report the owner of a connection: {', '.join(people[:3])} can use these ports too, "
             "and attach with your token through those of --ports"
         )
 

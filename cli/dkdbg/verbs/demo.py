@@ -40,7 +40,7 @@ def add_options(parser: Parser) -> None:
         "--on",
         choices=("auto", "compose", "local"),
         default="auto",
-        help="where to run it (auto: compose if an engine answers)",
+        help="where to run it (auto: compose if there is an engine)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object at the end")
 

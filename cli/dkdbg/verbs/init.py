@@ -93,7 +93,7 @@ def _add_overlay(parser: Parser) -> None:
         help="deployment/NAME or the like in this repository's manifests; by default the only one",
     )  # fmt: skip
     k8s.add_argument(
-        "--from", dest="source", metavar="PATH", help="the manifest, or the folder of a kustomization.yaml"
+        "--from", dest="source", metavar="PATH", help="the manifest, or the folder with a kustomization.yaml"
     )
     k8s.add_argument(
         "--container",

@@ -68,12 +68,12 @@ def logs(root: Path, name: str | None, *, follow: bool, lines: int | None) -> in
 def _kept_nowhere(target: Target) -> DkdbgError:
     if Capability.ATTACH_ONLY in target.capabilities:
         return DkdbgError(
-            f"{target.address} can only be attached to: what its program prints is not seen from here",
+            f"{target.address} can only be attached to: its program's output cannot be read from here",
             hint="look where it was started: in that terminal, or in the log of the job",
             exit_code=EXIT_USAGE,
         )
     return DkdbgError(
-        f"what is printed on {target.label} is kept nowhere: it went to the terminal that the program was started in",
+        f"the output on {target.label} is not stored: it went to the terminal in which the program was started",
         hint=f"to keep it, start it this way: dkdbg run --on {target.address} -- python3 train.py 2>&1 | tee run.log",
         exit_code=EXIT_USAGE,
     )

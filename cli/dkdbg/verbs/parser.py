@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             if near:
                 near = f"{self.prog} {near}"
         hint = f"did you mean {near}? " if near else ""
-        raise DkdbgError(message, hint=f"{hint}{self.prog} --help lists what there is", exit_code=EXIT_USAGE)
+        raise DkdbgError(message, hint=f"{hint}{self.prog} --help lists the options", exit_code=EXIT_USAGE)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

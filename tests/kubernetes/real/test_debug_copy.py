@@ -81,7 +81,7 @@ def test_a_breakpoint_stops_in_a_copy_whose_original_is_never_changed(kind, root
         assert f"+  name: {name}-dkdbg\n" in shown
         assert f"no Service, controller or NetworkPolicy of {name} takes its pods" in shown
         refused = dkdbg(root, "up", "--on", target)
-        assert (refused.returncode, "nothing was started" in refused.stderr) == (2, True)
+        assert (refused.returncode, "not started" in refused.stderr) == (2, True)
         assert copier.kubectl("get", kind, f"{name}-dkdbg", "--ignore-not-found") == ""
         said = must(dkdbg(root, "up", "--on", target, "--yes")).stdout
         places = said.partition("ready: dkdbg attach ")[2].splitlines()[0].split()

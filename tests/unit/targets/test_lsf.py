@@ -60,7 +60,9 @@ def test_a_job_of_an_array_is_named_with_its_index():
     both = answer({**RECORD, "JOBINDEX": "1"}, {**RECORD, "JOBINDEX": "2", "OUTPUT_FILE": "/o/%J-%I"})
     job = LSF.read("12[2]", 0, both, "")
     assert (job.id, job.output) == ("12[2]", "/o/12-2")
-    with pytest.raises(DkdbgError, match=r"job 12 is an array, and several are meant: 12\[1\], 12\[2\]"):
+    with pytest.raises(
+        DkdbgError, match=r"job 12 is an array; the address fits several of its jobs: 12\[1\], 12\[2\]"
+    ):
         LSF.read("12", 0, both, "")
 
 
@@ -72,13 +74,13 @@ def test_a_job_of_an_array_is_named_with_its_index():
     ],
 )
 def test_a_job_that_is_not_there_is_named(said, complained):
-    with pytest.raises(DkdbgError, match="LSF knows no job 99"):
+    with pytest.raises(DkdbgError, match="LSF has no job 99"):
         LSF.read("99", 255, said, complained)
 
 
 @pytest.mark.parametrize("said", ["", "{", "[]", '{"RECORDS": 1}', '{"RECORDS": ["x"]}'])
 def test_an_answer_that_makes_no_sense_is_an_error(said):
-    with pytest.raises(DkdbgError, match="LSF says nothing about job 12"):
+    with pytest.raises(DkdbgError, match="LSF reports nothing about job 12"):
         LSF.read("12", 1, said, "")
 
 
@@ -88,7 +90,7 @@ def test_an_answer_that_makes_no_sense_is_an_error(said):
         ("nope: No such queue. Job not submitted.\n", "there is no such queue"),
         ("Bad resource requirement syntax. Job not submitted.\n", "bsub does not accept this: Bad resource requirement syntax"),
         ("Job <7>: User permission denied\n", "job 7 is not yours"),
-        ("Job <7>: No matching job found\n", "LSF knows no job 7"),
+        ("Job <7>: No matching job found\n", "LSF has no job 7"),
         ("LSF is down. Please wait ...\n", "LSF does not answer"),
         ("me@host1: Permission denied (publickey).\n", "host1 refuses ssh"),
     ],

@@ -60,7 +60,7 @@ def test_a_node_with_a_name_that_none_has_is_left_out(node):
 
 def test_a_job_that_is_not_there_is_named():
     with pytest.raises(
-        DkdbgError, match="PBS knows no job 99"
+        DkdbgError, match="PBS has no job 99"
     ):  # slurm-wlm-torque ends with 153 and says nothing
         PBS.read("99", 153, "", "")
 

@@ -39,7 +39,7 @@ def test_what_is_started_with_it_is_built_too_and_a_build_that_podman_cannot_do_
     given["services"]["db"] = {"build": {"context": "/db"}, "image": "mine/db"}
     tags = [argv[argv.index("--tag") + 1] for argv in builds(given, "app", HOST)]
     assert sorted(tags) == ["mine/db", "repo-app"]
-    with pytest.raises(DkdbgError, match="app is built with ssh, which podman build does not know"):
+    with pytest.raises(DkdbgError, match="app is built with ssh, which podman build does not support"):
         builds(model(ssh=["default"]), "app", HOST)
 
 

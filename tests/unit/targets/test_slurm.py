@@ -40,7 +40,7 @@ def test_states_are_told_apart(line, phase, reason):
 @pytest.mark.parametrize(
     ("said", "cause"),
     [
-        ("slurm_load_jobs error: Invalid job id specified\n", "Slurm knows no job 7"),
+        ("slurm_load_jobs error: Invalid job id specified\n", "Slurm has no job 7"),
         ("srun: error: Slurm job 7 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n", "job 7 has ended, or n1 is not one of its nodes"),
         ("srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is not a node of job 7"),
         ("srun: error: Unable to create step for job 7: Access/permission denied\n", "job 7 is not yours"),

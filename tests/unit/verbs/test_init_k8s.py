@@ -250,7 +250,7 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path, dkdbg)
             (), "2 folders build deployment/bert: a, b", "--from a",
         ),
         ({"k8s/a.yaml": manifests(workload()).replace('"command": ["python", "train.py"], ', "")}, (), "leaves its program to its image", "--command"),
-        ({"k8s/a.yaml": manifests(workload()).replace('"workingDir": "/workspace", ', "")}, (), "nothing says where the code lies", "--to /workspace"),
+        ({"k8s/a.yaml": manifests(workload()).replace('"workingDir": "/workspace", ', "")}, (), "the code's folder in the container is unknown", "--to /workspace"),
         ({"k8s/a.yaml": "kind: Deployment\n  x: [\n"}, (), "k8s/a.yaml:2: not valid YAML", ""),
         ({"k8s/kustomization.yaml": "resources: [a.yaml, gone.yaml]\n", "k8s/a.yaml": manifests(workload())}, (), "kustomize cannot build k8s: ", "kubectl kustomize k8s must work first"),
     ],

@@ -9,7 +9,7 @@ def test_of_what_can_only_be_attached_to_it_says_where_to_look(dkdbg, script, ta
     done = dkdbg(script, "logs", target)
     assert done.code == 2
     assert done.err == (
-        f"dkdbg: {target} can only be attached to: what its program prints is not seen from here\n"
+        f"dkdbg: {target} can only be attached to: its program's output cannot be read from here\n"
         "  hint: look where it was started: in that terminal, or in the log of the job\n"
     )
 

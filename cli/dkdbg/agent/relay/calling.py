@@ -141,7 +141,7 @@ class _Caller:
         if why != self._said:
             self._said = why
             console.log(
-                "not connected to %s, where dkdbg attach --listen should wait: %s; calling again"
+                "not connected to %s, where dkdbg attach --listen should wait: %s; retrying"
                 % (self._where, why)
             )
 

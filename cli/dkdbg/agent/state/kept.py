@@ -133,7 +133,7 @@ def receive(nonce: str, runtime: str) -> int:
         while hold is None:
             say(nonce, "want")
             if not _take(path, digest, size):
-                say(nonce, "refused", "the file did not arrive as it was sent")
+                say(nonce, "refused", "the file was corrupted in transfer")
                 return 1
             hold = _present(path, digest)
     except OSError as error:

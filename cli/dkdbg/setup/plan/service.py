@@ -357,7 +357,7 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
     """Raise DkdbgError if compose would reject the user's own files with a debug service that extends this one."""
     if service.says and not service.says & {"image", "build"}:
         raise DkdbgError(
-            f"{service.name} of {service.file} has neither an image nor a build section: it only adds to another file's",
+            f"{service.name} of {service.file} has neither an image nor a build section: it only extends another file's service",
             hint="leave --service out: dkdbg init selects a complete service",
             exit_code=EXIT_USAGE,
         )

@@ -182,7 +182,9 @@ def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
 
 def _ready(head: dict[str, Any]) -> Ready:
     if head.get("version") != wire.VERSION:
-        raise DkdbgError(f"the receiver speaks version {head['version']} of the stream, we {wire.VERSION}")
+        raise DkdbgError(
+            f"the receiver uses version {head['version']} of the stream, this dkdbg version {wire.VERSION}"
+        )
     return Ready(
         python=head["python"], user=head["user"], root=head["root"], probe=head.get("probe") or "", empty=head["empty"],
         former=head["former"],

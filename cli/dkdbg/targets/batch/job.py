@@ -141,7 +141,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         why = f" ({job.reason})" if job.reason else ""
         raise DkdbgError(
             f"job {job.id} has no nodes yet: it is {job.state}{why}",
-            hint="wait for it: dkdbg attach waits by itself, and so does dkdbg submit",
+            hint="wait for it: dkdbg attach and dkdbg submit wait for it automatically",
         )
     if job.phase == "ended":
         why = f" ({job.reason})" if job.reason and job.reason != "None" else ""
@@ -151,7 +151,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
             f"nothing runs in job {job.id} now: it is {job.state}", hint="try again when it runs"
         )
     if not job.nodes:
-        raise DkdbgError(f"job {job.id} is {job.state}, and nothing says on which nodes", hint="try again")
+        raise DkdbgError(f"job {job.id} is {job.state}, and its nodes are unknown", hint="try again")
     if address.node and address.node not in job.nodes:
         raise DkdbgError(
             f"{address.node} is not a node of job {job.id}: it has {in_words(job.nodes)}",
@@ -164,7 +164,7 @@ def an_array(job: str, ids: Sequence[str]) -> DkdbgError:
     """Return the error for a job number that stands for several jobs."""
     names = [printable(each) for each in ids]
     return DkdbgError(
-        f"job {job} is an array, and several are meant: {in_words(names)}",
+        f"job {job} is an array; the address fits several of its jobs: {in_words(names)}",
         hint=f"name one: {names[0]}",
         exit_code=EXIT_USAGE,
     )

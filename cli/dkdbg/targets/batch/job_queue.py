@@ -41,7 +41,7 @@ class JobQueue:
         said = job_address(address, system.job_form, new=True)
         if said.job:
             raise DkdbgError(
-                f"{address} is a job that there is already",
+                f"{address} names an existing job; `submit` creates a new one",
                 hint=f"a new one: dkdbg submit --on {system.scheme}://{address.parts[0]}; in this one: dkdbg run --on {address}",
                 exit_code=EXIT_USAGE,
             )
@@ -154,7 +154,7 @@ class JobQueue:
         try:
             out, complained = running.communicate(agent + script.encode(), timeout=_SEND_LIMIT)
         except process.TimeoutExpired as error:
-            raise DkdbgError(f"{login.label} did not take the agent in time", hint="try again") from error
+            raise DkdbgError(f"{login.label} did not receive the agent in time", hint="try again") from error
         finally:
             process.end(running)
         if running.returncode or b"filled" not in out:
@@ -205,7 +205,8 @@ class JobQueue:
         if not job:
             self._remove(folder)
             raise DkdbgError(
-                "the connection was lost before the job was submitted; there is none", hint="submit it again"
+                "the connection was lost before the job was submitted; no job was created",
+                hint="submit it again",
             )
         return job
 

@@ -84,7 +84,7 @@ class JobTarget(Target):
         job = self._line.found().job
         if not job.folder:
             raise DkdbgError(
-                f"job {job.id} does not say in which folder it runs", hint="name it: --to /home/me/code"
+                f"job {job.id} does not report its working directory", hint="name it: --to /home/me/code"
             )
         return Workspace(local=".", remote=job.folder, why=f"job {job.id} runs there")
 
@@ -162,7 +162,7 @@ class JobTarget(Target):
         job = self._line.ask(asks=True)
         if not job.output:
             raise DkdbgError(
-                f"job {job.id} does not say which file its output goes to",
+                f"job {job.id} does not report its output file",
                 hint="look in the folder that it was submitted from",
             )
         file = shlex.quote(job.output)

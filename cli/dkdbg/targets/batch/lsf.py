@@ -41,7 +41,7 @@ printf '%s\\n' "$said"
 """
 #: Error messages; see `slurm.py`.
 _KNOWN = (
-    (r"Job <[^>]*> is not found|No matching job found", "LSF knows no job {job}: it has ended some time ago, or never was", "bjobs -a there shows your jobs"),
+    (r"Job <[^>]*> is not found|No matching job found", "LSF has no job {job}: it has ended some time ago, or never was", "bjobs -a there shows your jobs"),
     (r"User permission denied", "job {job} is not yours", "bjobs there shows yours"),
     (r"Job has already finished", "job {job} has ended", "bjobs -a there shows your jobs"),
     (r"No such queue", "there is no such queue", "bqueues there lists them: -q NAME"),
@@ -155,7 +155,7 @@ def _absolute(path: str) -> str:
 
 def _unexplained(said: str, job: str, code: int) -> DkdbgError:
     why = last_line(said) or f"bjobs ends with {code}"
-    return DkdbgError(f"LSF says nothing about job {job}: {why}", hint=f"try there: bjobs -l {job}")
+    return DkdbgError(f"LSF reports nothing about job {job}: {why}", hint=f"try there: bjobs -l {job}")
 
 
 LSF = Lsf()

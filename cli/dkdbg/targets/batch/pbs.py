@@ -47,7 +47,7 @@ _KNOWN = (
         "qsub does not take these nodes: OpenPBS knows no :gpus= there",
         "as OpenPBS spells it: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
     ),
-    (r"Unknown Job I[dD] (\S+)", "PBS knows no job {job}: it has ended some time ago, or never was", "qstat -u $USER there shows your jobs"),
+    (r"Unknown Job I[dD] (\S+)", "PBS has no job {job}: it has ended some time ago, or never was", "qstat -u $USER there shows your jobs"),
     (
         r"(?:qstat|qsub|qdel|awk): (?:command )?not found",
         f"{NO_COMMANDS} PBS there",
@@ -150,7 +150,7 @@ def _no_job(job: str, said: str, code: int) -> DkdbgError:
     """Return the error for a job that qstat does not show."""
     last = last_line(said)
     why = f": {last}" if last else f" (qstat ends with {code})"
-    return DkdbgError(f"PBS knows no job {job}{why}", hint="qstat -u $USER there shows your jobs")
+    return DkdbgError(f"PBS has no job {job}{why}", hint="qstat -u $USER there shows your jobs")
 
 
 PBS = Pbs()

@@ -45,7 +45,7 @@ _KNOWN = (
     ),
     (
         r"Invalid job id",
-        "Slurm knows no job {job}: it has ended some time ago, or never was",
+        "Slurm has no job {job}: it has ended some time ago, or never was",
         "squeue --me there shows your jobs",
     ),
     (
@@ -182,13 +182,13 @@ def _first(batch_host: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
 
 def _no_job(job: str) -> DkdbgError:
     """Return the error for a job that squeue does not show, such as a missing task of an array."""
-    return DkdbgError(f"Slurm knows no job {job}", hint="squeue --me there shows your jobs")
+    return DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
 
 
 def _unexplained(said: str, job: str) -> DkdbgError:
     """Return the error for an unknown message."""
     why = last_line(said) or "it said nothing"
-    return DkdbgError(f"Slurm says nothing about job {job}: {why}", hint=f"try there: squeue --jobs={job}")
+    return DkdbgError(f"Slurm reports nothing about job {job}: {why}", hint=f"try there: squeue --jobs={job}")
 
 
 SLURM = Slurm()

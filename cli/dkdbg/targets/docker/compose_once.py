@@ -57,7 +57,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     running = compose_cli.running(target, root, service.port)
     runs = running is not None and running.state == "running"
     if running is not None and runs and runs_nothing(model, service.name) and not _is_entered(running.id):
-        report(f"{service.name}, in which nothing runs, is stopped: its port is for this program")
+        report(f"stopping {service.name}, in which nothing runs: this program needs its port")
         process.run(target.stop(), cwd=root)
     port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
     env = environment(port=port, gpu=gpu, token=token)

@@ -84,7 +84,7 @@ class ComposeTarget(ContainerTarget):
         """Prepare a `docker compose run`."""
         if not client.endpoint().is_local:
             raise DkdbgError(
-                "the engine is on another machine, which has your files only where dkdbg up has copied them: into the debug service",
+                "the engine is on another machine, which has your files only in the debug service, where dkdbg up copies them",
                 hint=f"dkdbg up, then run it in there: dkdbg run --on {SCHEME}://{wanted.service.name} -- {shlex.join(wanted.command)}",
                 exit_code=EXIT_USAGE,
             )

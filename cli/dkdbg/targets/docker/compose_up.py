@@ -170,7 +170,7 @@ def check_started(
     if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not has_devices(running.id):
         raise DkdbgError(
             f"{target.service} runs, but this compose dropped its GPU request",
-            hint="docker compose version must be 2.24.4 or newer; dkdbg down takes the service away",
+            hint="docker compose version must be 2.24.4 or newer; dkdbg down removes the service",
         )
     if running and has_failed(running):
         compose_cli.report_last_lines(target, root, env=env, report=report)
@@ -220,15 +220,15 @@ def check_published(model: Mapping[str, object], service: DebugService, token: s
     """Raise DkdbgError if other machines could reach the port without a token, or a required token is not passed on."""
     if token and not asks_for_token(model, service.name):
         raise DkdbgError(
-            f"{service.name} would start without the token that it is to ask for: {service.compose_file} has no line for it",
+            f"{service.name} is configured to require a token, but {service.compose_file} does not pass DKDBG_TOKEN",
             hint=f"dkdbg init writes it; where init keeps the file because you changed it: rm {shlex.quote(service.compose_file)}, then dkdbg init again",
             exit_code=EXIT_CONFLICT,
         )
     found = open_addresses(model, service.name, service.port)
     if found and not token:
         raise DkdbgError(
-            f"{service.name} publishes its debug port on {', '.join(found)}, where other machines reach it, and asks for no token:"
-            " whoever connects would run code as you",
+            f"{service.name} publishes its debug port on {', '.join(found)}, where other machines reach it, and requires no token:"
+            " anyone who connects could run code as you",
             hint=f'publish it on 127.0.0.1 in {service.compose_file}, or set token = "env" under [debug] in dkdbg.toml, '
             "then dkdbg init and dkdbg up",
             exit_code=EXIT_CONFLICT,

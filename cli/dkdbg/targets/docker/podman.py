@@ -74,8 +74,8 @@ def _build(model: Mapping[str, Any], name: str, host: str) -> tuple[str, ...]:
     image = str(service.get("image") or f"{project}-{name}")
     if unknown:
         raise DkdbgError(
-            f"{name} is built with {printable(', '.join(unknown))}, which podman build does not know",
-            hint=f"build it as you always do, under the name {printable(image)}, and take build out of the service",
+            f"{name} is built with {printable(', '.join(unknown))}, which podman build does not support",
+            hint=f"build it yourself, with the name {printable(image)}, and remove the build section of the service",
             exit_code=EXIT_ENGINE,
         )
     context = _plain(build["context"])

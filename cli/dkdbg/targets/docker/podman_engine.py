@@ -38,7 +38,7 @@ def build(
     """
     if not process.is_installed("podman"):
         raise DkdbgError(
-            "the engine is Podman, and there is no podman command here, which builds images for it",
+            "the engine is Podman, and the podman command, which builds its images, is not installed here",
             hint="install podman here too (Debian: apt install podman)",
             exit_code=127,
         )
@@ -84,7 +84,7 @@ def up(
             compose_cli.report_last_lines(target, root, env=env, report=report)
             raise DkdbgError(
                 f"the debugger did not start to listen within {wait_timeout} s",
-                hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent say more",
+                hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent log more",
                 exit_code=EXIT_TIMEOUT,
             )
         look = process.run(

@@ -108,7 +108,7 @@ def remote_project(
         absent += _files_of(made, name)
     if absent:
         raise DkdbgError(
-            "the Docker engine is on another machine, which does not have what is mounted from this one: "
+            "the Docker engine is on another machine, which lacks these mounted files of this one: "
             + printable("; ".join(absent)),
             hint="copy it into the image, or put it on that machine and mount it by its absolute path there, "
             "in an override file",

@@ -57,8 +57,8 @@ def start(
     host = host_facts()
     if host.is_podman:
         raise DkdbgError(
-            f"the Podman at {printable(engine)} is on another machine, which dkdbg cannot build for",
-            hint="run dkdbg there, or take the code there: dkdbg run --sync --on ssh://HOST -- CMD",
+            f"the Podman at {printable(engine)} is on another machine; dkdbg cannot build images there",
+            hint="run dkdbg there, or copy the code there: dkdbg run --sync --on ssh://HOST -- CMD",
         )
     gpu, why = choose_gpu(root, service, host)
     report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
@@ -81,8 +81,8 @@ def start(
     found = inspected(root, plain)
     if found is None:
         raise DkdbgError(
-            f"compose has made no container of {service.name}",
-            hint="docker compose ps --all shows which there are; a scale or replicas of 0 makes none",
+            f"compose has created no container for {service.name}",
+            hint="docker compose ps --all lists the containers; a scale or replicas of 0 creates none",
         )
     with _open(found, root) as reach:
         for each in far.filled:

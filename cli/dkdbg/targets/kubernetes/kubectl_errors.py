@@ -23,7 +23,7 @@ _LOGGED = re.compile(r"^E\d{4} \S+\s+\d+ \S+\] \"command failed\" err=")
 _KNOWN = (  # `{ns}` stands for the namespace
     Known(r"connection to the server localhost:8080 was refused|Missing or incomplete configuration info",
           "kubectl knows no cluster: there is no kubeconfig, or it names none",
-          "export KUBECONFIG=/path/to/config (~/.kube/config is read without), or log in: oc login; "
+          "export KUBECONFIG=/path/to/config (default: ~/.kube/config), or log in: oc login; "
           "kubectl config get-contexts must list one with a star"),
     Known(r"error loading config file|invalid configuration",
           "kubectl cannot read the kubeconfig",
@@ -33,7 +33,7 @@ _KNOWN = (  # `{ns}` stands for the namespace
           "kubectl config get-contexts, then kubectl config use-context NAME"),
     Known(r"\(Unauthorized\)|must be logged in to the server",
           "the cluster does not know you any more: the login has expired",
-          "log in again as your cluster wants it: oc login, or kubectl auth whoami to see who you are"),
+          "log in again, as with oc login; kubectl auth whoami shows the current user"),
     Known(r"getting credentials: exec",
           "the program that logs you in, named in the kubeconfig, does not run",
           "kubectl get pods --namespace={ns} must work first"),
@@ -57,12 +57,12 @@ _KNOWN = (  # `{ns}` stands for the namespace
           "there is no such object in the namespace {ns}",
           "kubectl get pytorchjobs --namespace={ns}", EXIT_ERROR),
     Known(r"exceeded quota",
-          "the quota of the namespace {ns} leaves no room for it",
+          "the quota of the namespace {ns} does not allow it",
           "kubectl describe quota --namespace={ns}"),
     Known(r"unable to upgrade connection: container not found|cannot exec into a container in a completed pod|"
           r"cannot exec in a (?:stopped|deleted)|container \S+ is not valid for pod|container not running|error dialing backend",
-          "the container does not run any more, or its node does not answer",
-          "kubectl get pods --namespace={ns} shows what does", EXIT_ERROR),
+          "the container is no longer running, or its node does not answer",
+          "kubectl get pods --namespace={ns} lists the running ones", EXIT_ERROR),
     Known(r"exec: \"sh\": (?:executable file not found|stat |no such file)",
           "the container has no sh",
           "dkdbg needs sh and Python 3.8 or newer there: take an image that has them (not distroless)", 127),

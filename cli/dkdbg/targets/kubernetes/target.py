@@ -101,7 +101,7 @@ class PodTarget(Target):
             said, why = done.stdout.removesuffix("\n"), "the working folder of the container"
             if done.code:
                 raise found.reach.explain(done.stderr) or DkdbgError(
-                    f"{found.reach.label} does not say its working folder: {printable(last_line(done.stderr))}",
+                    f"cannot read the working folder of {found.reach.label}: {printable(last_line(done.stderr))}",
                     hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
                 )
         if not said.startswith("/") or not said.isprintable() or not said.strip("/"):
@@ -169,7 +169,7 @@ class PodTarget(Target):
             if self._query.kind in OWNERS or kubectl.is_there(self._query, pod):
                 raise
             raise GoneError(
-                f"the pod {pod} was deleted, and what ran in it has ended with it",
+                f"the pod {pod} was deleted, and its processes have ended with it",
                 hint=f"kubectl get pods --namespace={self._query.namespace} shows what there is; "
                 f"kubectl get events --namespace={self._query.namespace} may say why",
             ) from None

@@ -27,11 +27,11 @@ def refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgErr
         code, message = "", ""
     if code == "UnauthorizedUserError" or status == 401:
         if not has_token:
-            return DkdbgError("OpenPAI shows no job without a token", hint=_TO_GET_ONE)
-        return DkdbgError("OpenPAI does not take the token: it has expired, or was revoked", hint=_TO_GET_ONE)
+            return DkdbgError("OpenPAI requires a token", hint=_TO_GET_ONE)
+        return DkdbgError("OpenPAI rejects the token: it has expired or was revoked", hint=_TO_GET_ONE)
     if code in {"NoJobError", "NoTaskError"} or (status == 404 and code):
         return DkdbgError(
-            f"OpenPAI knows no {what}: {printable(message[:200])}",
+            f"OpenPAI has no {what}: {printable(message[:200])}",
             hint="the names are those of the portal's address: .../job-detail.html?username=USER&jobName=JOB",
         )
     if code == "ForbiddenUserError" or status == 403:

@@ -133,7 +133,7 @@ class PaiTarget(Target):
     def refusal(self) -> DkdbgError:
         """Return the error for verbs other than attaching; see `Target`."""
         return DkdbgError(
-            f"{self.address} is a task of OpenPAI: it can be attached to, and nothing can be run in it from here",
+            f"{self.address} is a task of OpenPAI: you can attach to it, but not run commands in it",
             hint=f"dkdbg attach {self.address}; for commands the job needs the platform's ssh plugin, and is then ssh://HOST",
             exit_code=EXIT_USAGE,
         )

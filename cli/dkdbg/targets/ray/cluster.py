@@ -109,8 +109,8 @@ def said(text: str, *, label: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise DkdbgError(
-            f"{label}: what is said of the Ray cluster cannot be understood: {printable(text.strip()[-200:]) or 'nothing'}",
-            hint="look there by hand: ray status",
+            f"{label}: unexpected answer about the Ray cluster: {printable(text.strip()[-200:]) or 'nothing'}",
+            hint="ask there: ray status",
         )
     error = found.get("error")
     if isinstance(error, dict):

@@ -77,7 +77,7 @@ class RayTarget(Target):
         if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
             return self._inner
         raise DkdbgError(
-            f"{self.address}: a driver runs on a node of the cluster, and {self._inner.label} is none",
+            f"{self.address}: a driver runs on a node of the cluster, and {self._inner.label} is not one",
             hint=f"name the node as a target: ray+ssh://{','.join((*self.address.hops[:-1], host))}, or ray+ and the address of its batch job",
             exit_code=EXIT_USAGE,
         )

@@ -239,7 +239,7 @@ class ConnectedJob:
                 not self._changed.wait_for(lambda: self._waiting is not None or self.is_closed, limit)
                 or not self._waiting
             ):
-                raise DkdbgError("it does not call; its agent calls again by itself as long as it runs")
+                raise DkdbgError("not connected; its agent reconnects as long as it runs")
             line, self._waiting = self._waiting, None
             self._current = made = _Line(line, word)
         return made

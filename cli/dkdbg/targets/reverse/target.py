@@ -85,14 +85,14 @@ class ReverseTarget(Target):
             raise self.refusal()
         if argv[1] not in job.answers:
             raise DkdbgError(
-                f"{self.label}: its agent does not answer {argv[1]} to who waits for its call",
+                f"{self.label}: its agent does not answer {argv[1]} over a reverse connection",
                 hint="its dkdbg is older than this one: start the job again with an agent.pyz of this one",
                 exit_code=EXIT_CONFLICT,
             )
         if job.why:
             raise DkdbgError(
                 f"{self.label} is not connected: {job.why}",
-                hint="it calls again by itself as long as it runs; the job's log says what hinders it",
+                hint="it reconnects as long as it runs; the job's log has the reason",
                 exit_code=EXIT_CONFLICT,
             )
         program = (sys.executable, "-I", "-S", "-B", str(Path(query_client.__file__).resolve()))
@@ -111,7 +111,7 @@ class ReverseTarget(Target):
             return Endpoint(address=None, why=error.message)
         return Endpoint(
             address=None,
-            why=f"attach your editor to 127.0.0.1:{job.editor}: that is the dkdbg attach --listen which it called",
+            why=f"attach your editor to 127.0.0.1:{job.editor}: that is the dkdbg attach --listen it is connected to",
         )
 
     def sessions(self) -> list[SeenSession]:
@@ -121,8 +121,8 @@ class ReverseTarget(Target):
     def refusal(self) -> DkdbgError:
         """Return the error for other commands; see `Target`."""
         return DkdbgError(
-            f"{self.label} is a job that has called here: its agent can be asked, and nothing can be run there",
-            hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach --listen that it called",
+            f"{self.label} is a job that connects out: its agent answers queries, but no command can be run there",
+            hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach --listen that it is connected to",
             exit_code=EXIT_USAGE,
         )
 
@@ -164,18 +164,18 @@ def _found(address: Address) -> _Job:
     if found:
         ports = ", ".join(str(each.editor) for each in found)
         raise DkdbgError(
-            f"{address}: several jobs of this name have called; the ports of their dkdbg attach --listen are {ports}",
+            f"{address}: several connected jobs have this name; the ports of their dkdbg attach --listen are {ports}",
             hint="end one of them, or name the jobs with DKDBG_NAME",
             exit_code=EXIT_CONFLICT,
         )
     if jobs:
         raise DkdbgError(
-            f"{address}: no job of this name has called",
-            hint="those that have: " + ", ".join(sorted(each.address for each in jobs)),
+            f"{address}: no connected job has this name",
+            hint="connected jobs: " + ", ".join(sorted(each.address for each in jobs)),
         )
     raise DkdbgError(
         f"{address}: no job has connected to a dkdbg attach --listen of yours on this machine",
-        hint="dkdbg attach --listen 5670 waits for one, and has to go on while the job is asked",
+        hint="dkdbg attach --listen 5670 waits for one, and has to keep running while the job is queried",
     )
 
 
@@ -259,6 +259,4 @@ class ConnectedJobTarget(Target):
 
     def refusal(self) -> DkdbgError:
         """Return the error for other verbs; see `Target`. `attach` uses no other verb, so it is never shown."""
-        return DkdbgError(
-            f"{self.name} has called here: it can be attached to, and nothing else", exit_code=EXIT_USAGE
-        )
+        return DkdbgError(f"{self.name} is a connected job: it supports only attaching", exit_code=EXIT_USAGE)

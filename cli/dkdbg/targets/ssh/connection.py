@@ -217,7 +217,7 @@ def _locked_folder(limit: float) -> tuple[str, int]:
     while (held := _lock(folder := _private_folder())) is None:
         if time.monotonic() > deadline:
             raise DkdbgError(
-                "another dkdbg is still making its connection", hint="try again when it has one, or was ended",
+                "another dkdbg is still connecting to this host", hint="try again once it has connected or ended",
                 exit_code=EXIT_TIMEOUT,
             )  # fmt: skip
         time.sleep(_LOOK)

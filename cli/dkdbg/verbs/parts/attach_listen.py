@@ -43,7 +43,7 @@ def token_of(reporter: Reporting) -> str:
             where = str(token_file.path(os.environ))
             remove = f"rm {shlex.quote(where)}, and dkdbg makes one"
         raise DkdbgError(
-            f"the token ({where}) {what}, and everybody who reaches this port could try to guess it",
+            f"the token ({where}) {what}, and anyone who reaches this port could try to guess it",
             hint=f"{remove}; or take {proof.MIN_TOKEN_CHARACTERS} random characters or more",
             exit_code=EXIT_USAGE,
         )
@@ -88,7 +88,7 @@ def wait_for_jobs(
         if former is not None:
             former.close()
         upstream.poke()
-        reporter.event("called", "has called, and can be debugged", prefix=name, target=name)
+        reporter.event("called", "has connected, and can be debugged", prefix=name, target=name)
 
     listener = JobListener(*listen, token, shown, arrived=arrived, log=reporter.line)
     opened.callback(listener.close)
@@ -97,7 +97,7 @@ def wait_for_jobs(
     where = "in DKDBG_TOKEN" if settings.ENV_TOKEN in os.environ else f"in {token_file.path(os.environ)}"
     connect = f"{here}#sha256:{shown.fingerprint}"
     text = (
-        f"jobs can call {here}: start them with {settings.ENV_CONNECT}={connect} and {settings.ENV_TOKEN_FILE} "
+        f"jobs can connect to {here}: start them with {settings.ENV_CONNECT}={connect} and {settings.ENV_TOKEN_FILE} "
         f"(or {settings.ENV_TOKEN}) with the token {where}"
     )
     reporter.event("calls", text, host=listen[0], port=listener.port, connect=connect)

@@ -61,7 +61,7 @@ def up(
         if not yes:
             if not console.interactive():
                 raise DkdbgError(
-                    "nothing was started: there is no terminal to ask on",
+                    "not started: no terminal for confirmation",
                     hint="--yes starts it, --diff only shows it",
                     exit_code=EXIT_USAGE,
                 )

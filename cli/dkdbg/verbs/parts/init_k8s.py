@@ -311,6 +311,6 @@ def _code(
         ((remote, path),) = said.items()
         return remote, f"WORKDIR of {path}"
     raise DkdbgError(
-        "nothing says where the code lies in the container: no workingDir, no WORKDIR of one Dockerfile",
+        "the code's folder in the container is unknown: no workingDir, no WORKDIR of one Dockerfile",
         hint="name the folder: --to /workspace", exit_code=EXIT_USAGE,
     )  # fmt: skip

@@ -71,7 +71,7 @@ def _command(root: Path, text: str | None) -> Sequence[str]:
         text = found[0].command if found else None
     if text is None:
         raise DkdbgError(
-            "nothing in this repository says what the program is",
+            "the program to debug is unknown",
             hint="name it: --command 'python3 train.py'",
             exit_code=EXIT_USAGE,
         )

@@ -43,7 +43,7 @@ def offer(
     if not yes:
         if not console.interactive():
             raise DkdbgError(
-                "nothing was written: there is no terminal to ask on",
+                "nothing was written: no terminal for confirmation",
                 hint=hints.INIT_CHOICE(),
                 exit_code=EXIT_USAGE,
             )

@@ -42,7 +42,7 @@ def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str
         report("note: DKDBG_TOKEN is set and empty: everyone who can reach the port may attach")
     if token and service.token == FROM_ENVIRONMENT and not os.environ.get(ENV_TOKEN):
         report(hints.TOKEN_EXPORT(variable=ENV_TOKEN, file=shlex.quote(str(file))))
-        report("  and start the editor (or its remote server) anew; until then its attach is refused")
+        report("  and restart the editor (or its remote server); until then its attach is refused")
     return token
 
 

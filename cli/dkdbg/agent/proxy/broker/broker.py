@@ -83,9 +83,11 @@ class Broker:
         ):
             return connection.close("not a request of the Debug Adapter Protocol")
         if not 0 <= message["seq"] < messages.OWN_SEQUENCE:
-            return [connection.refuse(message, "sequence numbers end at %d" % (messages.OWN_SEQUENCE - 1))]
+            return [
+                connection.refuse(message, "the highest sequence number is %d" % (messages.OWN_SEQUENCE - 1))
+            ]
         if not isinstance(message.get("arguments"), (dict, type(None))):
-            return [connection.refuse(message, '"arguments" is an object')]
+            return [connection.refuse(message, '"arguments" must be an object')]
         return connection.phase.from_client(message, body)
 
     def client_gone(self) -> List[Action]:
