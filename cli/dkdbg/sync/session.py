@@ -76,7 +76,7 @@ class Session:
         """Make both sides equal and return.
 
         Raises:
-            DkdbgError: the target cannot be reached or does not stay.
+            DkdbgError: the target cannot be reached, or disconnects repeatedly.
         """
         scanner = Scanner(self._roots.local, rules=self._roots.rules)
         for attempt in range(_MAX_ONCE_ATTEMPTS):

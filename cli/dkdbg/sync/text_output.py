@@ -34,7 +34,9 @@ class Reporter:
         self._status = console.Status()
         self._clock = clock
         self._next = clock() + _EVERY
-        self._said: dict[str, tuple[float, int]] = {}  # sort -> when its list began, and how many it has
+        self._said: dict[
+            str, tuple[float, int]
+        ] = {}  # kind of line -> start of the current list, and its length
 
     def line(self, text: str) -> None:
         """Print a line that stays."""

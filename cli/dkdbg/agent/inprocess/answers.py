@@ -5,7 +5,7 @@ Join the adapter, open a pdb, report stacks or changed sources.
 Loaded by the hook with the first question; it runs in the hook's thread.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Without that option only an attached editor sees them, if it wants to. On any er
 it would without dkdbg.
 """
 
-# debugpy has no types, and is imported here.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Tuple, Type
 
-    #: The form of sys.exc_info().
+    #: As returned by sys.exc_info().
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
 

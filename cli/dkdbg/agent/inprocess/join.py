@@ -5,7 +5,7 @@ It never hangs: an editor that ignores child sessions costs a starting program a
 seconds.
 """
 
-# debugpy has no types, and is imported here.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 

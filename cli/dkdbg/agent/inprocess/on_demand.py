@@ -6,7 +6,7 @@ Loaded by the hook at the first call. On any error the program continues; DKDBG_
 session nothing happens.
 """
 
-# debugpy has no types, and is imported here.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 

@@ -12,7 +12,7 @@ at most fifty times a second. The program never waits: there is no lock, and out
 editor does not read is dropped.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 

@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT = 600.0
 #: Held while dkdbg's modules are imported: threads that import in a circle get a partly initialized module.
 _importing = _thread.RLock()
 _NO_PORT = "Can not get debug port, exit"
-#: Exit codes when no client came: of `-m paipdb`, as paipdb's, and of `-m dkdbg.pai`, as everywhere in dkdbg.
+#: Exit codes if no client connects: paipdb's own for `-m paipdb`, dkdbg's for `-m dkdbg.pai`.
 NO_CLIENT_PAIPDB, NO_CLIENT = 1, 124
 _USAGE = "usage: python -m %s [--dap] SCRIPT [ARGUMENTS] | [--dap] -m MODULE [ARGUMENTS] | --dap -- COMMAND\n"
 _WHERE = "debug host ip is set to %s, port is set to %s, timeout is set to %g\n"

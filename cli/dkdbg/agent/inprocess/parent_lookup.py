@@ -38,7 +38,7 @@ def learn(member: Member) -> bool:
     """Ask the parent for this process's origin, unless that is known; return whether it is known now."""
     try:
         return _learn(member)
-    except Exception as error:  # then it has no name
+    except Exception as error:  # the process stays without a name
         member.say("parent: %r" % (error,))
         return False
 

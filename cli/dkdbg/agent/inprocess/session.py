@@ -1,6 +1,6 @@
 """The session around this process, from its record, and messages on the program's stderr."""
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

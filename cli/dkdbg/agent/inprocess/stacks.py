@@ -24,7 +24,7 @@ MAX_THREADS, MAX_INNER_FRAMES, MAX_OUTER_FRAMES = 100, 80, 20
 _MAX_PATH_CHARS, _MAX_NAME_CHARS = 500, 200
 #: The debugger's own code, which the agent brings.
 _DEBUGGER = "/debugpy/_vendored/"
-#: Installed code is not where users look first.
+#: Parts of the paths of installed code; a user looks for the cause in other frames first.
 _INSTALLED = ("/site-packages/", "/dist-packages/", _DEBUGGER)
 
 

@@ -3,7 +3,7 @@
 Used by join.py.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def watch(debugger: Any) -> None:
     """Warn once if the program is a zip file.
 
     Args:
-        debugger: pydevd's, which has an editor.
+        debugger: pydevd's debugger, with an editor attached.
     """
     global _said  # noqa: PLW0603
     if not _said and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):

@@ -29,6 +29,6 @@ def jobs(environ: Mapping[str, str]) -> List[str]:
         values = [environ.get(each, "") for each in variables]
         if all(values):
             name = form.format(*values)
-            number = name.partition(".")[0]  # without the server, and of an array as a whole
+            number = name.partition(".")[0]  # PBS appends its server; an array as a whole is NUMBER[]
             found |= {name, number, number.partition("[")[0] + "[]" if "[" in number else number}
     return sorted(each[:100] for each in found)

@@ -124,7 +124,7 @@ class Session:
         self._phase: contract.State = "starting"
         self._writing = threading.Lock()
         self.leaving = False
-        self._failed = False  # and its end is kept for an editor
+        self._failed = False  # the program has failed, and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
         self._should_restart = False

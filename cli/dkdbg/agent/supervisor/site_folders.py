@@ -72,10 +72,10 @@ class Sites:
         self._descriptors = [int(word) for word in environ.pop(ENV_FILES, "").split(",") if word]
 
     def lead_to(self, hook: str, session: str) -> None:
-        """Lead the Pythons below this agent to the hook.
+        """Make Python processes below this agent load the hook.
 
         Args:
-            hook: its folder. session: the session's.
+            hook: folder of the hook. session: folder of the session.
         """
         file = os.path.join(os.path.dirname(hook), "site_entry.py")
         line = _LINE % {"hook": hook, "file": file, "session": session, "agent": os.getpid()}

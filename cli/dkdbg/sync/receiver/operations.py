@@ -177,7 +177,7 @@ class Operations:
         self._placer.replace_by_copy(folder, parts, changed, old)
 
     def adopt(self, head: Dict[str, Any]) -> None:
-        """Record an entry that both sides have, after checking the real one: the ledger holds nothing else."""
+        """Record an entry that both sides have, after checking the file itself: the ledger lists only checked entries."""
         path, kind = head["path"], head["kind"]
         parts = self._new(path)
         folder = self._tree.open_folder(parts[:-1])

@@ -109,10 +109,10 @@ class Sender:
             self._take()
 
     def _urgent(self) -> None:
-        """Carry out new small steps; a large one waits for its turn, once.
+        """Carry out new small steps before the rest of a large file; queue large steps.
 
-        The file in transfer is excluded: its change is detected at its end, and counted. Otherwise a log
-        would follow itself for ever, and never be sent as it is.
+        Skip the file in transfer: its change is detected at the end of the transfer. Otherwise the transfer of a
+        growing log would start again for ever.
         """
         self._files.forget()
         for step in self.pause():

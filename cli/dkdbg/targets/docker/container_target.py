@@ -121,7 +121,7 @@ class ContainerTarget(Target):
             return Endpoint(address=None, why=str(error).splitlines()[0])
 
     def changes(self) -> Changes | None:
-        """Return the engine's events."""
+        """Return the source of the engine's events."""
         return containers.ContainerChanges()
 
     def sessions(self) -> list[SeenSession]:

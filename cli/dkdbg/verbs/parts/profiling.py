@@ -98,7 +98,7 @@ def fetch(root: Path, name: str, target: Target, reach: Reach, python: str | Non
 
 def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | None) -> int:
     if target.address.scheme == LOCAL:
-        return 0  # they are here
+        return 0  # the profiles are on this machine already
     from dkdbg.verbs.sync import sync
 
     # Set before the first step: a Ctrl-C may come between any two steps.

@@ -75,7 +75,7 @@ class Figures:
 
     @property
     def norm(self) -> float:
-        """The Euclidean norm of the finite elements that were read."""
+        """Return the Euclidean norm of the finite elements that were read."""
         return math.sqrt(self.squares) if self.squares >= 0 else math.nan
 
     def pairs(self) -> List[Tuple[str, object]]:

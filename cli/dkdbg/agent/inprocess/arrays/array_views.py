@@ -5,7 +5,7 @@ before its own for NumPy. A framework's reader is imported with the first of its
 imported from here. A value that cannot be read without side effects is described from its metadata.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found, import-untyped, misc, no-untyped-call"
 

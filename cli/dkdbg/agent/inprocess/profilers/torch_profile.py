@@ -15,7 +15,7 @@ MODULE = "torch.optim.optimizer"
 
 
 def follow(path: str, steps: Sequence[int]) -> None:
-    """Profile from the first of two steps, counted from 1, up to the other one, once torch's optimizers are imported."""
+    """Profile from step `steps[0]` to step `steps[1]`, counted from 1, once torch's optimizers are imported."""
     sys.meta_path.insert(0, _Finder(_Steps(path, steps[0], steps[1])))
 
 
@@ -63,7 +63,7 @@ class _Finder:
         self._steps = steps
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
-        """Return the module's own spec, followed by `arm`; None for any other."""
+        """Return a spec of torch's optimizer module that calls `arm` after the import; None for other modules."""
         if name != MODULE:
             return None
         import importlib.machinery

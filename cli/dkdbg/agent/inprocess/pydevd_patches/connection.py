@@ -4,7 +4,7 @@ With pydevd alone such a program hangs for good at its next stop: pydevd's messa
 or into the program's own file, while the editor's still arrive.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

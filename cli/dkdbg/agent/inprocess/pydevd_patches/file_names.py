@@ -13,7 +13,7 @@ A driver that `ray job submit` has started runs in a folder where Ray has unpack
 (ray/driver.py).
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
 

@@ -4,7 +4,7 @@ debugpy would start its own adapter, to which no editor can attach because the p
 It would outlive the program, and listen on the program's address.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ It costs nothing until the program requests tracing: only the functions for that
 is detected where it registers for new threads.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 

@@ -5,7 +5,7 @@ ends all others waits for the reader, which waits for it or for the editor, unti
 end is checked only every 0.2 s. A program that starts many short processes would do hardly anything else.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ thread stops before the resumed ones have noticed, the answer is missing, and de
 further request before it, not even about the new stop.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ before the program fails. Here it looks again when the program's own outermost f
 alone would not do: Python does not call it for SystemExit, and rich and absl replace it.
 """
 
-# debugpy has no types, and is imported here.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, import-not-found"
 

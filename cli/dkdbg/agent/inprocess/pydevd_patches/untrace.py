@@ -6,7 +6,7 @@ editor leaves, and restored with the next one's configurationDone. From Python 3
 sys.monitoring, which costs nothing.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="import-not-found"
 

@@ -5,7 +5,7 @@ pydevd's wait loop checks the state, and then sleeps up to 0.2 s or until its ev
 200 ms too long.
 """
 
-# debugpy has no types, and this module uses it.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ takes each editor's connection that the worker passes on. Only the worker connec
 token.
 """
 
-# debugpy has no types, and is imported here.
+# debugpy is untyped.
 # ruff: noqa: ANN401
 # mypy: disable-error-code="no-untyped-call, attr-defined"
 

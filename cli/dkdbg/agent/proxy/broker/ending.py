@@ -48,7 +48,7 @@ class Evicted(Phase):
         return handover.released(self.connection, self._sessions)
 
     def again(self) -> List[Action]:
-        """Release the process: it was taken over before there was a connection to the adapter."""
+        """Release the process: another client took it over before this one was connected to the adapter."""
         return handover.released(self.connection, self._sessions)
 
 
