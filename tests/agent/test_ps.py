@@ -39,7 +39,7 @@ def test_a_local_session_is_listed_without_an_engine_entered_by_pdb_and_hidden_o
     assert running.process.stdout.readline() == b"up\n"
     done = dkdbg(tmp_path, "ps")
     assert done.returncode == 0
-    assert done.stderr == "dkdbg: docker cannot be asked: there is no program 'docker' here\n"
+    assert done.stderr == "dkdbg: docker cannot be queried: there is no program 'docker' here\n"
     line = next(line for line in done.stdout.splitlines() if running.name in line)
     assert line.split()[:4] == ["local", running.name, "running", f"127.0.0.1:{record['port']}"]
     for _ in range(2):  # the first one leaves; a second one comes

@@ -42,7 +42,7 @@ class Shown:
 
 
 def expression(of: str) -> str:
-    """Return the expression to evaluate in the program for the picture of `of`."""
+    """Return the expression that makes the program return the picture of the expression `of`."""
     return f"__import__('_dkdbg.arrays.array_views').arrays.array_views.plotted(({of}\n))"
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target import Target
 
-#: Timeout of the first connection in seconds, and seconds of a cut until it is reported.
+#: Timeout of the first connection in seconds, and seconds without a connection until that is reported.
 CONNECT_TIMEOUT_S, REPORT_AFTER_S = 90.0, 2.0
 #: Seconds within which a second Ctrl-C detaches.
 DETACH_WITHIN_S = 1.0

@@ -131,7 +131,7 @@ def target_of(name: str, root: Path) -> Target:
         try:
             if (target := entry.kind.named(name, root)) is not None:
                 return target
-        except DkdbgError as error:  # noqa: PERF203 - a kind that cannot be asked now knows no name
+        except DkdbgError as error:  # noqa: PERF203 - a kind that cannot be queried now knows no name
             silent = silent or error
     named = {each.address for each in sessions()[0] if name in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
@@ -139,7 +139,7 @@ def target_of(name: str, root: Path) -> Target:
     if silent is not None and not _has_compose_file(root):
         raise DkdbgError(
             f"nothing here is called {name!r}: it is not in [targets] of dkdbg.toml, there is no compose file "
-            f"with services, and the engine cannot be asked for a container of that name: {silent.message.splitlines()[0]}",
+            f"with services, and the engine cannot be queried for a container of that name: {silent.message.splitlines()[0]}",
             hint=f"a target is {forms()}; if it is a container: {silent.hint}",
             exit_code=silent.exit_code,
         )

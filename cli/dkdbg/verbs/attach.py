@@ -121,7 +121,7 @@ def attach(
         targets = [registry.home(root, plan.service.name)]
     if pids and len(targets) != 1:
         raise DkdbgError(
-            "--pid names processes of one target",
+            "--pid is for a single target",
             hint="dkdbg attach docker://NAME --pid 7",
             exit_code=EXIT_USAGE,
         )

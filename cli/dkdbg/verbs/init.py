@@ -215,7 +215,7 @@ def _lines_to_remove_containers(root: Path) -> list[str]:
 
 
 def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
     console.say(hints.INIT_DONE(service=plan.service.name))
     names = [str(path) for path in manifest.load(root).files]
     ignored = git.ignored(root, list(dict.fromkeys([*names, LAUNCH, TASKS])))

@@ -73,7 +73,7 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
         )
         return 0
     for scheme, reason in missing.items():
-        console.warn(f"dkdbg: {scheme} cannot be asked: {reason}")
+        console.warn(f"dkdbg: {scheme} cannot be queried: {reason}")
     for each in shown:
         if each.state == sessions.UNREADABLE:
             console.warn(f"dkdbg: {printable(each.target)}: {printable(each.detail)}")

@@ -205,7 +205,7 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
     with contextlib.closing(target):
         agent = target.agent()
         if agent is None:
-            raise DkdbgError(f"{_REFUSED} {session.target}", hint="dkdbg ps shows where one does")
+            raise DkdbgError(f"{_REFUSED} {session.target}", hint="dkdbg ps lists the running sessions")
         argv = target.wrap([*agent, words[0], "--name", session.id, *words[1:]])
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
     if not result.stdout.strip():

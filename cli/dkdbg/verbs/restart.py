@@ -60,7 +60,9 @@ def restart(root: Path, name: str | None = None) -> int:
 def _restart(root: Path, target: Target, name: str | None) -> int:
     agent = target.agent()
     if agent is None:
-        raise DkdbgError(f"no agent of dkdbg runs on {target.label}", hint="dkdbg ps shows where one does")
+        raise DkdbgError(
+            f"no agent of dkdbg runs on {target.label}", hint="dkdbg ps lists the running sessions"
+        )
     result = process.run(target.wrap([*agent, "restart", *_which(target, name)]), cwd=root)
     if result.code:
         said = (

@@ -84,7 +84,7 @@ def _next(service: DebugService, ours: list[SeenSession]) -> list[str]:
 def _seen() -> list[SeenSession]:
     seen, missing = registry.sessions()
     for scheme, reason in missing.items():
-        _say("", f"{scheme} cannot be asked: {reason}")
+        _say("", f"{scheme} cannot be queried: {reason}")
     return [each for each in seen if not each.is_ended]
 
 

@@ -132,7 +132,7 @@ def _look(
         (console.emit_line if shown.watch else console.emit)(said)
         return EXIT_ERROR if missing and not jobs else 0
     for label, reason in missing.items():
-        console.warn(f"dkdbg: {printable(label)} cannot be asked: {printable(reason)}")
+        console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
     lines = [line for job in jobs for line in [*text_output.lines(job, staleness), ""]]
     if not jobs:
         lines = ["no process has answered" if missing else _NONE, ""]

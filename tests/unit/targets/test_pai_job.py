@@ -88,7 +88,7 @@ def test_ports_in_other_spellings(ports, after):
         ("services: {}\n", "it is a compose file"),
         (jobs.PLAIN.replace("type: job", "type: data"), "a component of the type data"),
         (jobs.PLAIN.replace("protocolVersion: 2", "protocolVersion: 1"), "its protocolVersion is 1"),
-        (jobs.PLAIN.replace("  worker:\n", "  my-worker:\n"), "its task role 'my-worker' makes no sense"),
+        (jobs.PLAIN.replace("  worker:\n", "  my-worker:\n"), "its task role 'my-worker' is malformed"),
         (jobs.PLAIN.partition("taskRoles:")[0] + "taskRoles: {}\n", "it has no task role"),
         (jobs.PLAIN.replace("- python setup.py install\n", "- 7\n"), "commands of its task role worker"),
         ("x" * (1 << 21), "larger than any job protocol"),

@@ -41,7 +41,7 @@ class TestAlone:
         assert first.code == 0
         assert "set up  not yet" in first.out
         assert "next    dkdbg init" in first.out
-        assert "docker cannot be asked: no engine answers" in first.out
+        assert "docker cannot be queried: no engine answers" in first.out
         assert dkdbg(script, "init", "--yes").code == 0
         then = dkdbg(script).out
         assert "set up  app-debug in compose.yaml, F5 attaches to port 5678" in then

@@ -35,7 +35,7 @@ class _Finder:
         self._do = do
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the module's own spec, followed by `do`; None for any other."""
+        """Return a spec of the module that calls `do` after the import; None for other modules."""
         if name != self.name:
             return None
         sys.meta_path = [each for each in sys.meta_path if each is not self]

@@ -31,7 +31,7 @@ _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
 _LONGEST = 100
 #: Timeout for a keeper that starts elsewhere, and seconds between two attempts.
 _WAIT, _LOOK = 20.0, 0.05
-#: Seconds to keep the end of a program after its job has ended.
+#: Seconds to keep a program's exit code and last output after its job has ended.
 _RESULT_TIMEOUT_S = 2.0
 
 

@@ -152,9 +152,9 @@ class Packs:
         return None
 
     def _intended(self, group: List[_Packed]) -> int:
-        """Return a descriptor of the files' folder after their intents are logged; -1.
+        """Log the intents of the files together, and return a descriptor of their folder.
 
-        Each one has to do that itself.
+        Return -1 for a single file, or on failure: then each file does both itself.
         """
         if len(group) < 2:
             return -1

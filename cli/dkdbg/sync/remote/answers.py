@@ -55,7 +55,7 @@ class Amount:
         self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in texts)
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
-                f"the target lists more than {self._most:,} files and folders, or names without an end",
+                f"the target lists more than {self._most:,} files and folders, or endless names",
                 hint=self._hint,
             )
 

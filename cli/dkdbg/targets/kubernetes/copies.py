@@ -82,7 +82,7 @@ def plan(
             command=[each.replace("$(", "$$(") for each in words], command_from=said_by, wait=wait,
         )  # fmt: skip
     except BadPod as error:
-        raise DkdbgError(f"{query.label} makes no sense: {error}") from error
+        raise DkdbgError(f"{query.label}: unexpected manifest: {error}") from error
     return copy, single_file.build(python)
 
 
@@ -269,7 +269,7 @@ def _existing(query: PodQuery) -> dict[str, Any] | None:
         return object_of(decode(said)) if said.strip() else None
     except (BadPod, BadRecord) as error:
         raise DkdbgError(
-            f"what the cluster says about {copy_name(query.name)} makes no sense: {error}"
+            f"unexpected answer of the cluster about {copy_name(query.name)}: {error}"
         ) from error
 
 

@@ -128,7 +128,7 @@ def _reading(query: PodQuery) -> Iterator[None]:
         yield
     except (BadPod, BadRecord) as error:
         raise DkdbgError(
-            f"what the cluster says about {query.label} makes no sense: {printable(error)}",
+            f"unexpected answer of the cluster about {query.label}: {printable(error)}",
             hint="kubectl config current-context says which cluster was asked",
             exit_code=EXIT_ENGINE,
         ) from error

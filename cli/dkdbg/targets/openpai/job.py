@@ -146,7 +146,7 @@ def _roles(value: dict[str, Any]) -> dict[str, Role]:
     found = {}
     for name, role in _mapping(value["taskRoles"], "taskRoles").items():
         if not isinstance(role, dict) or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", str(name)):
-            raise BadJob(f"its task role {str(name)[:60]!r} makes no sense")
+            raise BadJob(f"its task role {str(name)[:60]!r} is malformed")
         commands, instances = role.get("commands"), role.get("instances", 1)
         if not isinstance(commands, list) or not all(isinstance(each, str) for each in commands):
             raise BadJob(f"the commands of its task role {name} are not a list of texts")

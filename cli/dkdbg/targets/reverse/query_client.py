@@ -54,7 +54,7 @@ def ask(
         while kind not in (EXIT, REFUSED):
             kind, size = HEAD.unpack(_read(sock, HEAD.size))
             if size > LARGEST:
-                raise ConnectionError(0, "what it says makes no sense")
+                raise ConnectionError(0, "its answer is malformed")
             yield kind, _read(sock, size)
 
 

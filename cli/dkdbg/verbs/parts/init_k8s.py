@@ -90,7 +90,7 @@ def init_k8s(
                 environment=environment,
             )  # fmt: skip
         except BadPod as error:
-            raise DkdbgError(f"{chosen.file}: {kind}/{name} makes no sense: {error}") from error
+            raise DkdbgError(f"{chosen.file}: {kind}/{name} is not a usable manifest: {error}") from error
 
     copied({})  # report problems of the workload first
     remote, why = _code(rendered, kind, container, folder, facts.dockerfiles)
@@ -305,7 +305,7 @@ def _code(
                 if isinstance(each.get("workingDir"), str):
                     return each["workingDir"], "workingDir of the manifest"
     except BadPod as error:
-        raise DkdbgError(f"the manifest makes no sense: {error}") from error
+        raise DkdbgError(f"the manifest is not usable: {error}") from error
     said = {each.workdir: each.path for each in dockerfiles if each.workdir != "/"}
     if len(said) == 1:
         ((remote, path),) = said.items()

@@ -214,7 +214,7 @@ def _package() -> str:
 
 
 def _next_steps(path: PurePosixPath, count: int, *, dap: bool) -> None:
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
     if dap:
         console.say(f"next: submit {path}; then dkdbg attach pai://HOST/USER/JOB, which waits until it runs")
     else:

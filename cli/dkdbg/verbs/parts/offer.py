@@ -61,7 +61,7 @@ def offer(
 
 def next_steps(name: str, count: int, more: str = "") -> None:
     """Print the next steps after `count` files with an entry of this name were written."""
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
     console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
     if more:
         console.say(more)

@@ -108,7 +108,7 @@ def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | 
         folder = done.stdout.removesuffix("\n") if done.code == 0 else ""
         if not folder.startswith("/"):
             raise DkdbgError(
-                f"the profiles stay in {FOLDER} on {target.label}: the folder there is unknown",
+                f"the profiles stay in {FOLDER} on {target.label}: the remote folder is unknown",
                 hint=f"dkdbg sync {name} --to {there} --pull {what}",
             )
         # No copy starts at the root of a file system: there, `to` is the folder itself.

@@ -51,7 +51,7 @@ def watch(debugger_class: Any, api_class: Any) -> None:
 
     def enable_tracing(self: Any, *args: Any, **kwargs: Any) -> None:
         global _is_bare  # noqa: PLW0603
-        if kwargs.get("apply_to_all_threads"):  # another join
+        if kwargs.get("apply_to_all_threads"):  # called by another join of this process
             _is_bare = False
         if not _is_bare:  # else it is a new thread: it gets its trace function when an editor attaches
             enable(self, *args, **kwargs)

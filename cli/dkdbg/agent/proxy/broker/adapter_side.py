@@ -153,7 +153,7 @@ class AdapterSide:
     # -- the end of the program -------------------------------------------------------------------------------------
 
     def knows_the_end(self) -> bool:
-        """Tell whether the program's end is known, or never will be: it was restarted."""
+        """Tell whether the program's exit code is known, or cannot become known because the program was restarted."""
         return bool(self._sessions.end) or self._connection.key != self._sessions.program
 
     def let_end(self) -> List[Action]:
