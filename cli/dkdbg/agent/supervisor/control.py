@@ -14,12 +14,16 @@ import sys
 import threading
 
 from dkdbg.agent import contract, sockets
+from dkdbg.agent.inprocess import ranks
+from dkdbg.agent.proxy.broker import broadcast_query
 from dkdbg.agent.state import records, runtime_dir
-from dkdbg.agent.supervisor import broadcast, restarts
+from dkdbg.agent.supervisor import restarts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import Any, Callable, Dict, List, Optional
+
+    Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
 
 #: Seconds for an answer, which comes after the restart: ending the program takes up to 10.
 ANSWER_TIMEOUT_S = 30.0
@@ -38,7 +42,7 @@ class Control:
         OSError: the socket cannot be created.
     """
 
-    def __init__(self, processes_dir: str, restart: Callable[[], str], gather: broadcast.Gather) -> None:
+    def __init__(self, processes_dir: str, restart: Callable[[], str], gather: Gather) -> None:
         self._restart = restart
         self._gather = gather
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,9 +66,9 @@ class Control:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
-            word = connection.makefile("rb").readline(broadcast.MAX_QUERY_BYTES).strip()
-            if word.startswith(broadcast.WORD):
-                answer = json.dumps(broadcast.answer(word, self._gather))
+            word = connection.makefile("rb").readline(MAX_QUERY_BYTES).strip()
+            if word.startswith(WORD):
+                answer = json.dumps(answer_query(word, self._gather))
             elif word == b"restart":
                 answer = self._restart()
             elif word == b"stop":
@@ -115,3 +119,25 @@ def newest(name: Optional[str]) -> Optional[contract.Record]:
     live = [record for record in records.list_records() if records.is_live(record)]
     named = [record for record in live if name in (None, record["name"], record["id"])]
     return named[-1] if named else None
+
+
+#: Default and maximum seconds for the answers; maximum bytes of a question.
+DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S = 10.0, 600.0
+MAX_QUERY_BYTES = 256 << 10
+WORD = b"ranks "
+
+
+def answer_query(line: bytes, gather: Gather) -> Dict[str, Any]:
+    """Return the answer_query to a line from the control socket: `rows`, or `error` and perhaps `hint`."""
+    try:
+        asked = json.loads(line[len(WORD) :].decode("utf-8", "surrogatepass"))
+        verb, expression, frame = asked["verb"], asked["expression"], int(asked["frame"])
+        limit = min(MAX_TIMEOUT_S, max(0.1, float(asked["limit"])))
+        wanted = ranks.parse(str(asked["ranks"]))
+    except ranks.RankSetError as error:
+        return {"error": str(error), "hint": error.hint}
+    except (ValueError, KeyError, TypeError) as error:
+        return {"error": "not a question: %s" % error}
+    if verb not in broadcast_query.VERBS or not isinstance(expression, str) or frame < 0:
+        return {"error": "not a question"}
+    return {"rows": gather(broadcast_query.Question(verb, expression, frame, wanted), limit)}

@@ -10,7 +10,8 @@ import sys
 
 from dkdbg.agent.proxy.broker import broadcast_query, comparing
 from dkdbg.agent.state import records
-from dkdbg.agent.supervisor import broadcast, control
+from dkdbg.agent.supervisor import control
+from dkdbg.agent.supervisor.control import DEFAULT_TIMEOUT_S, WORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ def main(words: List[str]) -> int:
     parser.add_argument("--name", default=None, help="the session's name; the newest one by default")
     parser.add_argument("--ranks", default="all", help="such as 0,3 or 0-7:2; all by default")
     parser.add_argument("--frame", type=int, default=0, help="how many callers above the top of the stack")
-    parser.add_argument(
-        "--limit", type=float, default=broadcast.DEFAULT_TIMEOUT_S, help="seconds for the answers"
-    )
+    parser.add_argument("--limit", type=float, default=DEFAULT_TIMEOUT_S, help="seconds for the answers")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("verb", choices=broadcast_query.VERBS)
     parser.add_argument("expression", nargs="?", default="")
@@ -36,9 +35,7 @@ def main(words: List[str]) -> int:
     if record is None:
         return _fail({"error": "no session is running here"}, as_json=given.json)
     asked = {name: getattr(given, name) for name in ("verb", "expression", "frame", "ranks", "limit")}
-    line = control.ask(
-        records.folder_of(record), broadcast.WORD.decode() + json.dumps(asked), limit=given.limit + 60
-    )
+    line = control.ask(records.folder_of(record), WORD.decode() + json.dumps(asked), limit=given.limit + 60)
     try:
         found = json.loads(line)
     except ValueError:
