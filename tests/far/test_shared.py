@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.core.mounts import Mount, guesses, mounts
+from dkdbg.sync.shared import Mount, guesses, mounts
 from tests.engine.projects import dkdbg
 from tests.far.hosts import SHARED
 

@@ -52,7 +52,7 @@ class LiveCopy:
     def __init__(self, root: Path, target: Target, reach: Reach, *, python: str | None) -> None:
         from dkdbg.sync import shared
         from dkdbg.sync.roots import Roots
-        from dkdbg.sync.rules.configured import ConfiguredRules
+        from dkdbg.sync.rules.rules import ConfiguredRules
         from dkdbg.sync.session import Session
 
         try:

@@ -129,7 +129,7 @@ def _sync_with(
     if not verify and not pull:
         contact.start(reach)  # it starts while the modules below are loaded
     from dkdbg.sync.roots import Roots
-    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.rules.rules import ConfiguredRules
     from dkdbg.sync.session import Session
 
     gc.freeze()  # many small tuples follow, and no cycles: a search for some takes as long as listing the files
@@ -211,7 +211,7 @@ def explain(root: Path, path: str) -> int:
     Raises:
         DkdbgError: it is not below `root`.
     """
-    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.rules.rules import ConfiguredRules
     from dkdbg.sync.tree.scan import Scanner
 
     full = os.path.normpath(root / path)

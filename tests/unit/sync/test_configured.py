@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.rules.configured import ConfiguredRules
+from dkdbg.sync.rules.rules import ConfiguredRules
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.trees import fresh, put, scanned
 
@@ -31,7 +31,7 @@ def test_ignore_and_max_size_hold_and_without_a_dkdbg_toml_the_defaults(root):
 STARTS = """
 import sys
 import dkdbg.main, dkdbg.verbs.sync, dkdbg.targets.docker.docker_target, dkdbg.sync.session
-from dkdbg.sync.rules.configured import ConfiguredRules
+from dkdbg.sync.rules.rules import ConfiguredRules
 ConfiguredRules()(sys.argv[1])
 print(sorted({"docker.api", "jinja2", "tomlkit", "yaml"} & {*sys.modules}))
 """

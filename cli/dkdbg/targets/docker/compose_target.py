@@ -161,7 +161,7 @@ def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None
     from dkdbg.sync.beneath import local_root
     from dkdbg.sync.report import as_line
     from dkdbg.sync.roots import Roots
-    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.rules.rules import ConfiguredRules
     from dkdbg.sync.session import Session
 
     def said(happened: Event) -> None:
