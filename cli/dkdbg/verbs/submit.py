@@ -14,8 +14,7 @@ from dkdbg import console, hints, process
 from dkdbg.core.jobs import Submission
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
-from dkdbg.targets.batch.job import another
-from dkdbg.targets.batch.job_errors import NoCommandsError
+from dkdbg.targets.batch.job import NoCommandsError, another
 from dkdbg.verbs import values
 
 if TYPE_CHECKING:

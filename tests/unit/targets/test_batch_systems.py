@@ -10,7 +10,7 @@ from dkdbg.core.address import Address
 from dkdbg.errors import DkdbgError
 from dkdbg.repository.artefacts import render
 from dkdbg.targets import registry
-from dkdbg.targets.batch.job_errors import NoCommandsError
+from dkdbg.targets.batch.job import NoCommandsError
 from dkdbg.targets.batch.job_script import Script
 from dkdbg.verbs import command_line
 

@@ -15,8 +15,7 @@ from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions
-from dkdbg.targets.batch.job import job_address
-from dkdbg.targets.batch.job_errors import NoCommandsError
+from dkdbg.targets.batch.job import NoCommandsError, job_address
 from dkdbg.targets.batch.job_line import JobLine
 from dkdbg.targets.batch.job_queue import JobQueue
 from dkdbg.targets.ssh.login import Login

@@ -14,8 +14,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import on_path
-from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job import NO_COMMANDS, explain_by, on_path
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 

@@ -10,8 +10,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import expand
-from dkdbg.targets.batch.job import an_array, on_path
-from dkdbg.targets.batch.job_errors import NO_COMMANDS, explain_by
+from dkdbg.targets.batch.job import NO_COMMANDS, an_array, explain_by, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
