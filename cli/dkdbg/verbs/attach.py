@@ -28,8 +28,7 @@ from dkdbg.signals import ENDING, SIGNAL_INTERVAL, interrupt_once
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts import attach_listen
-from dkdbg.verbs.parts.attach_proxy import AttachProxy
-from dkdbg.verbs.parts.plain_proxy import plain_proxy
+from dkdbg.verbs.parts.attach_proxy import AttachProxy, plain_proxy
 from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
 from dkdbg.verbs.parts.repository import check_root, check_written, make_plan
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.core.target import Target
     from dkdbg.verbs.parser import Parser
-    from dkdbg.verbs.parts.plain_proxy import PlainProxy
+    from dkdbg.verbs.parts.attach_proxy import PlainProxy
 
 #: Name of the displayed launch entry.
 NAME = "dkdbg: attach and stay"

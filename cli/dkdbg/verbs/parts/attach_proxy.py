@@ -10,10 +10,11 @@ from dkdbg.agent.proxy.listener import containers, listener, peers
 from dkdbg.attach import owners
 from dkdbg.attach.change_watch import ChangeWatch
 from dkdbg.attach.connection import Connection
+from dkdbg.attach.plain_debugpy import PlainPort, greeted, leave
 from dkdbg.attach.ports import DEFAULT_BASE, Ports, debugpy_version
 from dkdbg.attach.switchboard import Switchboard
 from dkdbg.attach.upstream import Upstream
-from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker.ports import free_port
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.attach.actions import Note
+    from dkdbg.attach.plain_debugpy import Greeted
     from dkdbg.core.target import Target
 
 #: Maximum seconds for editors to close their sessions at the end.
@@ -189,3 +191,64 @@ class _Quiet:
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
         """Do nothing."""
+
+
+class PlainProxy:
+    """Counterpart of `AttachProxy` for one debugpy without an agent.
+
+    Args:
+        target: its address, for messages.
+        anchor: a connection that keeps its port open.
+        port: if taken, the next free one is used.
+
+    Raises:
+        DkdbgError: no port is free.
+    """
+
+    def __init__(
+        self, target: str, endpoint: tuple[str, int], anchor: Greeted, report: Reporting, *, port: int
+    ) -> None:
+        self.target = target
+        self._debugpy = PlainPort(endpoint, anchor, report.line)
+        self._listener = listen(port, report, self._debugpy.status, self._debugpy.serve)
+
+    @property
+    def port(self) -> int:
+        """Port that editors attach to."""
+        return self._listener.port
+
+    def start(self) -> None:
+        """Accept editors."""
+        self._listener.start()
+
+    def close(self) -> None:
+        """End the sessions, and leave debugpy as it was."""
+        self._listener.drain(CLOSE_TIMEOUT_S)
+        self._listener.stop()
+        self._debugpy.close()
+
+
+def plain_proxy(targets: Sequence[Target], report: Reporting, *, port: int) -> PlainProxy | None:
+    """Return the proxy of a plain debugpy, if the only target is one; otherwise None.
+
+    Raises:
+        DkdbgError: it is one of several targets, or no port is free.
+    """
+    for target in targets:
+        if target.address.scheme != "endpoint" or (endpoint := target.endpoint().address) is None:
+            continue
+        try:
+            anchor = greeted(endpoint)
+        except OSError:  # nothing listens there yet
+            continue
+        if anchor is None:
+            continue
+        if len(targets) > 1:
+            leave(anchor)
+            raise DkdbgError(
+                f"{target.address} is a plain debugpy, which cannot share a port with other targets",
+                hint=f"dkdbg attach {target.address}",
+                exit_code=EXIT_USAGE,
+            )
+        return PlainProxy(str(target.address), endpoint, anchor, report, port=port)
+    return None
