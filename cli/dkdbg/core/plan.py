@@ -89,7 +89,7 @@ class ServicePlan:
         includes: compose files to include for the service's dependencies.
         dependencies: services of the user that it depends on and that `compose_file` extends, because compose does not
             read their file.
-        profiled: services of the user that get dkdbg's profiles too; see setup/plan/profiled.py.
+        profiled: services of the user that get dkdbg's profiles too; see setup/plan/other_file.py.
         parts: entries that it needs at the top level of `compose_file`; see ServiceFact.parts.
         resets: keys of the extended service that name services which cannot exist there.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.core.compose_files import main_files
+from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
+
 if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts, ServiceFact
 
@@ -51,3 +54,32 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
             todo += there[name].depends_on
     parts = dict.fromkeys(part for service in (base, *needed.values()) for part in service.parts)
     return Brought(dependencies=tuple(needed.values()), parts=tuple(parts))
+
+
+#: dkdbg's own profiles.
+_OURS = frozenset({PROFILE, DEVCONTAINER_PROFILE})
+
+
+def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
+    """Return the services to add to our profiles, from the files that ours is merged with.
+
+    Args:
+        base: the service that the debug service extends, None if it extends none.
+    """
+    merged = main_files(facts.compose_files, facts.compose_env)
+    profiles: dict[str, set[str]] = {}
+    needs: dict[str, set[str]] = {}
+    for service in facts.services:
+        if service.file in merged:
+            profiles.setdefault(service.name, set()).update(service.profiles)
+            needs.setdefault(service.name, set()).update(set(service.depends_on) - set(service.optional))
+    todo = [name for name, named in profiles.items() if not named or named & _OURS]
+    if base is not None and base.file in merged and base.name in needs:
+        todo.append(base.name)
+    found: dict[str, None] = {}
+    while todo:
+        for name in sorted(needs[todo.pop()]):
+            if name in profiles and name not in found and profiles[name] and not profiles[name] >= _OURS:
+                found[name] = None
+                todo.append(name)
+    return tuple(found)

@@ -18,8 +18,7 @@ from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import one_process, runs_python_alone, serves
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.setup.plan import image_inputs
-from dkdbg.setup.plan.other_file import brought
-from dkdbg.setup.plan.profiled import left_out
+from dkdbg.setup.plan.other_file import brought, left_out
 
 if TYPE_CHECKING:
     from dkdbg.core.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
