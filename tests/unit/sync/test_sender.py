@@ -340,7 +340,7 @@ def test_a_receiver_of_another_version_is_an_error_and_its_process_ends(roots):
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
     contact.start(Old(python=sys.executable))
     child = contact._stream._child
-    with pytest.raises(DkdbgError, match=f"speaks version 1 of the stream, we {wire.VERSION}"):
+    with pytest.raises(DkdbgError, match=f"uses version 1 of the stream, this dkdbg version {wire.VERSION}"):
         contact.ready()
     assert child.poll() is not None
 

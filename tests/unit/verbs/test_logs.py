@@ -16,5 +16,5 @@ def test_of_what_can_only_be_attached_to_it_says_where_to_look(dkdbg, script, ta
 
 def test_of_this_machine_it_says_how_to_keep_it(dkdbg, script):
     done = dkdbg(script, "logs", "local:")
-    assert (done.code, "printed on local is kept nowhere: it went to the terminal" in done.err) == (2, True)
+    assert (done.code, "the output on local is not stored: it went to the terminal" in done.err) == (2, True)
     assert "dkdbg run --on local: -- python3 train.py 2>&1 | tee run.log" in done.err
