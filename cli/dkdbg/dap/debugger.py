@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from dkdbg.dap.framing import Body
+    from dkdbg.dap.client import Body
 
 #: Client capabilities of VS Code that change debugpy's behaviour.
 _CLIENT: Body = {

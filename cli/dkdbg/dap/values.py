@@ -10,8 +10,7 @@ from dkdbg.agent.contract import LOOPBACK
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dkdbg.dap.client import Session
-    from dkdbg.dap.framing import Body
+    from dkdbg.dap.client import Body, Session
 
 
 @dataclass(frozen=True, kw_only=True)

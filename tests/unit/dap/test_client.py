@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from dkdbg.dap.client import Session, dial
-from dkdbg.dap.framing import MessageReader, encode
+from dkdbg.agent.dap.frames import encode
+from dkdbg.dap.client import MessageReader, Session, dial
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 

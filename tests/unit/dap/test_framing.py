@@ -2,7 +2,8 @@
 
 import pytest
 
-from dkdbg.dap.framing import FrameError, MessageReader, encode
+from dkdbg.agent.dap.frames import FrameError, encode
+from dkdbg.dap.client import MessageReader
 
 EVENT = {"seq": 1, "type": "event", "event": "output", "body": {"output": "grün\n"}}
 RESPONSE = {"seq": 2, "type": "response", "request_seq": 7, "success": True}

@@ -101,8 +101,6 @@ def test_beyond_loopback_a_token_is_required_and_a_service_that_would_not_hear_o
     compose_up.check_published(published("0.0.0.0", asks=True), service("env"), "secret")
     compose_up.check_published(published("127.0.0.1"), service("none"), "")
     for host in ("127.0.0.1", "0.0.0.0"):
-        with pytest.raises(
-            DkdbgError, match=r"is configured to require a token, but compose\.yaml"
-        ) as error:
+        with pytest.raises(DkdbgError, match=r"is configured to require a token, but compose\.yaml") as error:
             compose_up.check_published(published(host), service("env"), "secret")
         assert "rm compose.yaml, then dkdbg init again" in error.value.hint
