@@ -1,12 +1,10 @@
 """`dkdbg run`: a plain container that nobody has prepared, and this machine."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -15,15 +13,12 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.targets.docker import containers
 from tests.engine.attach_proxies import attach_proxy, docker
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
+from tests.kubernetes.runs import WAITS, ends_by_ctrl_c
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("run")]
 
 ENDS = "import os, sys\nprint('out', os.getcwd())\nprint('err', file=sys.stderr)\nsys.exit(7)\n"
-WAITS = (
-    "import sys, time\ntry:\n    print('up', flush=True)\n    while True:\n        time.sleep(0.02)\n"
-    "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(9)\n"
-)
 
 
 @pytest.fixture(scope="module")
@@ -116,25 +111,7 @@ def test_ctrl_c_is_the_programs(container, tmp_path):
 
 def test_ctrl_c_in_a_terminal_is_the_programs(container, tmp_path):
     put(container, tmp_path, "waits.py", WAITS)
-    pid, terminal = os.forkpty()
-    if pid == 0:
-        os.chdir(tmp_path)
-        words = ["run", "--on", f"docker://{container}", "--", "python3", "waits.py"]
-        os.execv(sys.executable, [sys.executable, "-m", "dkdbg", *words])
-    seen = b""
-    end = time.monotonic() + 300
-    sent = False
-    while time.monotonic() < end:
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError:
-            break
-        if b"up\r\n" in seen and not sent:
-            os.write(terminal, b"\x03")
-            sent = True
-    os.close(terminal)
-    assert b"interrupted" in seen, seen
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    ends_by_ctrl_c(tmp_path, f"docker://{container}", "python3", "waits.py")
 
 
 def test_two_runs_share_the_agent_with_a_port_each_the_last_takes_it_away(container, base_image, tmp_path):

@@ -80,6 +80,19 @@ def ended(laptop, running):
         shutil.rmtree(laptop.run / "dkdbg", ignore_errors=True)
 
 
+def passes_cuts(running, cuts, kill_local_ssh):
+    """Each line that ECHO is sent after a cut comes back once, and so do its errors and its exit code."""
+    for number, cut in enumerate(cuts, 1):
+        cut()
+        running.stdin.write(b"line %d\n" % number)
+        line = running.stdout.readline()
+        assert line == b"%d line %d\n" % (number, number), running.communicate(timeout=300)
+    kill_local_ssh()
+    out, err = running.communicate(timeout=300)
+    assert (running.returncode, out) == (3, b""), err
+    assert re.findall(rb"^error .*", err, re.MULTILINE) == [b"error 1", b"error 2", b"error 3"]
+
+
 def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(laptop, tmp_path):
     with ended(laptop, start(tmp_path, laptop, "echo.py", ECHO)) as running:
         assert running.stdout.readline() == b"up\n"
@@ -88,15 +101,7 @@ def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(laptop, tmp_pat
             lambda: laptop.kill_sessions("node1"),
             lambda: laptop.kill_sessions("login"),
         )
-        for number, cut in enumerate(cuts, 1):
-            cut()
-            running.stdin.write(b"line %d\n" % number)
-            line = running.stdout.readline()
-            assert line == b"%d line %d\n" % (number, number), running.communicate(timeout=300)
-        laptop.kill_local_ssh()
-        out, err = running.communicate(timeout=300)
-        assert (running.returncode, out) == (3, b""), err
-        assert re.findall(rb"^error .*", err, re.MULTILINE) == [b"error 1", b"error 2", b"error 3"]
+        passes_cuts(running, cuts, laptop.kill_local_ssh)
 
 
 def test_a_lot_of_output_arrives_whole_while_the_connection_is_cut_again_and_again(laptop, tmp_path):

@@ -31,6 +31,27 @@ def start(root, target: str, *command: str) -> subprocess.Popen[str]:
     return running
 
 
+def ends_by_ctrl_c(root, target: str, *command: str) -> None:
+    """Run a command that behaves like WAITS in a terminal, and see that a Ctrl-C there ends it."""
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.chdir(root)
+        os.execv(sys.executable, [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command])
+    seen, sent = b"", False
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            break
+        if b"up\r\n" in seen and not sent:
+            os.write(terminal, b"\x03")
+            sent = True
+    os.close(terminal)
+    assert b"interrupted" in seen, seen
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
 def wait_until_no_relay_is_left() -> None:
     """Return when the kubectls of all relays that are ours have ended; who has ended them does not wait for that."""
     end = time.monotonic() + 300

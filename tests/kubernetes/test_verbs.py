@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from urllib.request import urlopen
 
 import pytest
@@ -16,7 +15,15 @@ from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, docker, following, take_away
 from tests.kubernetes.cluster import Pod
 from tests.kubernetes.ranks import editor
-from tests.kubernetes.runs import ENDS, WAITS, launch, relays, start, wait_until_no_relay_is_left
+from tests.kubernetes.runs import (
+    ENDS,
+    WAITS,
+    ends_by_ctrl_c,
+    launch,
+    relays,
+    start,
+    wait_until_no_relay_is_left,
+)
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -106,24 +113,7 @@ def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, box):
 
 @pytest.mark.usefixtures("box")
 def test_a_terminal_is_the_commands_too(root):
-    pid, terminal = os.forkpty()
-    if pid == 0:
-        os.chdir(root)
-        words = ["run", "--on", "k8s://ml/train-0", "--", "python3", "-c", WAITS]
-        os.execv(sys.executable, [sys.executable, "-m", "dkdbg", *words])
-    seen, sent = b"", False
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError:
-            break
-        if b"up\r\n" in seen and not sent:
-            os.write(terminal, b"\x03")
-            sent = True
-    os.close(terminal)
-    assert b"interrupted" in seen, seen
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    ends_by_ctrl_c(root, "k8s://ml/train-0", "python3", "-c", WAITS)
 
 
 @pytest.mark.core

@@ -1,7 +1,6 @@
 """`dkdbg run` in a job, whose connection is cut: its input, output and exit code outlive that, and nothing outlives the job."""
 
 import contextlib
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 from dkdbg.targets.batch.pbs import PBS
 from dkdbg.targets.batch.slurm import SLURM
 from tests.engine.projects import dkdbg
-from tests.far.test_outliving import COUNTS, ECHO
+from tests.far.test_outliving import COUNTS, ECHO, passes_cuts
 from tests.slurm.cluster import Cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
@@ -74,15 +73,7 @@ def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(ways, job, tmp_
             lambda: ways.sh("node-12", _END_OF_STEP),
             lambda: ways.sh("login", "pkill -KILL -u me -x sshd; pkill -KILL -u me -x ssh", check=False),
         )
-        for number, cut in enumerate(cuts, 1):
-            cut()
-            running.stdin.write(b"line %d\n" % number)
-            line = running.stdout.readline()
-            assert line == b"%d line %d\n" % (number, number), running.communicate(timeout=300)
-        ways.kill_local_ssh()
-        out, err = running.communicate(timeout=300)
-        assert (running.returncode, out) == (3, b""), err
-        assert re.findall(rb"^error .*", err, re.MULTILINE) == [b"error 1", b"error 2", b"error 3"]
+        passes_cuts(running, cuts, ways.kill_local_ssh)
 
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
