@@ -159,11 +159,11 @@ def ask(question: str, *, diff: Callable[[], None] | None = None) -> bool:
     answers = "[y/N]" if diff is None else "[y/N], d for the diff:"
     while True:
         try:
-            said = input(f"{printable_lines(question)} {answers} ").strip().lower()
+            answer = input(f"{printable_lines(question)} {answers} ").strip().lower()
         except EOFError:
             return False
-        if diff is None or said not in {"d", "diff"}:
-            return said in {"y", "yes"}
+        if diff is None or answer not in {"d", "diff"}:
+            return answer in {"y", "yes"}
         diff()
 
 

@@ -54,7 +54,7 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     names: bool = False,
-    said: str = "",
+    stdin_text: str = "",
 ) -> Result:
     """Run `argv` to its end and return both outputs.
 
@@ -65,7 +65,7 @@ def run(
         timeout: seconds.
         names: the outputs contain file names, decoded by `os.fsdecode` without loss. Otherwise they are text to
             read.
-        said: text for its standard input.
+        stdin_text: text for its standard input.
 
     Raises:
         DkdbgError: the program does not exist or outran `timeout`.
@@ -78,7 +78,7 @@ def run(
         _running.add(running)
     with running:
         try:
-            out, complained = running.communicate(said.encode(), timeout)
+            out, stderr = running.communicate(stdin_text.encode(), timeout)
         except subprocess.TimeoutExpired as error:
             running.kill()
             raise DkdbgError(
@@ -90,7 +90,7 @@ def run(
         finally:
             _running.discard(running)
     decoded = os.fsdecode if names else _text
-    return Result(argv=tuple(argv), code=running.returncode, stdout=decoded(out), stderr=decoded(complained))
+    return Result(argv=tuple(argv), code=running.returncode, stdout=decoded(out), stderr=decoded(stderr))
 
 
 def _environment(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
@@ -190,22 +190,22 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     with running:
-        said = running.stdout.read(most + 1) if running.stdout is not None else b""
+        text = running.stdout.read(most + 1) if running.stdout is not None else b""
         limit.cancel()
-        if len(said) > most:
+        if len(text) > most:
             running.kill()
         running.wait()
         listener.join(_GRACE_S)  # its children may keep standard error open
     if outran.is_set():
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
-    if len(said) > most:
+    if len(text) > most:
         raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
     if left[0] < 0:
         raise DkdbgError(f"{argv[0]} wrote more than {_MAX_STDERR_BYTES} bytes to its standard error")
     return Result(
         argv=tuple(argv),
         code=running.returncode,
-        stdout=said.decode("utf-8", "replace"),
+        stdout=text.decode("utf-8", "replace"),
         stderr=_text(told[0]),
     )
 
@@ -216,7 +216,7 @@ def stream(
     report: Callable[[str], None],
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    said: str = "",
+    stdin_text: str = "",
 ) -> Result:
     """Run `argv`, pass each line of its merged output to `report` at once, and return the whole output as `stdout`.
 
@@ -227,13 +227,13 @@ def stream(
         report: called with each line.
         cwd: local directory.
         env: the whole environment; None inherits it.
-        said: text for its standard input.
+        stdin_text: text for its standard input.
 
     Raises:
         DkdbgError: the program does not exist.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:  # a pipe could fill up
-        stdin.write(said)
+        stdin.write(stdin_text)
         stdin.seek(0)
         child = start(argv, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines: list[str] = []

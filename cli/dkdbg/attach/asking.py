@@ -44,12 +44,12 @@ def status_of(
         try:
             connection.sock = _DeadlineSocket.connect_to(endpoint, limit)
             exchange = _challenged(connection) if token and owners.is_ours(connection.sock) else None
-            said = (
+            text = (
                 {}
                 if exchange is None
                 else {"Authorization": f"{proof.HTTP_SCHEME} {exchange.of_client(token)}"}
             )
-            connection.request("GET", "/status", headers=said)
+            connection.request("GET", "/status", headers=text)
             with connection.getresponse() as response:
                 body, shown = response.read(MAX_ANSWER_BYTES), response.headers.get(proof.HTTP_PROOF)
                 if response.length and len(body) < MAX_ANSWER_BYTES:  # it was killed while it answered

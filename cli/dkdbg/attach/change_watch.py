@@ -51,14 +51,14 @@ class ChangeWatch:
             for upstream in told:
                 upstream.poke()
 
-        said = ""
+        reported = ""
         while not self._stopped.is_set():
             try:
                 source.listen(changed)
-                said = ""
+                reported = ""
             except DkdbgError as error:
-                if error.message != said:
-                    said = error.message
-                    self._report(said)
+                if error.message != reported:
+                    reported = error.message
+                    self._report(reported)
             changed()  # changes since its end were not reported
             self._stopped.wait(RETRY_PAUSE_S)

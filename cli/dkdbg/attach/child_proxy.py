@@ -141,8 +141,8 @@ class ChildProxy:
     def _tell(self, text: str, again: Asked | None) -> None:
         """Report that a file differs; query a just saved one again later."""
         if text:
-            said = messages.say(text, "important")
-            self._to_client(said, frames.decode(said))
+            body = messages.say(text, "important")
+            self._to_client(body, frames.decode(body))
         if again is not None:
             later = threading.Timer(SYNC_TIMEOUT_S, self._ask, (again,))
             later.daemon = True
@@ -153,21 +153,21 @@ class ChildProxy:
             self._send([self._sources.ask(asked)])
 
     def _to_client(self, body: bytes, message: Message | None = None) -> None:
-        said = message.get("event") if message is not None else None
+        text = message.get("event") if message is not None else None
         with self._lock:
-            if self._ended and said:
+            if self._ended and text:
                 return
             self._client.sendall(frames.wrap(body))
-            self.begun = self.begun or said == "initialized"
-            if not self._ended and said == "terminated":
+            self.begun = self.begun or text == "initialized"
+            if not self._ended and text == "terminated":
                 self._note_ended()
 
     def _say_lost(self) -> None:
         """Report a lost connection to the editor, unless it is disconnecting."""
         if self.begun and not self._leaves:
-            said = messages.say(_LOST, "important")
+            body = messages.say(_LOST, "important")
             with contextlib.suppress(OSError):
-                self._to_client(said, frames.decode(said))
+                self._to_client(body, frames.decode(body))
 
     def _refuse(self, reason: str) -> None:
         """Answer the attach with an error, as the last message."""

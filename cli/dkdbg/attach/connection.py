@@ -90,8 +90,8 @@ class Connection(Editor):
     def offer(self, offer: Offer) -> None:
         """Print the port at which the client can attach to a process."""
         text = self.board.offer(offer.process)
-        for said in self.router.say(text, "important") if text and offer.say else ():
-            self._do(said)
+        for action in self.router.say(text, "important") if text and offer.say else ():
+            self._do(action)
 
     def _from_client(self, body: bytes) -> bool:
         self.act(lambda: self.router.from_client(body))

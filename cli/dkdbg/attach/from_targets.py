@@ -97,8 +97,8 @@ def _response(message: Message) -> Message | None:
     head = {"seq": _number(message), "type": "response", "request_seq": number, "command": command}
     if message.get("success") is True:
         return {**head, "success": True, "body": message.get("body")}
-    said = message.get("message")
-    passed: Message = {**head, "success": False, "message": said if isinstance(said, str) else ""}
+    text = message.get("message")
+    passed: Message = {**head, "success": False, "message": text if isinstance(text, str) else ""}
     error = as_dict(as_dict(message.get("body")).get("error"))
     if error:  # not its `url`
         variables = as_dict(error.get("variables"))

@@ -83,10 +83,10 @@ class Handshake:
 
     def why_refused(self, response: Message) -> str:
         """Return why the agent has refused the attach, in one line."""
-        said = from_targets.line(response.get("message")).removeprefix("dkdbg: ")
-        if self._is_unproven and "token" in said:
+        text = from_targets.line(response.get("message")).removeprefix("dkdbg: ")
+        if self._is_unproven and "token" in text:
             return _NO_PROOFS
-        return said or "the attach was refused"
+        return text or "the attach was refused"
 
     def _initialized(self, message: Message, content: dict[str, Any]) -> list[bytes]:
         if message.get("success") is not True:  # the agent closes the connection

@@ -218,7 +218,7 @@ class _Agent:
                 raise DkdbgError("its agent does not answer") from None
             if line is None:
                 break
-            word, pid, text = _said(line)
+            word, pid, text = _parsed(line)
             if word == "folder":
                 self.folder = text
             elif word == "entered":
@@ -287,11 +287,11 @@ class _Agent:
         return "".join(each if is_text(each) else "?" for each in last)[:400]
 
 
-def _said(line: bytes) -> tuple[str, int, str]:
+def _parsed(line: bytes) -> tuple[str, int, str]:
     """Return kind, PID and text of an agent's line. It is untrusted: a container may have forged it, so only print it."""
     try:
-        said = json.loads(line)
-        word, pid, text = str(said["word"]), int(said["pid"]), str(said["text"])[:400]
+        answer = json.loads(line)
+        word, pid, text = str(answer["word"]), int(answer["pid"]), str(answer["text"])[:400]
     except (ValueError, KeyError, TypeError, RecursionError):
         return "", 0, ""
     return word, pid, "".join(each if is_text(each) else "?" for each in text)

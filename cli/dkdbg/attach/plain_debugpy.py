@@ -40,11 +40,11 @@ class Greeted:
     """A connection that debugpy has greeted.
 
     Attributes:
-        said: the data received so far.
+        received: the data received so far.
     """
 
     sock: socket.socket
-    said: bytes
+    received: bytes
 
 
 def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> Greeted | None:
@@ -54,30 +54,30 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_TIMEOUT_S) -> 
         OSError: nothing listens there.
     """
     sock = socket.create_connection(endpoint, timeout=wires.CONNECT_TIMEOUT_S)
-    said = b""
+    received = b""
     end = time.monotonic() + limit
-    while not is_greeting(said) and len(said) < _CHUNK and (left := end - time.monotonic()) > 0:
+    while not is_greeting(received) and len(received) < _CHUNK and (left := end - time.monotonic()) > 0:
         sock.settimeout(left)
         try:
             data = sock.recv(_CHUNK)
         except OSError:
             break
-        if not said and data:
+        if not received and data:
             end = time.monotonic() + SETTLE_TIMEOUT_S
-        said += data
-        if not data or not _BEGINNING.startswith(said[: len(_BEGINNING)]) or _OURS in said:
+        received += data
+        if not data or not _BEGINNING.startswith(received[: len(_BEGINNING)]) or _OURS in received:
             break
-    if not is_greeting(said):
+    if not is_greeting(received):
         sock.close()
         return None
     sock.settimeout(None)
     sockets.tune(sock)
-    return Greeted(sock=sock, said=said)
+    return Greeted(sock=sock, received=received)
 
 
-def is_greeting(said: bytes) -> bool:
+def is_greeting(data: bytes) -> bool:
     """Tell whether a plain debugpy's greeting is complete: ending a connection before kills its port."""
-    return said.count(b'"telemetry"') >= _GREETINGS and _OURS not in said
+    return data.count(b'"telemetry"') >= _GREETINGS and _OURS not in data
 
 
 def leave(greeted: Greeted) -> None:
@@ -170,7 +170,7 @@ class PlainPort:
 def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstream: Greeted) -> bool:
     """Pass everything on; tell whether debugpy has ended the session, and not the editor."""
     client.settimeout(None)
-    client.sendall(upstream.said)
+    client.sendall(upstream.received)
     back = threading.Thread(target=_pump, args=(upstream.sock, client), name="dkdbg plain", daemon=True)
     back.start()
     left = False

@@ -239,12 +239,12 @@ class HeadlessEditor(Editor):
     def to_client(self, body: bytes) -> None:
         """Configure the session after `initialized`."""
         message = frames.decode(body)
-        said = message.get("event")
+        text = message.get("event")
         if message.get("type") == "response" and message.get("success") is not True:
             self.refusal = str(message.get("message") or "refused").removeprefix("dkdbg: ")
-        elif said == "initialized":
+        elif text == "initialized":
             threading.Thread(target=self._ask, args=("configurationDone", {}), daemon=True).start()
-        elif said == "terminated" and not self.is_over:
+        elif text == "terminated" and not self.is_over:
             self.is_over = True
             threading.Timer(0.2, self._over).start()
 

@@ -95,20 +95,20 @@ class JobBarrier:
             each.pop(upstream, None)
         self._opened.discard(upstream)
 
-    def hear(self, upstream: str, said: Message) -> None:
+    def hear(self, upstream: str, report: Message) -> None:
         """Store an agent's report; malformed fields count as empty."""
-        number, former = _count(said.get("number")), self._told.get(upstream)
+        number, former = _count(report.get("number")), self._told.get(upstream)
         if upstream not in self._asked or (former is not None and number < former.number):
             return
         self._silent.pop(upstream, None)
         self._opened.discard(upstream)
-        numbers, names = said.get("ranks"), said.get("missing")
+        numbers, names = report.get("ranks"), report.get("missing")
         ranks = [each for each in numbers if isinstance(each, int)] if isinstance(numbers, list) else []
         missing = names[: rank_timeouts.MAX_NAMED + 1] if isinstance(names, list) else []
         self._told[upstream] = Report(
-            number=number, unarmed=_count(said.get("unarmed")), armed=_count(said.get("armed")),
-            held=_count(said.get("held")), over=said.get("over") is True,
-            share=Share(_count(said.get("world")), ranks[:MAX_RANKS]), missing=tuple(map(from_targets.name, missing)),
+            number=number, unarmed=_count(report.get("unarmed")), armed=_count(report.get("armed")),
+            held=_count(report.get("held")), over=report.get("over") is True,
+            share=Share(_count(report.get("world")), ranks[:MAX_RANKS]), missing=tuple(map(from_targets.name, missing)),
         )  # fmt: skip
 
     def apart(self) -> str:

@@ -300,8 +300,8 @@ class Router:
                 return self._run_barrier()
             case "group":
                 others = [(name, each) for name, each in self.sessions.items() if name != upstream]
-                said = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
-                told = [send(name, each.ask(messages.GROUP, said)) for name, each in others]
+                answer = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
+                told = [send(name, each.ask(messages.GROUP, answer)) for name, each in others]
                 return [*chain(*told)]
             case "attached":
                 self._barrier.attached(upstream)

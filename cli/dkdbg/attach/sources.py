@@ -132,8 +132,8 @@ class Sources:
         found = as_dict(message.get("body")).get("breakpoints")
         if not text or not isinstance(found, list):
             return None
-        said = [{"message": text, **each} if isinstance(each, dict) else each for each in found]
-        return {**message, "body": {**message["body"], "breakpoints": said}}
+        lines = [{"message": text, **each} if isinstance(each, dict) else each for each in found]
+        return {**message, "body": {**message["body"], "breakpoints": lines}}
 
     def _described(self, asked: Asked, more: int) -> str:
         count = (

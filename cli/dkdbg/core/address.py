@@ -57,8 +57,8 @@ class Address:
     @property
     def port(self) -> int:
         """The port of `HOST:PORT`; 0 if it has none."""
-        said = self.parts[0].rpartition(":")[2]
-        return int(said) if said.isdecimal() and len(said) < 6 else 0
+        text = self.parts[0].rpartition(":")[2]
+        return int(text) if text.isdecimal() and len(text) < 6 else 0
 
     @property
     def label(self) -> str:

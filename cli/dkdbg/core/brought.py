@@ -46,18 +46,18 @@ def finding_words() -> tuple[str, ...]:
     return ("sh", "-c", _FIND)
 
 
-def agent_in(said: str) -> str | None:
+def agent_in(stdout: str) -> str | None:
     """Return the path of the agent's file from the output of `finding_words`; None if it lists no agent.
 
     Args:
-        said: output, which the target may forge; the path is run at that target only.
+        stdout: output, which the target may forge; the path is run at that target only.
     """
-    return next((line for line in said.splitlines()[:100] if _AGENT.fullmatch(line)), None)
+    return next((line for line in stdout.splitlines()[:100] if _AGENT.fullmatch(line)), None)
 
 
-def has_looked(said: str) -> bool:
+def has_looked(stdout: str) -> bool:
     """Return whether the output of `finding_words` is complete: kubectl exits with 0 too when its stream breaks."""
-    return said.endswith("looked\n")
+    return stdout.endswith("looked\n")
 
 
 def is_agent(path: str) -> bool:

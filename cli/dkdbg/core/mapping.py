@@ -31,9 +31,9 @@ def workspace_of(text: str) -> Workspace | None:
         return None
     whole = [pair for pair in found if pair[0] == "."]
     if not whole and len(found) > 1:
-        said = ", ".join(f"{local} at {remote}" for local, remote in found)
+        folders = ", ".join(f"{local} at {remote}" for local, remote in found)
         raise DkdbgError(
-            f"several folders of this repository are mounted in the service: {said}",
+            f"several folders of this repository are mounted in the service: {folders}",
             hint=f"sync one at a time: dkdbg -C {shlex.quote(found[0][0])} sync TARGET --to {shlex.quote(found[0][1])}",
             exit_code=EXIT_USAGE,
         )

@@ -32,14 +32,14 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
     return [(_beneath(local), remote) for local, remote in _entries(entries)]
 
 
-def pairs_of_record(said: object) -> tuple[tuple[str, str], ...]:
+def pairs_of_record(answer: object) -> tuple[tuple[str, str], ...]:
     """Return the same from an agent's record; skip entries that are invalid or lead out of the repository.
 
     Args:
-        said: the list in its record.
+        answer: the list in its record.
     """
     found = []
-    for local, remote in _entries(said)[:_MOST]:
+    for local, remote in _entries(answer)[:_MOST]:
         with contextlib.suppress(DkdbgError):
             if max(len(local), len(remote)) <= _LONGEST and remote.isprintable():
                 found.append((_beneath(local), remote))

@@ -56,18 +56,18 @@ def read(value: str, label: str) -> Shown:
         DkdbgError: there is nothing to show, or the answer is invalid.
     """
     try:
-        said = json.loads(ast.literal_eval(value))
-        if "error" in said:
-            raise DkdbgError(f"{label}: {str(said['error'])[:300]}")
-        low, high = float(said["low"]), float(said["high"])
-        width, counts = int(said["width"]), tuple(int(each) for each in said["counts"])
-        shades = base64.b64decode(said["rows"], validate=True)
+        answer = json.loads(ast.literal_eval(value))
+        if "error" in answer:
+            raise DkdbgError(f"{label}: {str(answer['error'])[:300]}")
+        low, high = float(answer["low"]), float(answer["high"])
+        width, counts = int(answer["width"]), tuple(int(each) for each in answer["counts"])
+        shades = base64.b64decode(answer["rows"], validate=True)
         if not 0 < width <= _SIDE or not 0 < len(shades) <= _SIDE * _SIDE or len(counts) != _BARS:
             raise ValueError("size")
         if min(counts) < 0 or not (math.isfinite(low) and math.isfinite(high)):
             raise ValueError("numbers")
         return Shown(
-            text=str(said["text"])[:800], low=low, high=high, width=width, shades=shades, counts=counts
+            text=str(answer["text"])[:800], low=low, high=high, width=width, shades=shades, counts=counts
         )
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as error:
         raise DkdbgError(f"{label}: unexpected answer about the tensor") from error

@@ -77,10 +77,10 @@ def finding_words() -> tuple[str, ...]:
     return ("sh", "-c", _FIND)
 
 
-def pythons_in(said: str) -> tuple[PythonThere, ...]:
+def pythons_in(stdout: str) -> tuple[PythonThere, ...]:
     """Return the Pythons in the output of `finding_words`, the oldest first; it is untrusted: show it, never run it."""
     found = []
-    for line in said.splitlines()[:1000]:
+    for line in stdout.splitlines()[:1000]:
         pid, _, rest = line.partition("\t")
         parent, _, rest = rest.partition("\t")
         user, _, rest = rest.partition("\t")

@@ -32,18 +32,18 @@ def check_set(text: str) -> str:
         raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
 
 
-def rows_of(said: str, label: str) -> list[Row]:
+def rows_of(stdout: str, label: str) -> list[Row]:
     """Return the rows of an answer.
 
     Args:
-        said: output of the agent.
+        stdout: output of the agent.
         label: its source, for messages.
 
     Raises:
         DkdbgError: the agent refused, or its answer is invalid.
     """
     try:
-        answer = json.loads(said)
+        answer = json.loads(stdout)
         found = answer.get("rows") if isinstance(answer, dict) else None
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             hint = answer.get("hint")
@@ -61,21 +61,21 @@ def rows_of(said: str, label: str) -> list[Row]:
         ) from error
 
 
-def _row(said: Any) -> Row:  # noqa: ANN401 - untrusted
-    if said["state"] not in _STATES:
+def _row(answer: Any) -> Row:  # noqa: ANN401 - untrusted
+    if answer["state"] not in _STATES:
         raise ValueError("no state")
     row: Row = {
-        "pid": int(said["pid"]),
-        "rank": None if said["rank"] is None else int(said["rank"]),
-        "state": said["state"],
-        **{name: str(said[name])[:LONGEST] for name in ("name", "where", "text", "type")},
+        "pid": int(answer["pid"]),
+        "rank": None if answer["rank"] is None else int(answer["rank"]),
+        "state": answer["state"],
+        **{name: str(answer[name])[:LONGEST] for name in ("name", "where", "text", "type")},
     }
-    if isinstance(said.get("frames"), list):
+    if isinstance(answer.get("frames"), list):
         row["frames"] = [
             {"name": str(each["name"])[:200], "path": str(each["path"])[:4096], "line": int(each["line"])}
-            for each in said["frames"][:FRAMES]
+            for each in answer["frames"][:FRAMES]
         ]
-    if isinstance(said.get("tensor"), dict):
-        tensor: Row = {name: str(said["tensor"].get(name, ""))[:LONGEST] for name in _TENSOR_TEXTS}
-        row["tensor"] = {**tensor, **comparing.figures(said["tensor"])}
+    if isinstance(answer.get("tensor"), dict):
+        tensor: Row = {name: str(answer["tensor"].get(name, ""))[:LONGEST] for name in _TENSOR_TEXTS}
+        row["tensor"] = {**tensor, **comparing.figures(answer["tensor"])}
     return row

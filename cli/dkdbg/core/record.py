@@ -125,8 +125,8 @@ def parse_all(text: bytes | str) -> list[SeenRecord | str]:
     Raises:
         BadRecord: it is not JSON.
     """
-    said = decode(text)
-    return parse_each(said[:SESSIONS] if isinstance(said, list) else [said])
+    answer = decode(text)
+    return parse_each(answer[:SESSIONS] if isinstance(answer, list) else [answer])
 
 
 def parse_each(values: Sequence[object]) -> list[SeenRecord | str]:

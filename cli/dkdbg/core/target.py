@@ -80,11 +80,11 @@ class Reach(ABC):
             tty: whether the local standard input is a terminal; `argv` gets one too.
         """
 
-    def explain(self, said: str) -> DkdbgError | None:
+    def explain(self, stderr: str) -> DkdbgError | None:
         """Return the error that a message of ssh, kubectl or the like stands for; None if another program wrote it.
 
         Args:
-            said: end of the standard error of a command that ended before it answered.
+            stderr: end of the standard error of a command that ended before it answered.
         """
         return None
 

@@ -259,8 +259,8 @@ class _Stream:
                 hint="is it overloaded, paused or out of memory? try again when it is not",
             )
         if self._err in ready:
-            said = self._take(self._err)
-            self._stderr, self._listening = (self._stderr + said)[-4000:], bool(said)
+            text = self._take(self._err)
+            self._stderr, self._listening = (self._stderr + text)[-4000:], bool(text)
         if self._out in ready:
             data = self._take(self._out)
             if not data:
@@ -283,7 +283,7 @@ class _Stream:
             while data := self._take(self._err):
                 self._stderr = (self._stderr + data)[-4000:]
         whole = self._stderr.decode("utf-8", "replace")
-        said = _plain(whole)
+        reason = _plain(whole)
         explained = self._reach.explain(whole)
         if explained is not None:
             return explained
@@ -295,11 +295,13 @@ class _Stream:
             )
         if code in {126, 127}:
             return DkdbgError(
-                f"cannot start anything on {self._label}: {said or f'exit code {code}'}",
+                f"cannot start anything on {self._label}: {reason or f'exit code {code}'}",
                 hint="dkdbg needs sh and Python 3.8 or newer there",
                 exit_code=127,
             )
-        return DkdbgError(f"the connection to {self._label} ended (code {code}): {said or 'it said nothing'}")
+        return DkdbgError(
+            f"the connection to {self._label} ended (code {code}): {reason or 'it said nothing'}"
+        )
 
 
 def _plain(text: str) -> str:

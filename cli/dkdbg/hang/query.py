@@ -67,10 +67,10 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
             timeout=_NATIVE_TIMEOUT_S if native else _TIMEOUT_S,
         )
     if done.code:
-        said = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
+        text = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
         if "usage" in done.stderr:
-            said = "its agent is older than dkdbg where: restart the program under this dkdbg"
-        raise DkdbgError(f"{wanted.label}: {said[:300]}")
+            text = "its agent is older than dkdbg where: restart the program under this dkdbg"
+        raise DkdbgError(f"{wanted.label}: {text[:300]}")
     try:
         return stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
     except BadRecord as error:

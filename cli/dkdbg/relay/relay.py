@@ -472,12 +472,12 @@ class _Loop(Exchange):
         if self._stderr is None:
             return
         try:
-            said = os.read(self._stderr, _STDERR_TAIL_BYTES)
+            data = os.read(self._stderr, _STDERR_TAIL_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if not said:
+            data = b""
+        if not data:
             self.forget(self._stderr)
             self._stderr = None
 
@@ -511,14 +511,14 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
         DkdbgError: it prints something else, or nothing. _KeeperGoneError: it reports that the keeper is gone.
     """
     deadline = time.monotonic() + limit
-    seen, said = b"", b""
+    seen, stderr = b"", b""
     mark = f"{word}\n".encode()
     while not seen.endswith(mark):
         ready = select.select([out, err], [], [], max(0.0, deadline - time.monotonic()))[0]
         if not ready:
             raise DkdbgError(f"no answer within {limit:g} s")
         if err in ready and (more := _read(err, _STDERR_TAIL_BYTES)):
-            said = (said + more)[-_STDERR_TAIL_BYTES:]
+            stderr = (stderr + more)[-_STDERR_TAIL_BYTES:]
             if out not in ready:
                 continue
         if out in ready:
@@ -527,7 +527,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
             if seen.endswith(word.encode() + wire.GONE + b"\n"):
                 raise _KeeperGoneError
             if not data or len(seen) > _MAX_NOISE_BYTES:
-                last = (said.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
+                last = (stderr.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
                 raise DkdbgError(f"the relay does not start: {last[-300:]}")
         elif err in ready and time.monotonic() > deadline:
             raise DkdbgError(f"no answer within {limit:g} s")

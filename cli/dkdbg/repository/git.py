@@ -99,20 +99,20 @@ def in_bare_repository(folder: Path) -> bool:
 
 def tracks(folder: Path, path: str) -> bool | None:
     """Return whether git tracks `path`, relative to `folder`, in any case of letters; None if git does not answer."""
-    said = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
-    return None if said is None else bool(said)
+    output = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
+    return None if output is None else bool(output)
 
 
 def ignored(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Return the existing untracked files among `names` that git ignores."""
     if not names:
         return ()
-    said = ask(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", *names)
-    return tuple(name for name in (said or "").split("\0") if name)
+    output = ask(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", *names)
+    return tuple(name for name in (output or "").split("\0") if name)
 
 
 def attributes(folder: Path, path: str, *names: str) -> dict[str, str]:
     """Return git's attributes of `path`: `set`, `unset`, `unspecified` or a value; empty if git does not answer."""
-    said = ask(folder, "check-attr", "-z", *names, "--", path)
-    parts = (said or "").split("\0")
+    output = ask(folder, "check-attr", "-z", *names, "--", path)
+    parts = (output or "").split("\0")
     return dict(zip(parts[1::3], parts[2::3], strict=False))

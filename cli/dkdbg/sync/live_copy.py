@@ -70,7 +70,7 @@ class LiveCopy:
         self._arrived = threading.Event()
         self._why: DkdbgError | None = None
         self._ended = False
-        self._said: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._next = time.monotonic() + _EVERY
         local = local_root(root, workspace.local)
         contact = Contact(workspace.remote, local, pythons=(python,) if python else PYTHONS)
@@ -141,10 +141,10 @@ class LiveCopy:
                 self._next = time.monotonic() + _EVERY
                 _say(as_line(happened))
         elif happened.name in _SAID:
-            self._said[happened.name] += 1
-            if self._said[happened.name] <= _MOST:
+            self._reported[happened.name] += 1
+            if self._reported[happened.name] <= _MOST:
                 _say(as_line(happened))
-            elif self._said[happened.name] == _MOST + 1:
+            elif self._reported[happened.name] == _MOST + 1:
                 _say(f"... and more of these{self._more(happened.name)}")
 
     def _more(self, name: str) -> str:

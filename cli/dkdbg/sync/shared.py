@@ -46,8 +46,8 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
     except OSError:
         return None
     with contextlib.suppress(DkdbgError):
-        said = _asked(reach, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
-        found = guesses(root, here, mounts(said[2]), said[0] if said[0].startswith("/") else "")
+        output = _asked(reach, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
+        found = guesses(root, here, mounts(output[2]), output[0] if output[0].startswith("/") else "")
         found = [each for each in found if each.isprintable()]
         shown = "".join(f"[ -d {shlex.quote(each)} ] && echo {number}; " for number, each in enumerate(found))
         there = _asked(reach, f"{shown}true").split()

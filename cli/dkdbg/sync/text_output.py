@@ -34,7 +34,7 @@ class Reporter:
         self._status = console.Status()
         self._clock = clock
         self._next = clock() + _EVERY
-        self._said: dict[
+        self._reported: dict[
             str, tuple[float, int]
         ] = {}  # kind of line -> start of the current list, and its length
 
@@ -124,10 +124,10 @@ class Reporter:
     def _few(self, happened: Event) -> None:
         """List the first ones; report once that there are more within a few seconds."""
         now = self._clock()
-        began, count = self._said.get(happened.name, (now, 0))
+        began, count = self._reported.get(happened.name, (now, 0))
         if now - began > _WITHIN:
             began, count = now, 0
-        self._said[happened.name] = began, count + 1
+        self._reported[happened.name] = began, count + 1
         if count < _LISTED:
             self._status.say(as_line(happened))
         elif count == _LISTED:

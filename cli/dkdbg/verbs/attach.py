@@ -145,9 +145,9 @@ def attach(
         proxy.follow()
 
     def look() -> bool:
-        if (said := _said_by_sessions(proxy.upstreams)) - shown:
-            shown.update(said)
-            reporter.entry(entry_for(None, proxy.port, sorted(said)))
+        if (mappings := _said_by_sessions(proxy.upstreams)) - shown:
+            shown.update(mappings)
+            reporter.entry(entry_for(None, proxy.port, sorted(mappings)))
         return is_over()
 
     with contextlib.ExitStack() as opened:

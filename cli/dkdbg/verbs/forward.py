@@ -120,14 +120,14 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
 def _watch(relay: Relay, as_json: bool) -> None:
     """Report each cut and each reconnection, until Ctrl-C."""
     why = relay.why
-    said: tuple[str, int] | None = (why, 0) if why else None
+    reported: tuple[str, int] | None = (why, 0) if why else None
     while True:
         # A cut that is over before a poll shows in the number: programs wait for the connection after it.
         now = (why, 0 if why else relay.connections)
-        if now != said:
+        if now != reported:
             text = "connected" if not why else f"not connected: {why}"
             _say(as_json, "state", text, connected=not why)
-            said = now
+            reported = now
         time.sleep(_LOOK)
         why = relay.why
 

@@ -209,9 +209,9 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
         argv = target.wrap([*agent, words[0], "--name", session.id, *words[1:]])
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
     if not result.stdout.strip():
-        said = (result.stderr.strip() or f"{result.argv[0]} ended with {result.code}").splitlines()
+        lines = (result.stderr.strip() or f"{result.argv[0]} ended with {result.code}").splitlines()
         raise DkdbgError(
-            f"{session.target}: {said[-1].removeprefix('dkdbg: ')}",
+            f"{session.target}: {lines[-1].removeprefix('dkdbg: ')}",
             hint=f"dkdbg ps {session.address} shows what runs there",
         )
     return answers.rows_of(result.stdout, session.target)

@@ -65,11 +65,11 @@ def _restart(root: Path, target: Target, name: str | None) -> int:
         )
     result = process.run(target.wrap([*agent, "restart", *_which(target, name)]), cwd=root)
     if result.code:
-        said = (
+        lines = (
             result.stderr.strip() or result.stdout.strip() or f"{result.argv[0]} ended with {result.code}"
         ).splitlines()
         raise DkdbgError(
-            f"{target.label} was not restarted: {said[-1].removeprefix('dkdbg: ').removeprefix('not restarted: ')}",
+            f"{target.label} was not restarted: {lines[-1].removeprefix('dkdbg: ').removeprefix('not restarted: ')}",
             hint=f"dkdbg ps {target.address} shows what runs there",
         )
     console.say(f"{target.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")

@@ -128,8 +128,8 @@ def _look(
             shown.html, page.page([json_output.job(each) for each in jobs], asked=asked, again=shown.watch)
         )
     if shown.as_json:
-        said = {"asked": asked, "jobs": [json_output.job(each) for each in jobs], "missing": missing}
-        (console.emit_line if shown.watch else console.emit)(said)
+        answer = {"asked": asked, "jobs": [json_output.job(each) for each in jobs], "missing": missing}
+        (console.emit_line if shown.watch else console.emit)(answer)
         return EXIT_ERROR if missing and not jobs else 0
     for label, reason in missing.items():
         console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")

@@ -87,7 +87,7 @@ class _Attached:
         self._started = {pid: procfs.start_ticks(pid) for pid in pids}
         self._pending: Set[int] = set()
         self._in: Set[int] = set()
-        self._said: Set[int] = set()
+        self._reported: Set[int] = set()
         self._reasons: List[str] = []
         self._host_is_gone = False
 
@@ -162,9 +162,9 @@ class _Attached:
                     _tell("skipped", answer, pid)
                 else:
                     self._refused(pid, answer)
-        if late and self._pending - self._said:
-            for pid in sorted(self._pending - self._said):
-                self._said.add(pid)
+        if late and self._pending - self._reported:
+            for pid in sorted(self._pending - self._reported):
+                self._reported.add(pid)
                 _tell("late", "its main thread is outside of Python; attaching when it returns", pid)
         for pid in sorted(self._pending | self._in):
             if not self._is_same(pid):

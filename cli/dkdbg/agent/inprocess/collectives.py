@@ -99,19 +99,19 @@ def _told(dumps: List[Callable[..., Any]]) -> str:
     now = time.time()
     groups: List[Dict[str, Any]] = []
     for dump in dumps:
-        said = dump(True, False)  # with collectives, also finished ones
-        groups += reduced(json.loads(said), now)
+        answer = dump(True, False)  # with collectives, also finished ones
+        groups += reduced(json.loads(answer), now)
     return json.dumps(groups[:MAX_GROUPS])
 
 
-def reduced(said: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
+def reduced(answer: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
     """Return the process groups of a dump (torch 2.13's version 2.10), each with its last collectives, the newest last.
 
     Args:
         now: epoch seconds.
     """
     by_group: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
-    for entry in said.get("entries") or ():
+    for entry in answer.get("entries") or ():
         if not entry.get("is_p2p"):
             name, description = [*(entry.get("process_group") or ()), "", ""][:2]
             by_group.setdefault((str(name), str(description)), []).append(entry)

@@ -27,7 +27,7 @@ _REMEDY = (
 )
 #: Canonical file name -> line -> name of the compiled function.
 _lines: Dict[str, Dict[int, str]] = {}
-_said: Set[Tuple[str, int]] = set()
+_reported: Set[Tuple[str, int]] = set()
 
 
 def watch() -> None:
@@ -86,6 +86,6 @@ def _compare() -> None:
         return
     for path, lines in list(_lines.items()):
         for line in list(debugger.breakpoints.get(path) or ()):
-            if line in lines and (path, line) not in _said:
-                _said.add((path, line))
+            if line in lines and (path, line) not in _reported:
+                _reported.add((path, line))
                 session.tell(debugger, _REMEDY % (lines[line], os.path.basename(path), line))

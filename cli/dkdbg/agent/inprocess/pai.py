@@ -298,28 +298,28 @@ def _seconds(timeout: Optional[float]) -> float:
     """Return the seconds to wait. Raises SystemExit, 1: DEBUG_TIMEOUT is not a number."""
     if timeout is not None:
         return float(timeout)
-    said = os.environ.get("DEBUG_TIMEOUT") or DEFAULT_TIMEOUT
+    text = os.environ.get("DEBUG_TIMEOUT") or DEFAULT_TIMEOUT
     try:
-        seconds = float(said)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        sys.stderr.write("dkdbg: DEBUG_TIMEOUT=%s must be a number of seconds, such as 600\n" % said)
+        sys.stderr.write("dkdbg: DEBUG_TIMEOUT=%s must be a number of seconds, such as 600\n" % text)
         raise SystemExit(1)
     return seconds
 
 
 def _number(port: Optional[int]) -> int:
     """Return the port. Raises SystemExit, 1: the job has none."""
-    said = str(port or _job_port())
-    if said.isdigit() and 0 < int(said) < 65536:
-        return int(said)
+    text = str(port or _job_port())
+    if text.isdigit() and 0 < int(text) < 65536:
+        return int(text)
     print(_NO_PORT, flush=True)
     sys.stderr.write(
         "dkdbg: %s; the task role has to ask for it: resourcePerInstance.ports: {%s: 1}, which dkdbg init --pai writes, or "
         "call settrace(port=...)\n"
         % (
-            "%s is not a port" % said if said else "the platform has given this task no port of that name",
+            "%s is not a port" % text if text else "the platform has given this task no port of that name",
             os.environ.get("DEBUG_PORT_NAME") or "debug",
         )
     )

@@ -21,7 +21,7 @@ _NOTE = (
     "%s is a zip: it runs its own copies, so breakpoints in the original files do not stop. "
     "Debug the original folder: python FOLDER"
 )
-_said = False
+_reported = False
 
 
 def watch(debugger: Any) -> None:
@@ -30,9 +30,9 @@ def watch(debugger: Any) -> None:
     Args:
         debugger: pydevd's debugger, with an editor attached.
     """
-    global _said  # noqa: PLW0603
-    if not _said and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
-        _said = True
+    global _reported  # noqa: PLW0603
+    if not _reported and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
+        _reported = True
         session.tell(debugger, _NOTE % os.path.basename(sys.argv[0]))
 
 

@@ -25,17 +25,17 @@ class ChildProxy:
 
     Args:
         client, parser: the editor's connection, and the parser with the data after its attach.
-        worker, said: the worker's connection, and the data that it has sent already.
+        worker, data: the worker's connection, and the data that it has sent already.
         initialize, attach: the editor's requests; the first was answered.
         code: paths of the editor's files for this worker.
     """
 
     def __init__(
-        self, client: socket.socket, parser: frames.FrameParser, worker: socket.socket, said: bytes, *,
+        self, client: socket.socket, parser: frames.FrameParser, worker: socket.socket, data: bytes, *,
         initialize: Message, attach: Message, code: Code,
     ) -> None:  # fmt: skip
         self._client, self._parser = client, parser
-        self._worker, self._said = worker, said
+        self._worker, self._received = worker, data
         self._initialize = initialize
         arguments = {k: v for k, v in messages.as_dict(attach.get("arguments")).items() if k not in _OURS}
         if code.mappings:
@@ -73,7 +73,7 @@ class ChildProxy:
 
     def _back(self) -> None:
         parser = frames.FrameParser()
-        parser.feed(self._said)
+        parser.feed(self._received)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(self._worker.recv, parser):
                 self._from_worker(body)

@@ -117,11 +117,11 @@ class Dashboard:
         Raises:
             DashboardError: it cannot be queried, or is too old for its debugger.
         """
-        said = self._get("/api/version", {})
-        version = _text(said, "ray_version")
+        answer = self._get("/api/version", {})
+        version = _text(answer, "ray_version")
         if not version:
             raise DashboardError("not-ray", "what answers at %s is not a Ray dashboard" % self._where)
-        self._session = _text(said, "session_name")
+        self._session = _text(answer, "session_name")
         numbers = version.split(".")[:2]
         if all(each.isdigit() for each in numbers) and tuple(map(int, numbers)) < OLDEST:
             raise DashboardError("old", "the cluster runs Ray %s; its debugger came with 2.9" % version)
@@ -169,8 +169,10 @@ class Dashboard:
                 )
             )  # fmt: skip
             env = task.get("runtime_env_info")
-            said = _text(env if isinstance(env, dict) else actor, "serialized_runtime_env", _MAX_CHARACTERS)
-            found[-1].unpacked = unpacked.folder(self._session, said)
+            environment = _text(
+                env if isinstance(env, dict) else actor, "serialized_runtime_env", _MAX_CHARACTERS
+            )
+            found[-1].unpacked = unpacked.folder(self._session, environment)
             if found[-1].unpacked:
                 found[-1].main = self._script(_text(task, "job_id") or _text(actor, "job_id"))
         return sorted(found, key=lambda each: (each.node, each.pid))
@@ -188,10 +190,10 @@ class Dashboard:
             self._scripts[job] = ""
             code, body = self._ask("/api/jobs/", {})
             try:
-                said = json.loads(body) if code == 200 else []
+                lines = json.loads(body) if code == 200 else []
             except (ValueError, RecursionError):
-                said = []
-            for each in said if isinstance(said, list) else ():
+                lines = []
+            for each in lines if isinstance(lines, list) else ():
                 if isinstance(each, dict) and each.get("job_id") == job and not each.get("submission_id"):
                     self._scripts[job] = unpacked.script(_text(each, "entrypoint", _MAX_CHARACTERS))
         return self._scripts[job]
@@ -200,8 +202,8 @@ class Dashboard:
         query = {"detail": "true", "limit": "10000"}
         if key:
             query.update(filter_keys=key, filter_predicates=predicate, filter_values=value)
-        said = self._get("/api/v0/%s" % what, query)
-        result: Any = said.get("data")
+        answer = self._get("/api/v0/%s" % what, query)
+        result: Any = answer.get("data")
         for _ in range(2):
             result = result.get("result") if isinstance(result, dict) else result
         if not isinstance(result, list):
@@ -224,15 +226,15 @@ class Dashboard:
         if code == 404 and path.startswith("/api/v0/"):
             raise DashboardError("no-state", "the dashboard at %s has no state API" % self._where)
         try:
-            said = json.loads(body)
+            answer = json.loads(body)
         except (ValueError, RecursionError):
-            said = None
-        if code != 200 or not isinstance(said, dict):
+            answer = None
+        if code != 200 or not isinstance(answer, dict):
             kind = "not-ray" if path == "/api/version" else "no-state"
             raise DashboardError(
                 kind, "the dashboard at %s answers %s with code %d" % (self._where, path, code)
             )
-        return said
+        return answer
 
     def _ask(self, path: str, query: Dict[str, str]) -> tuple[int, bytes]:
         headers = {

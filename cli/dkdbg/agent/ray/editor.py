@@ -130,7 +130,7 @@ class Editor:
         worker = None
         try:
             try:
-                worker, said, run = guard.connect(entry.worker.ip, entry.worker.port)
+                worker, received, run = guard.connect(entry.worker.ip, entry.worker.port)
             except OSError as error:
                 why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall is between"
                 text = why % (entry.worker.name, entry.worker.ip, entry.worker.port, error.strerror or error)
@@ -140,7 +140,7 @@ class Editor:
             mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
             code = unpacked.Code(mappings, entry.worker.unpacked, entry.worker.main, entry.worker.source)
             ChildProxy(
-                self._sock, parser, worker, said, initialize=self._initialize, attach=attach, code=code
+                self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code
             ).serve()
         finally:
             if worker is not None:

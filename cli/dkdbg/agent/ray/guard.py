@@ -46,19 +46,19 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
     sock = socket.create_connection((ip, port), timeout=_TIMEOUT_S)
     try:
         end = time.monotonic() + _TIMEOUT_S
-        said = _more(sock, b"", end)
-        while len(said) < len(_GREETING) and (
-            _GREETING.startswith(said) or MARK.startswith(said[: len(MARK)])
+        received = _more(sock, b"", end)
+        while len(received) < len(_GREETING) and (
+            _GREETING.startswith(received) or MARK.startswith(received[: len(MARK)])
         ):
-            said = _more(sock, said, end)
-        if said.startswith(_GREETING):
+            received = _more(sock, received, end)
+        if received.startswith(_GREETING):
             sock.settimeout(None)
-            return sock, said, ""
-        while said.startswith(MARK) and b"\n" not in said and len(said) < _MAX_LINE_BYTES:
-            said = _more(sock, said, end)
-        line, newline, rest = said.partition(b"\n")
+            return sock, received, ""
+        while received.startswith(MARK) and b"\n" not in received and len(received) < _MAX_LINE_BYTES:
+            received = _more(sock, received, end)
+        line, newline, rest = received.partition(b"\n")
         words = line.decode("ascii", "replace").split()
-        if not newline or len(words) != 3 or not said.startswith(MARK):
+        if not newline or len(words) != 3 or not received.startswith(MARK):
             raise GuardError(0, "another program listens there, not a debugger")
         secrets = [each.secret for each in here() if each.id == words[1]]
         if not secrets:
@@ -76,12 +76,12 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
         raise
 
 
-def _more(sock: socket.socket, said: bytes, end: float) -> bytes:
+def _more(sock: socket.socket, received: bytes, end: float) -> bytes:
     sock.settimeout(max(0.01, end - time.monotonic()))
     data = sock.recv(4096)
     if not data:
         raise GuardError(0, "it has closed the connection: unknown client, or another debugger is attached")
-    return said + data
+    return received + data
 
 
 #: Written by inprocess/ray/driver.py.
@@ -97,13 +97,13 @@ class Run:
         workers: their names by Ray's ids. unpacked: where Ray has unpacked a `working_dir` for them, if any.
     """
 
-    def __init__(self, said: Dict[str, object]) -> None:
-        workers = said.get("workers")
-        self.id = str(said["run"])
-        self.secret = bytes.fromhex(str(said["secret"]))
-        main = said.get("main")
+    def __init__(self, answer: Dict[str, object]) -> None:
+        workers = answer.get("workers")
+        self.id = str(answer["run"])
+        self.secret = bytes.fromhex(str(answer["secret"]))
+        main = answer.get("main")
         self.main = main if isinstance(main, str) else ""
-        source = said.get("source")
+        source = answer.get("source")
         self.source = source if isinstance(source, str) else ""
         self.workers: Dict[str, str] = {}
         self.unpacked: Dict[str, str] = {}

@@ -88,8 +88,8 @@ def _open(found: dashboard.Dashboard, name: str) -> int:
     if child:
         os.close(writes)
         os.waitpid(child, 0)
-        with os.fdopen(reads) as said:
-            line = said.read()
+        with os.fdopen(reads) as answer:
+            line = answer.read()
         sys.stdout.write(line)
         return 0 if line else 1
     code = 1

@@ -26,10 +26,10 @@ _FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108
 def folder(session: str, runtime_env: str) -> str:
     """Return the folder into which Ray unpacks the `working_dir` of a serialized runtime environment; empty for none."""
     try:
-        said: Any = json.loads(runtime_env) if runtime_env else {}
+        settings: Any = json.loads(runtime_env) if runtime_env else {}
     except (ValueError, RecursionError):
-        said = {}
-    uri = said.get("working_dir") if isinstance(said, dict) else None
+        settings = {}
+    uri = settings.get("working_dir") if isinstance(settings, dict) else None
     package = _PACKAGE.fullmatch(uri) if isinstance(uri, str) else None
     return _FOLDER % (session, package[1]) if package and _SESSION.fullmatch(session) else ""
 

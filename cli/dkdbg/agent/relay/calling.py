@@ -45,9 +45,9 @@ _INPUT = 0
 def main() -> int:
     """Connect until the input ends; return the exit code."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent handles its own signals with sigwait
-    said: Dict[str, Any] = json.loads(sys.stdin.readline())
-    about = json.dumps({**said["about"], "answers": questions.VERBS})
-    caller = _Caller(said["host"], said["port"], said["fingerprint"], said["token"], about)
+    answer: Dict[str, Any] = json.loads(sys.stdin.readline())
+    about = json.dumps({**answer["about"], "answers": questions.VERBS})
+    caller = _Caller(answer["host"], answer["port"], answer["fingerprint"], answer["token"], about)
     try:
         caller.run()
     finally:
@@ -67,7 +67,7 @@ class _Caller:
         self._token, self._about = token, about
         self._keeper: Optional[subprocess.Popen[bytes]] = None
         self._keepers_line = ""
-        self._said = ""
+        self._reported = ""
 
     def run(self) -> None:
         pause = SHORTEST_PAUSE
@@ -113,7 +113,7 @@ class _Caller:
                 relay = subprocess.Popen(_relay(word, "wait"), stdin=end, stdout=end, start_new_session=True)
             try:
                 ours.sendall(keeper.encode() + b"\n")
-                self._said = ""
+                self._reported = ""
                 console.log("%s is connected: its editor can debug this job" % self._where)
                 return line.pump(ours, silence=SILENCE, until=_INPUT)
             finally:
@@ -138,8 +138,8 @@ class _Caller:
 
     def _say(self, why: str) -> None:
         """Log why there is no connection, once for each reason."""
-        if why != self._said:
-            self._said = why
+        if why != self._reported:
+            self._reported = why
             console.log(
                 "not connected to %s, where dkdbg attach --listen should wait: %s; retrying"
                 % (self._where, why)

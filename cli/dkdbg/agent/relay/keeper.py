@@ -229,12 +229,12 @@ class Keeper(Exchange):
             return
         # The folder is closed to other users, so only our own processes get here. They send the secret at once, and
         # pass the descriptors of the transport.
-        said, streams = b"", []  # type: Tuple[bytes, List[int]]
+        greeting, streams = b"", []  # type: Tuple[bytes, List[int]]
         with contextlib.suppress(OSError):
             client.settimeout(_SECRET_LIMIT)
             if sockets.is_same_user(client):
-                said, streams = _greeting(client)
-        if not hmac.compare_digest(said, self._secret) or len(streams) != _STREAMS:
+                greeting, streams = _greeting(client)
+        if not hmac.compare_digest(greeting, self._secret) or len(streams) != _STREAMS:
             client.close()
             for each in streams:
                 os.close(each)
@@ -265,18 +265,18 @@ class Keeper(Exchange):
 
 def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
     """Return the bytes received as the secret, and the descriptors that came with them."""
-    said, streams, end = b"", array.array("i"), time.monotonic() + _SECRET_LIMIT
-    while len(said) < SECRET and time.monotonic() < end:
+    received, streams, end = b"", array.array("i"), time.monotonic() + _SECRET_LIMIT
+    while len(received) < SECRET and time.monotonic() < end:
         more, beside, _, _ = client.recvmsg(
-            SECRET - len(said), socket.CMSG_SPACE(_STREAMS * streams.itemsize)
+            SECRET - len(received), socket.CMSG_SPACE(_STREAMS * streams.itemsize)
         )
         for level, kind, data in beside:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 streams.frombytes(data[: len(data) - len(data) % streams.itemsize])
         if not more:
             break
-        said += more
-    return said, list(streams)
+        received += more
+    return received, list(streams)
 
 
 def _is_ours(sock: socket.socket) -> bool:

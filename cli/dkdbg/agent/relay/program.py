@@ -51,12 +51,12 @@ class Order:
 
     def __init__(self, payload: bytes) -> None:
         try:
-            said: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
-            self.argv: List[str] = said["argv"]
-            self.terminal: Optional[List[int]] = said["terminal"]
-            self.environment: Dict[str, str] = said["environment"]
+            answer: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
+            self.argv: List[str] = answer["argv"]
+            self.terminal: Optional[List[int]] = answer["terminal"]
+            self.environment: Dict[str, str] = answer["environment"]
             sizes = [] if self.terminal is None else self.terminal
-            self.watch: List[str] = said.get("watch", [])
+            self.watch: List[str] = answer.get("watch", [])
             words = [*self.argv, *self.environment, *self.environment.values(), *self.watch]
             if not self.argv or any(not isinstance(each, str) or "\0" in each for each in words):
                 raise ValueError("no words")

@@ -33,5 +33,5 @@ def order(payload: bytes) -> Order:
         raise WireError("a question that the agent does not answer")
     agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
     argv = [sys.executable, "-I", "-S", "-B", agent, *words]
-    said = json.dumps({"argv": argv, "terminal": None, "environment": {}})
-    return Order(said.encode("utf-8", "surrogateescape"))
+    data = json.dumps({"argv": argv, "terminal": None, "environment": {}})
+    return Order(data.encode("utf-8", "surrogateescape"))

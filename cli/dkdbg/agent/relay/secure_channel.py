@@ -285,10 +285,10 @@ class _Pump:
                 self._heard = time.monotonic()
                 self._to_inner += self._channel.decrypt(received)
             if ready.get(self._inner.fileno(), 0) & selectors.EVENT_READ:
-                said = self._inner.recv(_MAX_READ_BYTES)
-                if not said:
+                data = self._inner.recv(_MAX_READ_BYTES)
+                if not data:
                     return "the relay has ended"
-                self._to_outer += self._channel.encrypt(said)
+                self._to_outer += self._channel.encrypt(data)
             for sock, waiting in ((self._outer, self._to_outer), (self._inner, self._to_inner)):
                 if waiting:
                     del waiting[: _sent(sock, waiting)]

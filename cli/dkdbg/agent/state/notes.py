@@ -48,7 +48,7 @@ class Holds:
     def __init__(self, log: Callable[[str], None], endpoint: Callable[[], str]) -> None:
         self._log = log
         self._endpoint = endpoint
-        self._said: Set[int] = set()
+        self._reported: Set[int] = set()
         self.held = ""
 
     def fields(self, processes: List[contract.Process]) -> Dict[str, str]:
@@ -57,8 +57,8 @@ class Holds:
         for process in processes:
             if process["state"] == POST_MORTEM:
                 self.held = self.held or "post-mortem: " + process["detail"]
-                if process["pid"] not in self._said:
-                    self._said.add(process["pid"])
+                if process["pid"] not in self._reported:
+                    self._reported.add(process["pid"])
                     line = "%s (pid %d) has crashed: %s; it is held for a debugger on %s"
                     name = process["name"] or "a process"
                     self._log(line % (name, process["pid"], process["detail"], self._endpoint()))

@@ -599,9 +599,9 @@ def _announced(path: str) -> Optional[Announced]:
             "detail": "",
             "expires": None,
         }
-        said = raw.get("rank")
-        if isinstance(said, int) and rank is None:
-            process["rank"] = said
+        text = raw.get("rank")
+        if isinstance(text, int) and rank is None:
+            process["rank"] = text
         environment = {str(name): str(value) for name, value in raw["env"].items()}
         return Announced(process, process["rank"], environment)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

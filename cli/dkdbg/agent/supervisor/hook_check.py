@@ -45,19 +45,19 @@ class HookCheck:
         self._told = False
         self._looked = 0.0
         self._since: Dict[int, float] = {}
-        self._said: Set[str] = set()
+        self._reported: Set[str] = set()
 
     def begin(self) -> None:
         """Record that the program is about to start."""
         self._before, self._told = self._changed(), False
-        self._since, self._said = {}, set()
+        self._since, self._reported = {}, set()
 
     def note(self) -> str:
         """Return the message about the program.
 
         Empty when one of its processes has announced itself, or after the first call.
         """
-        if self._told or self._said or self._changed() != self._before:
+        if self._told or self._reported or self._changed() != self._before:
             return ""
         self._told = True
         return "%s; %s" % (NOTE, _USUAL)
@@ -85,8 +85,8 @@ class HookCheck:
         lines = []
         for pid, words in found.items():
             name = _name(words)
-            if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._said:
-                self._said.add(name)
+            if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
+                self._reported.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
         return lines
 

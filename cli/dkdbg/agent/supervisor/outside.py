@@ -74,28 +74,28 @@ def _look(program: str, process: Dict[str, Any], *, native: bool) -> None:
     argv = [program, "dump", "--json", how, "--pid", str(process["pid"])]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=False)
-        said = json.loads(done.stdout) if done.returncode == 0 else None
+        answer = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, subprocess.SubprocessError, ValueError, RecursionError) as error:
         process["note"] = "py-spy: %s" % str(error)[:200]
         return
-    if not isinstance(said, list):
+    if not isinstance(answer, list):
         process["note"] = "py-spy: %s" % complaint(done.stderr.decode("utf-8", "replace"))
         return
-    process["threads"] = read(said, process["pid"])
+    process["threads"] = read(answer, process["pid"])
     process["by"] = "py-spy"
 
 
-def complaint(said: str) -> str:
+def complaint(text: str) -> str:
     """Return py-spy's error line; its reasons and a backtrace may follow."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no output"]
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no output"]
     first = next((line for line in lines if line.startswith("Error: ")), lines[-1])
     return first.replace("Error: ", "", 1)[:200]
 
 
-def read(said: List[Any], pid: int) -> List[Dict[str, Any]]:
+def read(answer: List[Any], pid: int) -> List[Dict[str, Any]]:
     """Return the threads of `py-spy dump --json` (0.4) in the form of stacks.py, the main one first."""
     found = []
-    for each in said:
+    for each in answer:
         frames = [_frame(frame) for frame in each.get("frames", ())]
         name = str(each.get("thread_name") or "")
         if name != "dkdbg hook" and not any(_HOOK in frame[0] for frame in frames):

@@ -93,8 +93,8 @@ def report(directory: str, environment: Mapping[str, str], log: Callable[[str], 
             log("%s of %s: %s" % (note["tool"], note["worker"], _file(note)))
     if of_ray:
         log("fetching %d profiles from the nodes of the cluster" % len(of_ray))
-        for note, said in zip(of_ray, fetch(of_ray, wanted["folder"], environment)):
-            log("%s of %s: %s" % (note["tool"], note["worker"], said))
+        for note, text in zip(of_ray, fetch(of_ray, wanted["folder"], environment)):
+            log("%s of %s: %s" % (note["tool"], note["worker"], text))
     for tool in asked:
         # NeMo RL wraps Ray's actors itself, by its own variable: its matches are not visible here.
         if tool["is_ours"] and not any(note.get("tool") == tool["tool"] for note in notes):
@@ -145,8 +145,8 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
 
 
 def _asked(tool: Mapping[str, Any]) -> str:
-    said = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
-    return " ".join(said + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
+    text = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
+    return " ".join(text + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
 
 
 def _flag(tool: Mapping[str, Any]) -> str:
@@ -271,13 +271,13 @@ def fetch(notes: List[Dict[str, Any]], folder: str, environment: Mapping[str, st
 
 def _read(line: str) -> Optional[Tuple[int, str]]:
     try:
-        said = json.loads(line)
-        at = said.get("at")
+        answer = json.loads(line)
+        at = answer.get("at")
         text = (
-            "%s (%.1f MB, from %s)" % (at, os.path.getsize(at) / 1e6, said["node"])
+            "%s (%.1f MB, from %s)" % (at, os.path.getsize(at) / 1e6, answer["node"])
             if at
-            else str(said["why"])
+            else str(answer["why"])
         )
-        return int(said["number"]), text
+        return int(answer["number"]), text
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

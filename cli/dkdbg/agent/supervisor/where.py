@@ -91,8 +91,8 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
     stacks, _, collectives = answer.partition("\n")
     told["threads"], told["left_out"], told["collectives"] = None, 0, []
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-        said = json.loads(stacks)
-        told["threads"], told["left_out"] = said["threads"], said["left_out"]
+        found = json.loads(stacks)
+        told["threads"], told["left_out"] = found["threads"], found["left_out"]
         told["collectives"] = json.loads(collectives) if collectives else []
     return told
 
@@ -108,10 +108,10 @@ def ask_all(folder: str, pids: List[int], word: str, limit: float) -> Dict[int, 
         end = time.monotonic() + limit
         while waiting.get_map() and time.monotonic() < end:
             for key, _ in waiting.select(max(0.0, end - time.monotonic())):
-                ours, (pid, said) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
-                if _read(ours, said):  # type: ignore[arg-type]
+                ours, (pid, received) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
+                if _read(ours, received):  # type: ignore[arg-type]
                     continue
-                answers[pid] = said.decode("utf-8", "replace")
+                answers[pid] = received.decode("utf-8", "replace")
                 waiting.unregister(ours)  # type: ignore[arg-type]
                 ours.close()  # type: ignore[union-attr]
         for key in list(waiting.get_map().values()):
@@ -138,7 +138,7 @@ def _asked(path: str, word: str) -> Optional[socket.socket]:
     return ours
 
 
-def _read(ours: socket.socket, said: bytearray) -> bool:
+def _read(ours: socket.socket, received: bytearray) -> bool:
     """Read more; return False at the end."""
     try:
         data = ours.recv(1 << 16)
@@ -146,5 +146,5 @@ def _read(ours: socket.socket, said: bytearray) -> bool:
         return True
     except OSError:
         return False
-    said += data
-    return bool(data) and len(said) < _MAX_ANSWER_BYTES
+    received += data
+    return bool(data) and len(received) < _MAX_ANSWER_BYTES

@@ -48,17 +48,17 @@ def of_your_image(
         posixpath.normpath(f"{context}/{name}") + ("/" if name.endswith("/") else "")
         for name in dockerfile.inputs
     ]
-    said = (
+    names = (
         dockerfile.path,
         f"{dockerfile.path}.dockerignore",
         posixpath.normpath(f"{context}/.dockerignore"),
     )
-    named = (*said, *((base.file,) if base else ()), *found)
+    named = (*names, *((base.file,) if base else ()), *found)
     return tuple(dict.fromkeys(named)) if all(map(_is_plain, named)) else None
 
 
 def takes_bytecode(
-    facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, said: frozenset[str]
+    facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, variables: frozenset[str]
 ) -> bool:
     """Return whether a `__pycache__` written to the mounted repository would make the next start install again.
 
@@ -67,10 +67,10 @@ def takes_bytecode(
         dockerfile: the Dockerfile of the image; without an installation after the copied code it is never affected.
             BuildKit prefers the Dockerfile's own .dockerignore to the context's.
         base: the service to debug.
-        said: variables that the user sets for the container; two of them control bytecode.
+        variables: variables that the user sets for the container; two of them control bytecode.
     """
-    said |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
-    if said & _OF_BYTECODE or dockerfile.inputs is not None:
+    variables |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
+    if variables & _OF_BYTECODE or dockerfile.inputs is not None:
         return False
     ignores = dict(facts.dockerignores)
     context = (base.context if base else None) or "."

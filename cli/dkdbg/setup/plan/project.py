@@ -232,8 +232,8 @@ def with_sources(
     if how not in {"copied", "released"} or facts.source_root is None:
         return service, ()
     if facts.compiled:
-        said = f"{dockerfile} installs a copy of this repository with compiled parts: breakpoints bind only in the copy"
-        return service, (f"{said}; pip install -e in it makes the image run these files",)
+        text = f"{dockerfile} installs a copy of this repository with compiled parts: breakpoints bind only in the copy"
+        return service, (f"{text}; pip install -e in it makes the image run these files",)
     image = next((fact for fact in facts.dockerfiles if fact.path == dockerfile), None)
     root = next((m.remote for m in mappings if m.local == facts.source_root), None)
     if root is None:

@@ -190,9 +190,9 @@ def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
 def _environment(docker_run: DockerRun | None) -> tuple[Decision, ...]:
     if docker_run is None or not (docker_run.env or docker_run.env_files):
         return ()
-    said = [name for name, value in docker_run.env if value is not None]
+    lines = [name for name, value in docker_run.env if value is not None]
     yours = [name for name, value in docker_run.env if value is None]
-    what = [*docker_run.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
+    what = [*docker_run.env_files, *lines, *(f"{name} (from your environment or .env)" for name in yours)]
     return (
         Decision(what=f"environment {', '.join(what)}", why=f"{docker_run.source} passes it to docker run"),
     )
@@ -237,7 +237,7 @@ def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...
 
 
 def _says_more(base: ServiceFact, key: str) -> bool:
-    return any(said == key for _, said in base.more)
+    return any(option == key for _, option in base.more)
 
 
 def _more(base: ServiceFact | None) -> tuple[str, ...]:
@@ -452,20 +452,20 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
 
     Source: compose specification, service `entrypoint`.
     """
-    said = base.command if base else None
+    command = base.command if base else None
     if base and base.entrypoint is not None:
         return Command(
             entrypoint=base.entrypoint,
-            command=said or (),
-            inherited=said is not None and not _says_more(base, "command"),
+            command=command or (),
+            inherited=command is not None and not _says_more(base, "command"),
             from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
             why=f"{base.file} runs it",
         )
     entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
-    if base and said is not None:
+    if base and command is not None:
         return Command(
             entrypoint=entrypoint,
-            command=said,
+            command=command,
             inherited=not _says_more(base, "command"),
             from_env=_later(base.command_from_env, entrypoint),
             why=f"{base.file} runs it",

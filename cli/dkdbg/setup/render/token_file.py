@@ -34,9 +34,9 @@ def read(environ: Mapping[str, str]) -> str | None:
     Raises:
         DkdbgError: the file cannot be read, is empty, or is readable by others.
     """
-    said = environ.get(ENV_TOKEN)
-    if said is not None:
-        return said.strip()
+    text = environ.get(ENV_TOKEN)
+    if text is not None:
+        return text.strip()
     file = path(environ)
     return private_file.read(file, "token", hints.TOKEN_ANEW(file=shlex.quote(str(file))))
 

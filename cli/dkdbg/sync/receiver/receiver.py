@@ -99,7 +99,7 @@ class Loop:
 
     def run(self) -> None:
         """Serve until BYE, the end of the stream, or a silence. Raises SyncError, WireError and OSError."""
-        said = time.monotonic()
+        told = time.monotonic()
         while self._wait():
             data = os.read(self._source, _PIECE)
             if not data:
@@ -111,9 +111,9 @@ class Loop:
             if not self._serve_frames():
                 return
             now = time.monotonic()
-            if now - said >= _DONE_INTERVAL_S or not self._readable(0):
+            if now - told >= _DONE_INTERVAL_S or not self._readable(0):
                 self._settle()
-                said = now
+                told = now
 
     def close(self) -> None:
         """End the session."""

@@ -129,7 +129,7 @@ class Contact:
                 try:
                     _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_TIMEOUT_S)
                 except StreamEndedError as error:
-                    if not error.answered and (explained := self._reach.explain(error.said)) is not None:
+                    if not error.answered and (explained := self._reach.explain(error.stderr)) is not None:
                         raise explained from error
                     if error.answered or error.code not in _NOT_FOUND:
                         if not (error.answered or self._has_answered) and len(self._pythons) == 1:

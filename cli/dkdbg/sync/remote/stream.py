@@ -38,13 +38,13 @@ class StreamEndedError(Exception):
 
     Attributes:
         code: exit code of the command line, negative for a signal, None when it had to be ended.
-        said: the end of its standard error.
+        stderr: the end of its standard error.
         answered: whether the receiver had answered before.
     """
 
-    def __init__(self, reason: str, *, code: int | None, answered: bool, said: str = "") -> None:
+    def __init__(self, reason: str, *, code: int | None, answered: bool, stderr: str = "") -> None:
         super().__init__(reason)
-        self.said = said
+        self.stderr = stderr
         self.code = code
         self.answered = answered
 
@@ -239,12 +239,16 @@ class Stream:
         except process.TimeoutExpired:
             code = None
         self._listener.join(1)
-        said = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()
+        ]
         ending = (
             "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
-        told = printable(reason or (said[-1] if said else ending))
-        return StreamEndedError(told[:_MAX_REASON_CHARS], code=code, answered=answered, said="\n".join(said))
+        told = printable(reason or (lines[-1] if lines else ending))
+        return StreamEndedError(
+            told[:_MAX_REASON_CHARS], code=code, answered=answered, stderr="\n".join(lines)
+        )
 
     def _end(self) -> StreamEndedError | DkdbgError:
         """Return why writing failed: the reader knows it once it has seen the end."""

@@ -86,8 +86,8 @@ class Tracked:
         return self._paths
 
     def _ask(self, words: list[str], root: str) -> None:
-        said = git.ask(Path(root), "ls-files", *words)
-        self._paths = frozenset(said.split("\0")[:-1] if said else ())
+        output = git.ask(Path(root), "ls-files", *words)
+        self._paths = frozenset(output.split("\0")[:-1] if output else ())
 
 
 def _pointed_to(dot_git: str, folder: str) -> str:

@@ -68,7 +68,7 @@ class BatchSystem(Protocol):
     def show(self, job: str) -> str:
         """Return the script that queries a job."""
 
-    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+    def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
         """Parse the answer to `show`.
 
         Raises:
@@ -81,13 +81,13 @@ class BatchSystem(Protocol):
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
         """Return the prefix, for the login node, that runs a command on a node of the job; empty without one."""
 
-    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+    def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
         """Return the error that an error message of its programs means; None for unknown messages."""
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Return the command, for the login node, that submits the script."""
 
-    def submitted(self, said: str) -> str:
+    def submitted(self, stdout: str) -> str:
         """Return the number of the new job from the answer; empty if it has none."""
 
     def jobs(self) -> str:
@@ -189,20 +189,22 @@ class NoCommandsError(DkdbgError):
     """The system's programs are not found; waiting does not help."""
 
 
-def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, node: str) -> DkdbgError | None:
+def explain_by(
+    known: Sequence[tuple[str, str, str]], stderr: str, *, job: str, node: str
+) -> DkdbgError | None:
     """Return the error of the first pattern that matches, with the line that it matched; None if none does.
 
     Args:
         known: pattern, problem and hint of each; {0} stands for the pattern's first group, {job} and {node} for the
             arguments.
-        said: standard error of a program.
+        stderr: standard error of a program.
         job, node: job and node of the request; empty if it has none.
     """
-    if (found := first((Known(*each) for each in known), said)) is None:
+    if (found := first((Known(*each) for each in known), stderr)) is None:
         return None
     (_, problem, hint, _), match = found
     groups = [printable((each or "").strip())[:200] for each in match.groups()]
-    quoted = line_at(said, match.start())
+    quoted = line_at(stderr, match.start())
     text = problem.format(*groups, job=job or "the job", node=node or "the node")
     kind = NoCommandsError if problem.startswith(NO_COMMANDS) else DkdbgError
     return kind(f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job))

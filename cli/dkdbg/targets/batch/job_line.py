@@ -83,8 +83,8 @@ class JobLine:
         """
         asking = ("sh", "-c", self._system.show(self._address.job))
         login = self.login.reach(asks=asks, limit=limit)
-        said = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
-        return self._system.read(self._address.job, said.code, said.stdout, said.stderr)
+        done = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
+        return self._system.read(self._address.job, done.code, done.stdout, done.stderr)
 
     def look(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Node:
         """Find the node that the address selects now.
@@ -148,14 +148,14 @@ class JobLine:
             ways = (self._way[1],)
         elif not self._system.step(job.id, name, tty=False):
             ways = ("ssh",)
-        said = []
+        lines = []
         for way in ways:
             reach = JobNode(
                 login=login, node=name, way=way, step=lambda tty: self._system.step(job.id, name, tty=tty),
                 folder=job.folder, label=f"{self._system.scheme} job {job.id}, {name}",
                 explains=lambda text: self._system.explain(text, job=job.id, node=name),
             )  # fmt: skip
-            seen, complained = self._seen(reach)
+            seen, stderr = self._seen(reach)
             if seen is not None:
                 if job.user != seen.user:
                     raise DkdbgError(
@@ -167,9 +167,9 @@ class JobLine:
                 return Node(
                     job=job, reach=dataclasses.replace(reach, label=shown), user=seen.user, agents=seen.agents
                 )
-            said.append(complained)
+            lines.append(stderr)
         self._way = None
-        raise self._closed(job, name, said)
+        raise self._closed(job, name, lines)
 
     def _seen(self, reach: JobNode) -> tuple[Looked | None, str]:
         mark = f"dkdbg-{secrets.token_hex(8)}"
@@ -177,13 +177,13 @@ class JobLine:
         done = self.login.read(bare.script(looking(mark)), limit=_NODE_LIMIT)
         return looked(mark, done.stdout), done.stderr
 
-    def _closed(self, job: Job, name: str, said: list[str]) -> DkdbgError:
+    def _closed(self, job: Job, name: str, errors: list[str]) -> DkdbgError:
         """Return the error for a node that no command can be run on."""
-        last = said[-1] if said else ""
+        last = errors[-1] if errors else ""
         known = self._system.explain(last, job=job.id, node=name)
         if known is not None:
             return known
-        lines = [printable(text.strip().splitlines()[-1])[:300] for text in said if text.strip()]
+        lines = [printable(text.strip().splitlines()[-1])[:300] for text in errors if text.strip()]
         return DkdbgError(
             f"no command can be run on {name}, a node of job {job.id}: {'; '.join(lines) or 'nothing is said'}",
             hint=f"try on {self._address.name}: ssh {name} true",

@@ -94,9 +94,9 @@ class JobNode(Reach):
         kept, spoken = there("keep"), there("wait")
         return self.login.wrap(("sh", "-c", _STARTING.format(kept=kept, spoken=spoken)))
 
-    def explain(self, said: str) -> DkdbgError | None:
+    def explain(self, stderr: str) -> DkdbgError | None:
         """Return the error for a message of the batch system; None for other messages."""
-        return self.explains(said)
+        return self.explains(stderr)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +113,9 @@ def looking(mark: str) -> str:
     return _LOOK.format(mark=mark)
 
 
-def looked(mark: str, said: str) -> Looked | None:
+def looked(mark: str, stdout: str) -> Looked | None:
     """Parse the answer; None without one."""
-    _, found, answer = said.rpartition(f"\n{mark} there\n")
+    _, found, answer = stdout.rpartition(f"\n{mark} there\n")
     lines = answer.splitlines()
     if not found or len(lines) < 2:
         return None

@@ -38,8 +38,8 @@ class JobQueue:
     """Queue of a batch system; see `Queue` in `core/target.py`."""
 
     def __init__(self, system: BatchSystem, address: Address) -> None:
-        said = job_address(address, system.job_form, new=True)
-        if said.job:
+        parsed = job_address(address, system.job_form, new=True)
+        if parsed.job:
             raise DkdbgError(
                 f"{address} names an existing job; `submit` creates a new one",
                 hint=f"a new one: dkdbg submit --on {system.scheme}://{address.parts[0]}; in this one: dkdbg run --on {address}",
@@ -47,8 +47,8 @@ class JobQueue:
             )
         self._system = system
         self._rest = address.parts[0]
-        self._hosts = said.login
-        self._login = Login(said.login).enter()
+        self._hosts = parsed.login
+        self._login = Login(parsed.login).enter()
 
     def submit(self, wanted: Submission) -> str:
         """Send the agent and the script, and submit the script."""
@@ -75,16 +75,16 @@ class JobQueue:
 
     def look(self, job: str) -> Job:
         """Query a job; see `BatchSystem.read`."""
-        said = self._run(("sh", "-c", self._system.show(job)))
-        return self._system.read(job, said.code, said.stdout, said.stderr)
+        done = self._run(("sh", "-c", self._system.show(job)))
+        return self._system.read(job, done.code, done.stdout, done.stderr)
 
     def output_tail(self, job: Job) -> str:
         """Return the end of its output file, as the login node sees it."""
         if not job.output:
             return ""
         with contextlib.suppress(DkdbgError):
-            said = self._run(("tail", "-n", str(_LAST), "--", job.output))
-            return printable_lines(said.stdout).rstrip()
+            done = self._run(("tail", "-n", str(_LAST), "--", job.output))
+            return printable_lines(done.stdout).rstrip()
         return ""
 
     def cancel(self, job: str) -> None:
@@ -110,20 +110,20 @@ class JobQueue:
 
     def _tags(self) -> dict[str, str]:
         """Return our waiting and running jobs by tag. Raises DkdbgError."""
-        said = self._login.read(self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_LIMIT)
-        if said.code:
-            raise self._system.explain(said.stderr, job="", node="") or DkdbgError(
-                f"{self._system.scheme} does not list your jobs: {printable(said.stderr.strip()[-300:])}",
+        done = self._login.read(self._login.reach().wrap(("sh", "-c", self._system.jobs())), limit=_LIMIT)
+        if done.code:
+            raise self._system.explain(done.stderr, job="", node="") or DkdbgError(
+                f"{self._system.scheme} does not list your jobs: {printable(done.stderr.strip()[-300:])}",
                 hint=f"does it answer on {self._rest or 'this machine'}?",
             )
-        return tags_of(said.stdout)
+        return tags_of(done.stdout)
 
     def _check_folder(self, login: Reach, folder: str) -> None:
         """Raise DkdbgError if the folder, absolute or below the home, cannot be entered; an empty one is the home."""
         if not folder:
             return
-        said = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_LIMIT)
-        if said.code > 0 and said.code != FAILED:
+        done = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_LIMIT)
+        if done.code > 0 and done.code != FAILED:
             below = folder if folder.startswith(("/", "~")) else f"~/{folder}"
             raise DkdbgError(
                 f"there is no folder {folder} on {login.label} that you may enter",
@@ -136,12 +136,12 @@ class JobQueue:
     def _prepare(self, login: Reach, tag: str) -> str:
         """Create the folder for script and agent, which only its user may enter."""
         mark = f"dkdbg-{secrets.token_hex(8)}"
-        said = self._login.read(
+        done = self._login.read(
             login.wrap(("sh", "-c", preparing(tag, mark, self._system.jobs()))), limit=_LIMIT
         )
-        folder = prepared(mark, tag, said.stdout)
+        folder = prepared(mark, tag, done.stdout)
         if not folder:
-            last = (said.stderr.strip() or "its path holds odd characters").splitlines()[-1]
+            last = (done.stderr.strip() or "its path holds odd characters").splitlines()[-1]
             raise DkdbgError(
                 f"cannot make a folder for the job's script on {login.label}: {printable(last[-300:])}",
                 hint="XDG_CACHE_HOME there can name another folder that the nodes see too",
@@ -152,13 +152,13 @@ class JobQueue:
         agent = single_file.build(self._python(login))
         running = process.converse(login.wrap(("sh", "-c", filling(folder, len(agent)))))
         try:
-            out, complained = running.communicate(agent + script.encode(), timeout=_SEND_LIMIT)
+            out, stderr = running.communicate(agent + script.encode(), timeout=_SEND_LIMIT)
         except process.TimeoutExpired as error:
             raise DkdbgError(f"{login.label} did not receive the agent in time", hint="try again") from error
         finally:
             process.end(running)
         if running.returncode or b"filled" not in out:
-            last = (complained.decode("utf-8", "replace").strip() or "it says nothing").splitlines()[-1]
+            last = (stderr.decode("utf-8", "replace").strip() or "it says nothing").splitlines()[-1]
             raise DkdbgError(
                 f"the job's script cannot be written on {login.label}: {printable(last[-300:])}",
                 hint="is your home there full? df -h ~; quota",
@@ -167,10 +167,10 @@ class JobQueue:
     def _python(self, login: Reach) -> tuple[int, int]:
         """Return the Python version of the login node, which selects the debugpy to send; the nodes are not known yet."""
         words = ("sh", "-c", single_file.short_launcher(), "-c", _PYTHON)
-        said = self._login.read(login.wrap(words), limit=_LIMIT).stdout.split()
+        lines = self._login.read(login.wrap(words), limit=_LIMIT).stdout.split()
         with contextlib.suppress(ValueError, IndexError):
-            at = said.index("dkdbg-python")
-            return int(said[at + 1]), int(said[at + 2])
+            at = lines.index("dkdbg-python")
+            return int(lines[at + 1]), int(lines[at + 2])
         return (3, 10)
 
     def _hand_over(self, login: Reach, text: str, tag: str, folder: str, submitter: str) -> str:
@@ -183,9 +183,9 @@ class JobQueue:
             is_cut = not ended and (done.code < 0 or done.code == FAILED)  # regardless of its output so far
             if not job and not is_cut and self._login.is_there():
                 self._remove(folder)
-                said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm write to both
+                reason = done.stderr.strip() or out.strip()  # Torque's commands on Slurm write to both
                 raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
-                    f"{submitter} refused the job: {printable(said[-300:])}",
+                    f"{submitter} refused the job: {printable(reason[-300:])}",
                     hint=f"the options before -- are those of {submitter}",
                 )
         except DkdbgError:

@@ -51,15 +51,15 @@ class JobTarget(Target):
     def __init__(self, system: BatchSystem, address: Address, line: JobLine | None = None) -> None:
         super().__init__(address)
         self._system = system
-        self._said: JobAddress = job_address(address, system.job_form)
-        self._line = (line or JobLine(system, Login(self._said.login), self._said, str(address))).enter()
+        self._named: JobAddress = job_address(address, system.job_form)
+        self._line = (line or JobLine(system, Login(self._named.login), self._named, str(address))).enter()
         self._brought: Brought | None = None
 
     @property
     def label(self) -> str:
         """Return the session and its node, or the job."""
-        node = self._said.node or f"{self._system.scheme} job {self._said.job}"
-        return f"{self._said.session} on {node}" if self._said.session else node
+        node = self._named.node or f"{self._system.scheme} job {self._named.job}"
+        return f"{self._named.session} on {node}" if self._named.session else node
 
     def find(self) -> Reach:
         """Connect to the login node, query the job, and find out our user name on its node."""
@@ -96,7 +96,7 @@ class JobTarget(Target):
             found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
         except DkdbgError as error:
             return Endpoint(address=None, why=error.message.splitlines()[0])
-        wanted = self._said.session
+        wanted = self._named.session
         mine = [each for each in found if wanted in {"", each.name, each.id}]
         if not mine:
             return Endpoint(
@@ -107,7 +107,7 @@ class JobTarget(Target):
 
     def sessions(self) -> list[SeenSession]:
         """Return the sessions on the node, or on all nodes if the address names none; send no agent for that."""
-        asked = [self] if self._said.node else self._per_node(self._line.ask(asks=True).nodes)
+        asked = [self] if self._named.node else self._per_node(self._line.ask(asks=True).nodes)
         try:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 return [
@@ -120,7 +120,7 @@ class JobTarget(Target):
 
     def each(self) -> Sequence[Target]:
         """Return a target for each live session of the job; this target if none is live, or if the address names one."""
-        if self._said.session:
+        if self._named.session:
             return [self]
         try:
             live = [
@@ -189,7 +189,7 @@ class JobTarget(Target):
 
     def _line_to(self, node: str) -> JobLine:
         """Return a line to a node of the job over our connection to the login node."""
-        return JobLine(self._system, self._line.login, replace(self._said, node=node), str(self._at(node)))
+        return JobLine(self._system, self._line.login, replace(self._named, node=node), str(self._at(node)))
 
     def _at(self, node: str) -> Address:
         """Return the address of a node of the job."""
@@ -201,9 +201,9 @@ class JobTarget(Target):
         wanted = [
             each
             for each in self._records(node)
-            if isinstance(each, str) or self._said.session in {"", each.name, each.id}
+            if isinstance(each, str) or self._named.session in {"", each.name, each.id}
         ]
-        where = f"{self._system.scheme} {self._said.job}/{node.reach.node}"
+        where = f"{self._system.scheme} {self._named.job}/{node.reach.node}"
         return sessions.of_records(
             wanted, target=where, address=str(self._at(node.reach.node)), label=self.label
         )
@@ -220,7 +220,7 @@ class JobTarget(Target):
             found = remote_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_LIMIT)
         except BadRecord as error:
             return [str(error)]
-        asked = {each for job in (self._said.job, node.job.id) for each in (job, job.partition(".")[0])}
+        asked = {each for job in (self._named.job, node.job.id) for each in (job, job.partition(".")[0])}
         return [
             each
             for each in found

@@ -33,10 +33,10 @@ _PHASES: dict[str, Phase] = {
 }  # fmt: skip
 #: bjobs fails if there are no jobs. `command` contains the path of the script.
 _JOBS = """\
-said=$(bjobs -noheader -o 'jobid command' 2>&1); code=$?
-case $said in (*'No unfinished job found'*) exit 0;; esac
-[ $code = 0 ] || { printf '%s\\n' "$said" >&2; exit $code; }
-printf '%s\\n' "$said"
+answer=$(bjobs -noheader -o 'jobid command' 2>&1); code=$?
+case $answer in (*'No unfinished job found'*) exit 0;; esac
+[ $code = 0 ] || { printf '%s\\n' "$answer" >&2; exit $code; }
+printf '%s\\n' "$answer"
 """
 #: Error messages; see `slurm.py`.
 _KNOWN = (
@@ -66,12 +66,12 @@ class Lsf:
         """Query a job with bjobs, which knows a job for an hour after its end (CLEAN_PERIOD)."""
         return f"{_PATH}bjobs -o '{_FIELDS}' -json {shlex.quote(job)}"
 
-    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+    def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
         """Parse the records, one for each job of an array."""
-        records = _records(said)
+        records = _records(stdout)
         found = {_id(each): each for each in records if each.get("STAT")}
         if not found:
-            errors = "\n".join([complained, *(each.get("ERROR", "") for each in records)])
+            errors = "\n".join([stderr, *(each.get("ERROR", "") for each in records)])
             raise self.explain(errors, job=job, node="") or _unexplained(errors, job, code)
         if len(found) > 1 and job not in found:
             raise an_array(job, [*found])
@@ -94,8 +94,8 @@ class Lsf:
     def over(self, job: str) -> str:
         """Ask bjobs whether a job is over; a missing or silent bjobs counts as no."""
         return (
-            f"{_PATH}said=$(bjobs -noheader -o stat {shlex.quote(job)} 2>&1)\n"
-            "case $said in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "
+            f"{_PATH}answer=$(bjobs -noheader -o stat {shlex.quote(job)} 2>&1)\n"
+            "case $answer in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "
             '*DONE*|*EXIT*|*ZOMBI*|*"is not found"*) exit 0;; esac; exit 1'
         )
 
@@ -103,9 +103,9 @@ class Lsf:
         """Return no prefix: blaunch works only inside the job, and lsrun starts processes outside it."""
         return ()
 
-    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+    def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
         """Explain an error message of LSF 10.1."""
-        return explain_by(_KNOWN, said, job=job, node=node)
+        return explain_by(_KNOWN, stderr, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Submit with bsub; without -o LSF mails the output. A bracket in a name would create an array."""
@@ -113,9 +113,9 @@ class Lsf:
         name = re.sub(r"[^\w.-]", "_", script.name)
         return ("bsub", "-J", name, *output, *script.options, "sh", script.path)
 
-    def submitted(self, said: str) -> str:
+    def submitted(self, stdout: str) -> str:
         """Return the number in a line `Job <12> is submitted to default queue <normal>.`."""
-        found = re.search(r"^Job <(\d{1,12})> is submitted to ", said, re.MULTILINE)
+        found = re.search(r"^Job <(\d{1,12})> is submitted to ", stdout, re.MULTILINE)
         return found[1] if found else ""
 
     def jobs(self) -> str:
@@ -127,10 +127,10 @@ class Lsf:
         return ("bkill", job)
 
 
-def _records(said: str) -> list[dict[str, str]]:
+def _records(stdout: str) -> list[dict[str, str]]:
     """Return the records of a JSON answer, none if it is invalid; drop missing values (empty or `-`)."""
     try:
-        found = json.loads(said[said.find("{") :], strict=False)["RECORDS"]
+        found = json.loads(stdout[stdout.find("{") :], strict=False)["RECORDS"]
         return [{key: str(value) for key, value in each.items() if value not in ("", "-")} for each in found]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -152,8 +152,8 @@ def _absolute(path: str) -> str:
     return path if path.startswith("/") and path.isprintable() else ""
 
 
-def _unexplained(said: str, job: str, code: int) -> DkdbgError:
-    why = last_line(said) or f"bjobs ends with {code}"
+def _unexplained(stderr: str, job: str, code: int) -> DkdbgError:
+    why = last_line(stderr) or f"bjobs ends with {code}"
     return DkdbgError(f"LSF reports nothing about job {job}: {why}", hint=f"try there: bjobs -l {job}")
 
 

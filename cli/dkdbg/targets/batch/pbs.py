@@ -69,12 +69,12 @@ class Pbs:
         quoted = shlex.quote(job)
         return f"{_PATH}qstat -f {quoted} || qstat -x -f {quoted} 2>/dev/null"
 
-    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+    def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
         """Parse the attributes of the first job in the answer."""
-        known = attributes(said)
+        known = attributes(stdout)
         state = known.get("job_state", "")
         if not state:
-            raise self.explain(complained, job=job, node="") or _no_job(job, complained, code)
+            raise self.explain(stderr, job=job, node="") or _no_job(job, stderr, code)
         nodes = [each.partition("/")[0] for each in known.get("exec_host", "").split("+")]
         variables = dict(each.partition("=")[::2] for each in known.get("Variable_List", "").split(","))
         folder = known.get("init_work_dir") or variables.get("PBS_O_WORKDIR", "")
@@ -95,8 +95,8 @@ class Pbs:
         then.
         """
         return (
-            f"{_PATH}said=$(qstat -f {shlex.quote(job)} 2>&1); [ $? = 153 ] && exit 0\n"
-            'case $said in *"job_state = "[QHWTRBSU]*) exit 1;; '
+            f"{_PATH}answer=$(qstat -f {shlex.quote(job)} 2>&1); [ $? = 153 ] && exit 0\n"
+            'case $answer in *"job_state = "[QHWTRBSU]*) exit 1;; '
             '*"job_state = "*|*"Unknown Job I"*|*"Job has finished"*) exit 0;; esac; exit 1'
         )
 
@@ -104,18 +104,18 @@ class Pbs:
         """Return no prefix: PBS starts nothing in a running job from outside; its sites allow ssh."""
         return ()
 
-    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+    def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
         """Explain an error message of PBS, or of Slurm where Torque's commands on Slurm quote it."""
-        found = explain_by(_KNOWN, said, job=job, node=node)
-        return SLURM.explain(said, job=job, node=node) if found is None and "sbatch" in said else found
+        found = explain_by(_KNOWN, stderr, job=job, node=node)
+        return SLURM.explain(stderr, job=job, node=node) if found is None and "sbatch" in stderr else found
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Submit with qsub. Its list omits scripts, so the job's name is the script's tag, within 15 characters."""
         return ("qsub", "-N", script.tag, *script.options, script.path)
 
-    def submitted(self, said: str) -> str:
+    def submitted(self, stdout: str) -> str:
         """Return the job number, `12.server`."""
-        last = said.strip().rpartition("\n")[2]
+        last = stdout.strip().rpartition("\n")[2]
         return last if self.job_form.fullmatch(last) else ""
 
     def jobs(self) -> str:
@@ -145,9 +145,9 @@ def attributes(text: str) -> dict[str, str]:
     return found
 
 
-def _no_job(job: str, said: str, code: int) -> DkdbgError:
+def _no_job(job: str, stderr: str, code: int) -> DkdbgError:
     """Return the error for a job that qstat does not show."""
-    last = last_line(said)
+    last = last_line(stderr)
     why = f": {last}" if last else f" (qstat ends with {code})"
     return DkdbgError(f"PBS has no job {job}{why}", hint="qstat -u $USER there shows your jobs")
 

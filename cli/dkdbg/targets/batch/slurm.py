@@ -97,19 +97,19 @@ class Slurm:
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
         return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
 
-    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+    def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
         """Parse the lines, one for each job of an array."""
-        rows = [line for line in said.splitlines() if line.count("|") >= 6]
+        rows = [line for line in stdout.splitlines() if line.count("|") >= 6]
         if code:
-            raise self.explain(complained, job=job, node="") or _unexplained(complained, job)
+            raise self.explain(stderr, job=job, node="") or _unexplained(stderr, job)
         if not rows:
             raise _no_job(job)
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
             raise an_array(job, [each.partition("|")[0] for each in found])
         id_, state, user, batch_host, nodes, reason, folder = found[0].split("|", 6)
-        tasks = re.search(rf"^{_TASKS}\s*(\d+)", said, re.MULTILINE)
-        output = re.search(rf"^{_OUTPUT}(/\S+)", said, re.MULTILINE)
+        tasks = re.search(rf"^{_TASKS}\s*(\d+)", stdout, re.MULTILINE)
+        output = re.search(rf"^{_OUTPUT}(/\S+)", stdout, re.MULTILINE)
         return Job(
             id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
             nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
@@ -121,9 +121,9 @@ class Slurm:
         """Ask squeue whether a job is over; a missing or silent squeue counts as no."""
         still = "|".join(f"*{each}*" for each in sorted(_RUNNING | _HELD))
         return (
-            f"{_PATH}said=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "
-            f'case $said in ""|{still}) exit 1;; *) exit 0;; esac\n'
-            'case $said in *"Invalid job id"*) exit 0;; esac; exit 1'
+            f"{_PATH}answer=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "
+            f'case $answer in ""|{still}) exit 1;; *) exit 0;; esac\n'
+            'case $answer in *"Invalid job id"*) exit 0;; esac; exit 1'
         )
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
@@ -137,17 +137,17 @@ class Slurm:
             "--mpi=none", "--job-name=dkdbg", *streams,
         )  # fmt: skip
 
-    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+    def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
         """Explain an error message of Slurm 22.05, as its programs contain it."""
-        return explain_by(_KNOWN, said, job=job, node=node)
+        return explain_by(_KNOWN, stderr, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Submit with sbatch; the user's own options override ours."""
         return ("sbatch", "--parsable", f"--job-name={script.name}", *script.options, script.path)
 
-    def submitted(self, said: str) -> str:
+    def submitted(self, stdout: str) -> str:
         """Return the job number of `7` or `7;cluster`."""
-        last = said.strip().rpartition("\n")[2].partition(";")[0]
+        last = stdout.strip().rpartition("\n")[2].partition(";")[0]
         return last if self.job_form.fullmatch(last) else ""
 
     def jobs(self) -> str:
@@ -184,9 +184,9 @@ def _no_job(job: str) -> DkdbgError:
     return DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
 
 
-def _unexplained(said: str, job: str) -> DkdbgError:
+def _unexplained(stderr: str, job: str) -> DkdbgError:
     """Return the error for an unknown message."""
-    why = last_line(said) or "it said nothing"
+    why = last_line(stderr) or "it said nothing"
     return DkdbgError(f"Slurm reports nothing about job {job}: {why}", hint=f"try there: squeue --jobs={job}")
 
 

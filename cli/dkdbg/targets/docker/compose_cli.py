@@ -115,7 +115,7 @@ def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Re
     Raises:
         DkdbgError: the build failed.
     """
-    result = process.stream(target.build(), cwd=root, env=env, report=report, said=target.model)
+    result = process.stream(target.build(), cwd=root, env=env, report=report, stdin_text=target.model)
     if result.code:
         raise explain(result.code, result.stdout)
 
@@ -126,7 +126,7 @@ def create(target: ComposeService, root: Path, *, env: dict[str, str], report: R
     Raises:
         DkdbgError: compose failed.
     """
-    result = process.stream(target.create(), cwd=root, env=env, report=report, said=target.model)
+    result = process.stream(target.create(), cwd=root, env=env, report=report, stdin_text=target.model)
     if result.code:
         raise explain(result.code, result.stdout)
 
@@ -146,7 +146,11 @@ def up(
         DkdbgError: the start failed; the program's last lines were reported before.
     """
     result = process.stream(
-        target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report, said=target.model
+        target.up(build=build, wait_timeout=wait_timeout),
+        cwd=root,
+        env=env,
+        report=report,
+        stdin_text=target.model,
     )
     if result.code:
         report_last_lines(target, root, env=env, report=report)

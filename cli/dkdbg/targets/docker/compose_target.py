@@ -164,14 +164,14 @@ def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None
     from dkdbg.sync.rules.rules import ConfiguredRules
     from dkdbg.sync.session import Session
 
-    def said(happened: Event) -> None:
+    def shown(happened: Event) -> None:
         if happened.name != "connected" and (line := as_line(happened)):
             report(printable(line))
 
     local = local_root(root, folder.local)
     report(f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of that engine")
     session = Session(
-        Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)), lambda: reach, report=said
+        Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)), lambda: reach, report=shown
     )
     session.once()
     if session.failed:

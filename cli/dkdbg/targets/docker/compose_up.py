@@ -252,10 +252,10 @@ def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuK
         return "none", "nothing in the repository asks for one"
     env = read(root, PurePosixPath(".env"))
     written = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_GPU") if env else None
-    said = os.environ.get("DKDBG_GPU") or written
+    text = os.environ.get("DKDBG_GPU") or written
     for kind in GPU_KINDS:
-        if said == kind:
+        if text == kind:
             return kind, "DKDBG_GPU says so"
-    if said:
-        raise DkdbgError(f"DKDBG_GPU is {said!r}", hint="use none, nvidia, cdi or amd", exit_code=EXIT_USAGE)
+    if text:
+        raise DkdbgError(f"DKDBG_GPU is {text!r}", hint="use none, nvidia, cdi or amd", exit_code=EXIT_USAGE)
     return host.gpu, host.gpu_source

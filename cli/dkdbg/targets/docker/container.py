@@ -136,8 +136,8 @@ class Container:
         """
         for position, word in enumerate(words):
             if is_brought(word) and words[position + 1 : position + 2] in (["launch"], ["enter"]):
-                said = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
-                options = dict(itertools.pairwise(said))
+                given = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
+                options = dict(itertools.pairwise(given))
                 port = options.get("--port", "")
                 return replace(
                     self, label=options.get("--name") or self.name, agent=("sh", word),

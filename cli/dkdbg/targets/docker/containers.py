@@ -90,12 +90,12 @@ def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | No
         DkdbgError: no docker command, no engine, no permission.
     """
     here = os.path.realpath(root)
-    said, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
+    owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
     called = [id_ for id_, name in _listed(PROJECT_NAME) if name == project]
     for id_ in called:
-        if id_ in said and said[id_] != ours:
-            return said[id_]
-        if id_ not in said and os.path.realpath(folders.get(id_, "")) != here:
+        if id_ in owners and owners[id_] != ours:
+            return owners[id_]
+        if id_ not in owners and os.path.realpath(folders.get(id_, "")) != here:
             return ""
     return None
 

@@ -191,10 +191,10 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
         model: the project as `docker compose config --format json` merges it.
         service: the debug service.
     """
-    said = _TAKEN.search(error.message) if error.exit_code == EXIT_CONFLICT else None
-    if said is None:
+    match = _TAKEN.search(error.message) if error.exit_code == EXIT_CONFLICT else None
+    if match is None:
         return error
-    taken = int(said[1])
+    taken = int(match[1])
     for name, body in model.get("services", {}).items():
         for each in body.get("ports") or ():
             if str(each.get("published")) != str(taken):

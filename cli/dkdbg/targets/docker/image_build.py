@@ -87,8 +87,8 @@ class ImageBuild:
             done = process.run(
                 ("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=None
             )
-            if said := (done.stdout + done.stderr).strip():
-                report(f"files that only the image has: {said.splitlines()[-1]}")
+            if text := (done.stdout + done.stderr).strip():
+                report(f"files that only the image has: {text.splitlines()[-1]}")
 
     def _look(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:

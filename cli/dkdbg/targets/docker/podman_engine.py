@@ -69,7 +69,7 @@ def up(
     Raises:
         DkdbgError: the start failed; the program's last lines were reported before.
     """
-    done = process.stream(target.up_unseen(), cwd=root, env=env, report=report, said=target.model)
+    done = process.stream(target.up_unseen(), cwd=root, env=env, report=report, stdin_text=target.model)
     if done.code:
         compose_cli.report_last_lines(target, root, env=env, report=report)
         raise explain(done.code, done.stdout)

@@ -50,8 +50,8 @@ class PodChanges(Changes):
             with child:
                 assert child.stdout is not None  # noqa: S101 - `stdout=PIPE` above
                 yield from (line for line in child.stdout if line.startswith(beginning))
-                said = child.stderr.read(_MAX_SAID) if child.stderr is not None else ""
-            if (error := explain(said, query.namespace)) is not None:
+                text = child.stderr.read(_MAX_SAID) if child.stderr is not None else ""
+            if (error := explain(text, query.namespace)) is not None:
                 raise error
 
         def end() -> None:

@@ -177,16 +177,16 @@ def wait_for(
     kind = kind_of_copy(query.kind)
     wanted = pods_wanted(kind, kubectl.owner(query, copy_name(query.name), kind))
     ready: dict[str, Pod] = {}
-    said, told, end = "", "", time.monotonic() + limit
+    reasons, told, end = "", "", time.monotonic() + limit
     while len(ready) < wanted:
         found = kubectl.copied_pods(query)
-        said = _look(query, [each for each in found if each.name not in ready], reach_of, ready) or said
-        if said not in {"", told} and len(ready) < wanted:
-            report(said)
-            told = said
+        reasons = _look(query, [each for each in found if each.name not in ready], reach_of, ready) or reasons
+        if reasons not in {"", told} and len(ready) < wanted:
+            report(reasons)
+            told = reasons
         if time.monotonic() > end:
             raise DkdbgError(
-                f"{len(ready)} of {wanted} pods of {copy_name(query.name)} are ready after {limit:g} s{': ' * bool(said)}{said}",
+                f"{len(ready)} of {wanted} pods of {copy_name(query.name)} are ready after {limit:g} s{': ' * bool(reasons)}{reasons}",
                 hint=f"kubectl describe pods --namespace={query.namespace} --selector={COPY_OF}="
                 f"{copy_label(query.kind, query.name)}; {_takes_away(query)}",
                 exit_code=EXIT_TIMEOUT,
@@ -230,7 +230,7 @@ def _look(
     Raises:
         DkdbgError: one of the pods cannot start.
     """
-    said = ""
+    text = ""
     for pod in pods:
         container = pod.container(query.container)
         trouble = pod.trouble.get(container, "")
@@ -240,7 +240,7 @@ def _look(
                 hint=f"kubectl logs {pod.name} --container={container} --namespace={query.namespace}; {_takes_away(query)}",
             )
         if trouble:
-            said = f"{pod.name}: {trouble}"
+            text = f"{pod.name}: {trouble}"
             continue
         health = reach_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
         done = process.read(health, most=1 << 20, timeout=_ANSWER_LIMIT)
@@ -250,7 +250,7 @@ def _look(
             raise DkdbgError(
                 refused.message, hint=f"{refused.hint}; {_takes_away(query)}", exit_code=refused.exit_code
             )
-    return said
+    return text
 
 
 def _takes_away(query: PodQuery) -> str:
@@ -264,9 +264,9 @@ def _labels(query: PodQuery) -> dict[str, str]:
 def _existing(query: PodQuery) -> dict[str, Any] | None:
     """Return the object with the copy's name; None if there is no such object."""
     what = (RESOURCE[kind_of_copy(query.kind)], copy_name(query.name), "--ignore-not-found", "--output=json")
-    said = kubectl.tell(query, "get", *what)
+    answer = kubectl.tell(query, "get", *what)
     try:
-        return object_of(decode(said)) if said.strip() else None
+        return object_of(decode(answer)) if answer.strip() else None
     except (BadPod, BadRecord) as error:
         raise DkdbgError(
             f"unexpected answer of the cluster about {copy_name(query.name)}: {error}"

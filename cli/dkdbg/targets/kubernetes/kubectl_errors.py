@@ -69,44 +69,44 @@ _KNOWN = (  # `{ns}` stands for the namespace
 )  # fmt: skip
 
 
-def explain(said: str, namespace: str) -> DkdbgError | None:
+def explain(stderr: str, namespace: str) -> DkdbgError | None:
     """Return the error that a message of kubectl means: the cause in our terms, then its line; None for unknown messages.
 
     Args:
-        said: its standard error. A command in a pod may have written some of it.
+        stderr: its standard error. A command in a pod may have written some of it.
         namespace: the namespace of the request.
     """
-    if (refused := denied(said, namespace)) is not None:
+    if (refused := denied(stderr, namespace)) is not None:
         return refused
-    if (found := first(_KNOWN, said)) is None:
+    if (found := first(_KNOWN, stderr)) is None:
         return None
     known, match = found
-    cause = f"{known.cause.format(ns=namespace)}\n  kubectl: {line_at(said, match.start())}"
+    cause = f"{known.cause.format(ns=namespace)}\n  kubectl: {line_at(stderr, match.start())}"
     return DkdbgError(cause, hint=known.hint.format(ns=namespace), exit_code=known.exit_code)
 
 
-def denied(said: str, namespace: str) -> DkdbgError | None:
+def denied(stderr: str, namespace: str) -> DkdbgError | None:
     """Return the error for a missing permission, as the cluster names it; None for other messages."""
-    found = re.search(_FORBIDDEN, said)
+    found = re.search(_FORBIDDEN, stderr)
     if found is None:
         return None
     what = found["what"] + (f" --subresource={found['sub']}" if found["sub"] else "")
     shown = "/".join(filter(None, (found["what"], found["sub"])))
     return DkdbgError(
-        f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {line_at(said, found.start())}",
+        f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {line_at(stderr, found.start())}",
         hint=hints.POD_PERMISSION(verb=found["verb"], what=what, namespace=namespace),
         exit_code=EXIT_ENGINE,
     )  # fmt: skip
 
 
-def not_built(shown: str, said: str, *, is_file: bool) -> DkdbgError:
+def not_built(shown: str, text: str, *, is_file: bool) -> DkdbgError:
     """Return the error for a folder of manifests, or a single manifest, that kustomize cannot build.
 
     Args:
         shown: the folder, or the file, as the user names it.
-        said: the reason: kustomize's message, or the problem with its result.
+        text: the reason: kustomize's message, or the problem with its result.
     """
-    why = printable(" ".join(_LOGGED.sub("", said.removeprefix("error: ")).split()))
+    why = printable(" ".join(_LOGGED.sub("", text.removeprefix("error: ")).split()))
     hint = f"kubectl kustomize {shlex.quote(shown)} must work first"
     if is_file:  # kustomize accepts only folders
         hint = f"correct {shown}, then dkdbg init --k8s again"
@@ -115,16 +115,16 @@ def not_built(shown: str, said: str, *, is_file: bool) -> DkdbgError:
     )
 
 
-def unexplained(code: int, said: str, namespace: str) -> DkdbgError:
+def unexplained(code: int, stderr: str, namespace: str) -> DkdbgError:
     """Return the error for an unknown message."""
     return DkdbgError(
-        f"kubectl failed with exit code {code}: {printable(last_line(said))[:_SHOWN] or 'it said nothing'}",
+        f"kubectl failed with exit code {code}: {printable(last_line(stderr))[:_SHOWN] or 'it said nothing'}",
         hint=f"kubectl get pods --namespace={namespace} must work first",
         exit_code=EXIT_ENGINE,
     )
 
 
-def last_line(said: str) -> str:
+def last_line(text: str) -> str:
     """Return the last line with information: kubectl's line about an exit code only if it is the only one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in reversed(lines) if not _ENDED.match(line)), lines[-1] if lines else "")

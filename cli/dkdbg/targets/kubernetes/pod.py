@@ -80,9 +80,9 @@ class PodReach(Reach):
             *words,
         )
 
-    def explain(self, said: str) -> DkdbgError | None:
+    def explain(self, stderr: str) -> DkdbgError | None:
         """Return the error for a message of kubectl; None for other text."""
-        return explain(said, self.namespace)
+        return explain(stderr, self.namespace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,11 +229,11 @@ def _names(pods: Sequence[Pod], all_pods: Sequence[Pod], kind: str) -> str:
 
 def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
     """Return, by container, why no command can run in it."""
-    phase, said = _text(status.get("phase")), _said(status)
+    phase, reason = _text(status.get("phase")), _reason(status)
     states = {_text(each.get("name")): each for each in objects_of(status.get("containerStatuses"))}
     for_all = ""
     if phase == "Failed":
-        for_all = f"it was evicted{said}" if status.get("reason") == "Evicted" else f"it has failed{said}"
+        for_all = f"it was evicted{reason}" if status.get("reason") == "Evicted" else f"it has failed{reason}"
     elif phase == "Succeeded":
         for_all = "it has completed"
     elif about.get("deletionTimestamp"):
@@ -259,10 +259,10 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
         before = object_of(object_of(container.get("lastState")).get("terminated"))
         code = before.get("exitCode")
         crashed = f"; it ended with exit code {code} before" if isinstance(code, int) else ""
-        return f"it waits: {printable(_text(waiting.get('reason')))[:_SHOWN]}{_said(waiting, reason=False)}{crashed}"
+        return f"it waits: {printable(_text(waiting.get('reason')))[:_SHOWN]}{_reason(waiting, reason=False)}{crashed}"
     if ended:
         code = ended.get("exitCode")
-        return f"its container has ended with exit code {code if isinstance(code, int) else 'unknown'}{_said(ended)}"
+        return f"its container has ended with exit code {code if isinstance(code, int) else 'unknown'}{_reason(ended)}"
     return ""
 
 
@@ -270,11 +270,11 @@ def _pending(status: dict[str, Any]) -> str:
     """Return what a pod without containers waits for."""
     for each in objects_of(status.get("conditions")):
         if each.get("status") == "False" and each.get("message"):
-            return _said(each)
+            return _reason(each)
     return ""
 
 
-def _said(value: dict[str, Any], *, reason: bool = True) -> str:
+def _reason(value: dict[str, Any], *, reason: bool = True) -> str:
     """Return the nonempty ones of `: reason: message`, safe to print to a terminal."""
     words = [_text(value.get(key)) for key in (("reason", "message") if reason else ("message",))]
     return "".join(f": {printable(each)[:_SHOWN]}" for each in words if each and each != "Evicted")

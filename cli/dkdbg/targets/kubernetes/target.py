@@ -93,20 +93,20 @@ class PodTarget(Target):
         planned = mapping.workspace_of(found.pod.mappings.get(found.container, ""))
         if planned is not None:
             return planned
-        said = found.pod.workdirs.get(found.container, "")
-        if said:
+        folder = found.pod.workdirs.get(found.container, "")
+        if folder:
             why = "the workingDir of the pod"
         else:
             done = self._read(("pwd",))
-            said, why = done.stdout.removesuffix("\n"), "the working folder of the container"
+            folder, why = done.stdout.removesuffix("\n"), "the working folder of the container"
             if done.code:
                 raise found.reach.explain(done.stderr) or DkdbgError(
                     f"cannot read the working folder of {found.reach.label}: {printable(last_line(done.stderr))}",
                     hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
                 )
-        if not said.startswith("/") or not said.isprintable() or not said.strip("/"):
+        if not folder.startswith("/") or not folder.isprintable() or not folder.strip("/"):
             raise mapping.unknown("the pod: no mapping, no workingDir, no WORKDIR of its image")
-        return Workspace(local=".", remote=said, why=why)
+        return Workspace(local=".", remote=folder, why=why)
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the pod's newest session, by a relay: its connections outlive those of kubectl."""

@@ -64,8 +64,8 @@ def selector_of(document: object) -> str:
     """
     selector = object_of(object_of(object_of(document).get("spec")).get("selector"))
     parts = [f"{key}={value}" for key, value in object_of(selector.get("matchLabels")).items()]
-    said = ",".join(parts)
-    if not parts or not is_labels(said):
+    text = ",".join(parts)
+    if not parts or not is_labels(text):
         raise BadPod("an object with labels that none can have")
     for each in objects_of(selector.get("matchExpressions")):
         key, operator, values = each.get("key"), each.get("operator"), each.get("values") or []
@@ -73,11 +73,11 @@ def selector_of(document: object) -> str:
         if not re.fullmatch(r"[-A-Za-z0-9_./,]+", words):
             raise BadPod("an object with labels that none can have")
         joined = ",".join(values)
-        said += {
+        text += {
             "In": f",{key} in ({joined})", "NotIn": f",{key} notin ({joined})",
             "Exists": f",{key}", "DoesNotExist": f",!{key}",
         }.get(str(operator), "")  # fmt: skip
-    return said
+    return text
 
 
 def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

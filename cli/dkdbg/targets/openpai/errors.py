@@ -21,8 +21,8 @@ def refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgErr
         has_token: whether a token was sent.
     """
     try:
-        said = json.loads(body)
-        code, message = str(said.get("code", "")), str(said.get("message", ""))
+        answer = json.loads(body)
+        code, message = str(answer.get("code", "")), str(answer.get("message", ""))
     except (ValueError, AttributeError, RecursionError):
         code, message = "", ""
     if code == "UnauthorizedUserError" or status == 401:

@@ -170,6 +170,6 @@ def _task(role: str, value: dict[str, Any], label: str) -> Task:
         except ValueError as error:
             raise BadAnswer("the address of a task is not an address") from error
     ports = value.get("containerPorts") or {}
-    said = str(ports.get(label, "")).partition(",")[0].strip()
-    port = int(said) if said.isdecimal() and 0 < int(said) < 65536 else 0
+    text = str(ports.get(label, "")).partition(",")[0].strip()
+    port = int(text) if text.isdecimal() and 0 < int(text) < 65536 else 0
     return Task(role=role, index=index, state=state, ip=ip, port=port)

@@ -98,14 +98,14 @@ class PaiTarget(Target):
         query, plain = query_of(self.address), os.environ.get(errors.PLAIN, "") == "1"
         kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
         token = _token()
-        said = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+        headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         where = self.address.parts[0]
         end = time.monotonic() + _ANSWER_LIMIT
         try:
             with contextlib.closing(
                 kind(query.host, query.port or None, timeout=_ANSWER_LIMIT)
             ) as connection:
-                connection.request("GET", query.path, headers=said)
+                connection.request("GET", query.path, headers=headers)
                 answer, body = connection.getresponse(), b""
                 while more := answer.read1(1 << 16):
                     body += more
@@ -145,8 +145,8 @@ def _token() -> str:
     Raises:
         DkdbgError: its file cannot be read.
     """
-    if said := os.environ.get(errors.TOKEN, "").strip():
-        return _checked(said, errors.TOKEN)
+    if text := os.environ.get(errors.TOKEN, "").strip():
+        return _checked(text, errors.TOKEN)
     path = os.environ.get(errors.TOKEN_FILE, "")
     if not path:
         return ""
@@ -176,12 +176,12 @@ def _greeting(task: Task) -> bytes | None:
         with socket.create_connection((task.ip, task.port), timeout=_CONNECT) as sock:
             sock.settimeout(_GREETING)
             try:
-                said = sock.recv(4096)
+                data = sock.recv(4096)
             except TimeoutError:
                 return b""
     except OSError:
         return None
-    return next((each for each in (_OF_PDB, _OF_DEBUGPY) if said.startswith(each)), b"")
+    return next((each for each in (_OF_PDB, _OF_DEBUGPY) if data.startswith(each)), b"")
 
 
 def _record(task: Task) -> SeenRecord | None:

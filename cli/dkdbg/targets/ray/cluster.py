@@ -94,7 +94,7 @@ _HINTS = {
 }
 
 
-def said(text: str, *, label: str) -> dict[str, Any]:
+def parse(text: str, *, label: str) -> dict[str, Any]:
     """Parse the agent's answer.
 
     Args:

@@ -153,8 +153,8 @@ class RayTarget(Target):
             words = (*agent, "ray", what, "--dashboard", self._cluster.dashboard)
             words += ("--name", cluster.session_name(self._cluster.dashboard))
             words += ("--token",) if token else ()
-            done = process.run(reach.wrap(words), timeout=_LIMIT, said=f"{token}\n")
-        return cluster.said(done.stdout or done.stderr, label=str(self.address))
+            done = process.run(reach.wrap(words), timeout=_LIMIT, stdin_text=f"{token}\n")
+        return cluster.parse(done.stdout or done.stderr, label=str(self.address))
 
     def _started(self) -> list[SeenRecord]:
         self._asked("proxy")

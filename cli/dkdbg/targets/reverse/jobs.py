@@ -74,7 +74,7 @@ class JobListener:
         self._lock = threading.Lock()
         self._pending = PendingConnections(MAX_PENDING)
         self._jobs: dict[tuple[str, str], ConnectedJob] = {}
-        self._refused, self._said = 0, 0.0
+        self._refused, self._reported = 0, 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="dkdbg jobs", daemon=True)
 
@@ -145,9 +145,9 @@ class JobListener:
         with self._lock:
             self._refused += 1
             now = time.monotonic()
-            if self._stopped.is_set() or (self._said and now - self._said < _QUIET):
+            if self._stopped.is_set() or (self._reported and now - self._reported < _QUIET):
                 return
-            count, self._refused, self._said = self._refused, 0, now
+            count, self._refused, self._reported = self._refused, 0, now
         more = f", and {count - 1} more" if count > 1 else ""
         self._log(f"a call from {address} was refused: {printable(why)}{more}")
 
@@ -291,12 +291,12 @@ def _listener(host: str, port: int) -> socket.socket:
 def _read(about: str) -> About:
     """Parse a description. Raises ValueError: it is invalid."""
     try:
-        said = json.loads(about)
+        answer = json.loads(about)
     except RecursionError as error:
         raise ValueError("it says nothing of itself") from error
-    if not isinstance(said, dict):
+    if not isinstance(answer, dict):
         raise ValueError("it says nothing of itself")  # noqa: TRY004 - as for invalid JSON
-    id_, name, port = said.get("id"), said.get("name"), said.get("port")
+    id_, name, port = answer.get("id"), answer.get("name"), answer.get("port")
     if (
         not isinstance(id_, str)
         or not isinstance(name, str)
@@ -304,10 +304,10 @@ def _read(about: str) -> About:
         or not 0 < port < 65536
     ):
         raise ValueError("it says nothing of itself")
-    answers = said.get("answers")
+    answers = answer.get("answers")
     known = [each for each in answers if isinstance(each, str)] if isinstance(answers, list) else []
     name = _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"  # no name may look like an option
-    key = said.get("key")
+    key = answer.get("key")
     return About(
         id=id_, key=key if isinstance(key, str) else "", name=name, port=port, answers=frozenset(known)
     )

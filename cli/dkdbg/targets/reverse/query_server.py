@@ -99,9 +99,9 @@ class QueryServer:
                 if "words" in asked:
                     self._ask(client, asked)
                 else:
-                    said = json.dumps(self._list()).encode()
-                    for start in range(0, len(said), query_client.LARGEST):
-                        _say(client, query_client.OUT, said[start : start + query_client.LARGEST])
+                    data = json.dumps(self._list()).encode()
+                    for start in range(0, len(data), query_client.LARGEST):
+                        _say(client, query_client.OUT, data[start : start + query_client.LARGEST])
                     _say(client, query_client.EXIT, bytes(4))
         finally:
             self._free.release()
@@ -155,12 +155,12 @@ def servers() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     for folder in runtime_dir.folders():
         for path in _in(Path(folder)):
             with contextlib.suppress(OSError, ValueError):  # it has just exited
-                said = b"".join(
+                text = b"".join(
                     data
                     for kind, data in query_client.ask(str(path), {}, timeout=_LISTED)
                     if kind == query_client.OUT
                 )
-                yield str(path), json.loads(said)
+                yield str(path), json.loads(text)
 
 
 def _in(folder: Path) -> list[Path]:
@@ -199,13 +199,13 @@ def _sweep(folder: Path) -> None:
 
 def _line(client: socket.socket) -> bytes:
     """Return the question. Raises ValueError: it is incomplete."""
-    said = b""
-    while not said.endswith(b"\n"):
+    data = b""
+    while not data.endswith(b"\n"):
         more = client.recv(query_client.LARGEST)
-        said += more
-        if not more or len(said) > query_client.LONGEST:
+        data += more
+        if not more or len(data) > query_client.LONGEST:
             raise ValueError("no question")
-    return said
+    return data
 
 
 def _received(sock: Any) -> bytes:  # noqa: ANN401 - as selectors says it

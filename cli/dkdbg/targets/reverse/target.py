@@ -141,13 +141,13 @@ class _JobReach(Reach):
 
 def _jobs() -> list[_Job]:
     """Return all jobs connected to a `dkdbg attach` of this user on this machine."""
-    return [_job(path, each) for path, said in query_server.servers() for each in said]
+    return [_job(path, each) for path, answer in query_server.servers() for each in answer]
 
 
-def _job(path: str, said: dict[str, Any]) -> _Job:
+def _job(path: str, answer: dict[str, Any]) -> _Job:
     return _Job(
-        socket_path=path, editor=said["editor"], name=said["name"], id=said["id"], answers=frozenset(said["answers"]),
-        why=said["why"], away=said["away"],
+        socket_path=path, editor=answer["editor"], name=answer["name"], id=answer["id"], answers=frozenset(answer["answers"]),
+        why=answer["why"], away=answer["away"],
     )  # fmt: skip
 
 

@@ -127,9 +127,11 @@ class SharedConnection:
             "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._connect_timeout(), *batch,
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
-        with tempfile.TemporaryFile("w+b") as said:  # the control master would keep a pipe open
+        with tempfile.TemporaryFile("w+b") as stderr:  # the control master would keep a pipe open
             # While it prompts the user it has the terminal, and its Ctrl-C.
-            running = process.start(argv, stdout=process.DISCARD, stderr=said.fileno(), new_session=not asks)
+            running = process.start(
+                argv, stdout=process.DISCARD, stderr=stderr.fileno(), new_session=not asks
+            )
             shown, told, begun = 0, False, time.monotonic()
             deadline = begun + limit
             try:
@@ -140,7 +142,7 @@ class SharedConnection:
                             hint="is the network or the VPN up? ssh -v shows how far it gets",
                             exit_code=EXIT_TIMEOUT,
                         )
-                    shown += self._show(said, shown) if asks else 0
+                    shown += self._show(stderr, shown) if asks else 0
                     if asks and not told and time.monotonic() > begun + _QUIET:
                         told = True
                         sys.stderr.write(
@@ -151,7 +153,7 @@ class SharedConnection:
                 _end(running.pid, whole_session=not asks)
                 running.wait()
                 raise
-            text = _read(said, 0)
+            text = _read(stderr, 0)
         if running.returncode:
             raise explain(self._hosts, text + self._said_by_a_hop())
 
@@ -162,8 +164,8 @@ class SharedConnection:
         the hop, including a passphrase or a one-time password.
         """
         with contextlib.suppress(DkdbgError):
-            said = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_LIMIT).stdout
-            settings = dict(line.partition(" ")[::2] for line in said.splitlines())
+            answer = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_LIMIT).stdout
+            settings = dict(line.partition(" ")[::2] for line in answer.splitlines())
             if all(
                 settings.get(name, "none") == "none"
                 for name in ("connecttimeout", "proxyjump", "proxycommand")
@@ -182,9 +184,9 @@ class SharedConnection:
         return ""
 
     @staticmethod
-    def _show(said: BinaryIO, start: int) -> int:
+    def _show(stderr: BinaryIO, start: int) -> int:
         """Print text that belongs to a prompt of ssh at the terminal, such as a server's banner."""
-        text = _read(said, start)
+        text = _read(stderr, start)
         sys.stderr.write(printable_lines(text))
         return len(text.encode())
 
@@ -239,8 +241,8 @@ def _lock(folder: str) -> int | None:
     return None
 
 
-def _read(said: BinaryIO, start: int) -> str:
-    return os.pread(said.fileno(), _MOST_SAID, start).decode("utf-8", "replace")
+def _read(stderr: BinaryIO, start: int) -> str:
+    return os.pread(stderr.fileno(), _MOST_SAID, start).decode("utf-8", "replace")
 
 
 def _end(pid: int, *, whole_session: bool) -> None:

@@ -75,11 +75,11 @@ _KNOWN = (
 )  # fmt: skip
 
 
-def explain(hosts: SshHosts, said: str) -> DkdbgError:
+def explain(hosts: SshHosts, stderr: str) -> DkdbgError:
     """Return the error for a message of ssh.
 
     Args:
-        said: its standard error; the remote side may have written parts of it.
+        stderr: its standard error; the remote side may have written parts of it.
     """
     way, target = hosts.name, hosts.hops[-1]
     who = target.rpartition("@")[2]
@@ -88,8 +88,8 @@ def explain(hosts: SshHosts, said: str) -> DkdbgError:
         "keys": f", not that of {hosts.hops[-2]} alone" if len(hosts.hops) > 1 else "",
         "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
     }  # fmt: skip
-    if (found := first((Known(*each) for each in _KNOWN), said)) is None:
-        last = last_line(said) or "ssh said nothing"
+    if (found := first((Known(*each) for each in _KNOWN), stderr)) is None:
+        last = last_line(stderr) or "ssh said nothing"
         return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")
     (_, problem, hint, _), match = found
     groups = [printable((each or "").strip()) for each in match.groups() or (match[0],)]

@@ -222,14 +222,14 @@ class SshTarget(Target):
         mark = f"dkdbg-{secrets.token_hex(8)}"
         folder = quoted(at) if at else "."
         done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_LIMIT)
-        said = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
-        if said[:1] == ["gone"]:
+        text = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
+        if text[:1] == ["gone"]:
             raise DkdbgError(
                 f"there is no folder {printable(self._hosts.folder)} on {self.label} that you may enter",
                 hint=f"name another: {SCHEME}://{self.label}/FOLDER; without one it is your home there",
             )
-        if said[:1] == ["there"] and len(said) >= 4:
-            return [*said[1:4], *(each for each in said[4:] if is_brought(each))]
+        if text[:1] == ["there"] and len(text) >= 4:
+            return [*text[1:4], *(each for each in text[4:] if is_brought(each))]
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}").splitlines()[-1]

@@ -86,18 +86,18 @@ class ComposeRun:
 
     def _up(self, port: int) -> None:
         self.port = port
-        said: list[str] = []
+        lines: list[str] = []
         try:
             engine.up(
                 self._target,
                 self.folder,
                 env=self._environment(),
                 build=True,
-                report=said.append,
+                report=lines.append,
                 wait_timeout=120,
             )
         except DkdbgError as error:
-            tail = "\n  ".join(line for line in said[-12:] if line.strip())
+            tail = "\n  ".join(line for line in lines[-12:] if line.strip())
             raise DkdbgError(
                 f"{error.message}\n  {tail}", hint=error.hint, exit_code=error.exit_code
             ) from error
@@ -152,9 +152,9 @@ class LocalRun:
                 if record["state"] in {"waiting", "running"} and records.is_live(record):
                     return int(record["port"])
             if self._child.poll() is not None:
-                said = (self.folder / "output.log").read_text("utf-8", errors="replace")
+                output = (self.folder / "output.log").read_text("utf-8", errors="replace")
                 raise DkdbgError(
-                    f"the program ended with {self._child.returncode} before a debugger could attach:\n{said[-800:]}"
+                    f"the program ended with {self._child.returncode} before a debugger could attach:\n{output[-800:]}"
                 )
             time.sleep(0.05)
         raise DkdbgError(f"the agent did not open its port within {START_LIMIT:g} s", exit_code=EXIT_TIMEOUT)

@@ -211,9 +211,9 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
             exit_code=EXIT_USAGE,
         )
     titles = ", ".join(TITLE.values())
-    said = [f"  {each}" for each in found.problems[:_SHOWN]]
+    lines = [f"  {each}" for each in found.problems[:_SHOWN]]
     if found.charts:
-        said.append(
+        lines.append(
             f"  {found.charts[0]} is a Helm chart: its templates become manifests only when helm renders them"
         )
         hint = (
@@ -225,7 +225,7 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
             "what already runs needs no manifests for a debug copy: dkdbg up k8s://NAMESPACE/deployment/NAME"
         )
     raise DkdbgError(
-        "\n".join([f"no manifest {'below ' + source if source else 'in this repository'} has one of: {titles}", *said]),
+        "\n".join([f"no manifest {'below ' + source if source else 'in this repository'} has one of: {titles}", *lines]),
         hint=hint, exit_code=EXIT_USAGE,
     )  # fmt: skip
 
@@ -306,9 +306,9 @@ def _code(
                     return each["workingDir"], "workingDir of the manifest"
     except BadPod as error:
         raise DkdbgError(f"the manifest is not usable: {error}") from error
-    said = {each.workdir: each.path for each in dockerfiles if each.workdir != "/"}
-    if len(said) == 1:
-        ((remote, path),) = said.items()
+    answer = {each.workdir: each.path for each in dockerfiles if each.workdir != "/"}
+    if len(answer) == 1:
+        ((remote, path),) = answer.items()
         return remote, f"WORKDIR of {path}"
     raise DkdbgError(
         "the code's folder in the container is unknown: no workingDir, no WORKDIR of one Dockerfile",

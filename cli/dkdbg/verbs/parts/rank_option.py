@@ -19,8 +19,8 @@ def continues_of(root: Path) -> str:
     Raises:
         DkdbgError: dkdbg.toml is invalid.
     """
-    said = registry.configuration(root).continues
-    return "" if said == CONTINUE_ALL else said
+    chosen = registry.configuration(root).continues
+    return "" if chosen == CONTINUE_ALL else chosen
 
 
 def ranks_of(root: Path, typed: str | None) -> str:
@@ -33,8 +33,8 @@ def ranks_of(root: Path, typed: str | None) -> str:
         DkdbgError: it is not a set of ranks, or dkdbg.toml is invalid.
     """
     if typed is None:
-        said = registry.configuration(root).ranks
-        return "" if said == ranks.ALL else said
+        chosen = registry.configuration(root).ranks
+        return "" if chosen == ranks.ALL else chosen
     try:
         return str(ranks.parse(typed))
     except ranks.RankSetError as error:

@@ -64,11 +64,11 @@ def fetch(files: List[Dict[str, Any]], folder: str) -> None:
     found = [there(find, each["node_id"], each["paths"], each["pids"], _WRITE_TIMEOUT_S) for each in files]
     for number, (file, waited) in enumerate(zip(files, found)):
         try:
-            said = ray.get(waited)
-            if isinstance(said, str):
-                print(json.dumps({"number": number, "why": said}), flush=True)
+            text = ray.get(waited)
+            if isinstance(text, str):
+                print(json.dumps({"number": number, "why": text}), flush=True)
                 continue
-            path, size = said
+            path, size = text
             at = _free(folder, os.path.basename(path), file["node"])
             with open(at + ".part", "xb") as out:
                 while out.tell() < size:

@@ -34,7 +34,7 @@ _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
 #: With `is_foreign`: another tool's trace function is, or was, set in this thread.
 _thread = threading.local()
-_said: List[str] = []
+_reported: List[str] = []
 
 
 def watch() -> None:
@@ -90,8 +90,8 @@ def _warn(frame: FrameType) -> None:
 
     debugger = pydevd.get_global_debugger()
     who = _name(frame)
-    if debugger is not None and not _said:
-        _said.append(who)
+    if debugger is not None and not _reported:
+        _reported.append(who)
         session.tell(debugger, _NOTE % (who, _HINTS.get(who, "")))
 
 

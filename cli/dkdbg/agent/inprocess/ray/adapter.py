@@ -38,10 +38,10 @@ def _take(worker: socket.socket, servers: Any, clients: Any, log: Any) -> None:
     size, flags = struct.calcsize("i"), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     while True:
         try:
-            said, rights, _, _ = worker.recvmsg(1, socket.CMSG_SPACE(size), flags)
+            received, rights, _, _ = worker.recvmsg(1, socket.CMSG_SPACE(size), flags)
         except OSError:
-            said, rights = b"", []
-        if not said:  # the worker has ended, or releases the adapter
+            received, rights = b"", []
+        if not received:  # the worker has ended, or releases the adapter
             servers.dont_wait_for_first_connection()
             return
         for _, _, data in rights:

@@ -307,8 +307,14 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
                 workers = {each: _called(prefix + each.encode()) for each in ids}
                 descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 with os.fdopen(descriptor, "w") as out:
-                    said = {"run": run, "secret": secret, "workers": workers, "main": main, "source": source}
-                    json.dump(said, out)
+                    note = {
+                        "run": run,
+                        "secret": secret,
+                        "workers": workers,
+                        "main": main,
+                        "source": source,
+                    }
+                    json.dump(note, out)
                 os.replace(path + ".tmp", path)
                 noted = ids
             profiled.take()
@@ -352,11 +358,11 @@ class _Profiled:
             if not internal_kv._internal_kv_initialized():
                 return
             for key in set(internal_kv._internal_kv_list(self._prefix, namespace=NAMESPACE)) - self._taken:
-                said = json.loads(internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"{}")
-                said.update(python=sys.executable, cluster=ray.get_runtime_context().gcs_address)
+                answer = json.loads(internal_kv._internal_kv_get(key, namespace=NAMESPACE) or b"{}")
+                answer.update(python=sys.executable, cluster=ray.get_runtime_context().gcs_address)
                 file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
                 try:
-                    os.write(file, json.dumps(said).encode() + b"\n")
+                    os.write(file, json.dumps(answer).encode() + b"\n")
                 finally:
                     os.close(file)
                 self._taken.add(key)

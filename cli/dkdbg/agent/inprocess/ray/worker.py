@@ -174,10 +174,10 @@ class _Opening:
         worker.set_debugger_port(guard.port)
         key = "%s:%s" % (self._settings["run"], worker.worker_id.hex())
         folder = os.getcwd()  # where Ray has unpacked a `working_dir`: the editor has its files elsewhere
-        said = "%s\n%s" % (name[:_NAME], folder if _UNPACKED in folder else "")
+        text = "%s\n%s" % (name[:_NAME], folder if _UNPACKED in folder else "")
         internal_kv._internal_kv_put(
             key.encode(),
-            said.encode("utf-8", "replace"),
+            text.encode("utf-8", "replace"),
             overwrite=True,
             namespace=self._settings["namespace"],
         )
@@ -233,13 +233,13 @@ class Guard:
         client.settimeout(_TIMEOUT_S)
         client.sendall(_MARK + ("%s %s\n" % (self._run, number)).encode())
         right = hmac.new(self._secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
-        said = b""
-        while len(said) < len(right):
-            data = client.recv(len(right) - len(said))
+        received = b""
+        while len(received) < len(right):
+            data = client.recv(len(right) - len(received))
             if not data:
                 return False
-            said += data
-        return hmac.compare_digest(said, right)
+            received += data
+        return hmac.compare_digest(received, right)
 
 
 def _join(adapter: str) -> socket.socket:
@@ -266,8 +266,8 @@ def _join(adapter: str) -> socket.socket:
             process.communicate(adapter.encode())  # it ends at once, and the adapter is its child
     ours.settimeout(_START_TIMEOUT_S)
     ours.sendall(json.dumps({"token": token}).encode() + b"\n")
-    with ours.makefile("r") as said:
-        port = json.loads(said.readline())["port"]
+    with ours.makefile("r") as answer:
+        port = json.loads(answer.readline())["port"]
     ours.settimeout(None)
 
     def connect(address: Any, settings: Any) -> None:

@@ -242,15 +242,17 @@ def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
     if kind == "str" or not text.startswith('{"text": ') or len(text) > MAX_CHARACTERS:
         return None
     try:
-        said = as_dict(json.loads(text))
+        answer = as_dict(json.loads(text))
     except ValueError:
         return None
     found: Dict[str, Any] = {
-        name: said[name] for name in ("text", "shape", "dtype", "digest") if isinstance(said.get(name), str)
+        name: answer[name]
+        for name in ("text", "shape", "dtype", "digest")
+        if isinstance(answer.get(name), str)
     }
     if "text" not in found:
         return None
-    return dict(found, **comparing.figures(said))
+    return dict(found, **comparing.figures(answer))
 
 
 def _frame(frame: Message) -> Dict[str, Any]:

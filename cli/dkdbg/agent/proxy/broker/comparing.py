@@ -27,9 +27,9 @@ _MAX_INTEGER = 1e300
 _NUMBER = re.compile(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\)?", re.IGNORECASE)
 
 
-def figures(said: Dict[str, Any]) -> Dict[str, float]:
+def figures(answer: Dict[str, Any]) -> Dict[str, float]:
     """Return the numeric fields of a tensor that `%g` can format: JSON has integers larger than any float."""
-    numbers = {name: said[name] for name in _FIGURES if type(said.get(name)) in (int, float)}
+    numbers = {name: answer[name] for name in _FIGURES if type(answer.get(name)) in (int, float)}
     return {
         name: each for name, each in numbers.items() if isinstance(each, float) or abs(each) < _MAX_INTEGER
     }

@@ -84,8 +84,8 @@ def _elsewhere(
     share = job.share(ranks)
     if not root.arguments.get(messages.LEADS_BARRIER) or share.world <= len(share.ranks):
         return []
-    said = messages.event(messages.GROUP, command=command, world=share.world, ranks=sorted(share.ranks))
-    return [root.to_client(said)]
+    body = messages.event(messages.GROUP, command=command, world=share.world, ranks=sorted(share.ranks))
+    return [root.to_client(body)]
 
 
 def _held(sessions: Sessions, ranks: Iterable[contract.Process]) -> List[Connection]:

@@ -169,7 +169,7 @@ class RankBarrier:
         """Report the state to the client of the root session, if it has changed."""
         if not self._led:
             return []
-        said: Message = {
+        report: Message = {
             "unarmed": len(self._unarmed),
             "armed": len(self._armed),
             "held": len(self._held),
@@ -178,11 +178,11 @@ class RankBarrier:
             "ranks": sorted(self._share.ranks),
             "missing": self._missing()[: rank_timeouts.MAX_NAMED + 1],
         }
-        if said == self._told:
+        if report == self._told:
             return []
-        self._told, self._heard = said, self._clock()
+        self._told, self._heard = report, self._clock()
         self._number += 1  # several threads send, so an older event may arrive after a newer one
-        return self._tell(messages.event(messages.BARRIER, number=self._number, **said))
+        return self._tell(messages.event(messages.BARRIER, number=self._number, **report))
 
     def _let_pass(self) -> List[Action]:
         found = [(key, one, self._threads[key]) for key, one in sorted(self._held.items())]
@@ -192,8 +192,8 @@ class RankBarrier:
         return [*(action for _, one, thread in found for action in one.go_on(thread)), *self._report()]
 
     def _give_up(self) -> List[Action]:
-        said = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._timeouts.waited)
-        return [*self._say(said), *self.open()]
+        warning = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._timeouts.waited)
+        return [*self._say(warning), *self.open()]
 
     def _missing(self) -> List[str]:
         """Return the names of the ranks that are waited for."""

@@ -52,7 +52,7 @@ class Exchange:
 
     def __init__(self, purpose: str, client: str, agent: str) -> None:
         self.agent = agent
-        self._said = "%s\n%s\n%s" % (purpose, client, agent)
+        self._signed = "%s\n%s\n%s" % (purpose, client, agent)
 
     def of_client(self, token: str) -> str:
         """Return the proof of a client with this token."""
@@ -63,8 +63,8 @@ class Exchange:
         return self._mac(token, "agent")
 
     def _mac(self, token: str, side: str) -> str:
-        said = "dkdbg proof 1\n%s\n%s" % (side, self._said)
-        return hmac.new(token.encode("utf-8", "surrogatepass"), said.encode(), hashlib.sha256).hexdigest()
+        text = "dkdbg proof 1\n%s\n%s" % (side, self._signed)
+        return hmac.new(token.encode("utf-8", "surrogatepass"), text.encode(), hashlib.sha256).hexdigest()
 
 
 def number() -> str:
