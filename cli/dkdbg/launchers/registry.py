@@ -79,24 +79,6 @@ def worker(argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
     return next((name for name in (one.worker(argv, pid, parent) for one in launchers()) if name), "")
 
 
-def rank_variables() -> tuple[str, ...]:
-    """Return every environment variable with a rank, a number of ranks or a number of machines."""
-    found = (
-        name
-        for launcher in launchers()
-        for names in (
-            launcher.ranks,
-            launcher.local_ranks,
-            launcher.world_sizes,
-            launcher.node_ranks,
-            launcher.local_sizes,
-            launcher.nodes,
-        )
-        for name in names
-    )
-    return tuple(dict.fromkeys(found))
-
-
 def is_spread(environment: dict[str, str]) -> bool:
     """Return whether a process's environment tells of ranks on other machines."""
     for launcher in launchers():

@@ -274,7 +274,11 @@ def test_the_hook_knows_what_the_registry_knows():
     """Each start of a Python would pay for an import of the registry, so the hook has lists of its own."""
     constants = constants_of_the_hook()
     assert set(constants["_SKIP"]) == {mark for mark, _ in registry.helpers()}
-    assert set(constants["_RANK_NAMES"]) == set(registry.rank_variables())
+    kinds = ("ranks", "local_ranks", "world_sizes", "node_ranks", "local_sizes", "nodes")
+    variables = {
+        name for launcher in registry.launchers() for kind in kinds for name in getattr(launcher, kind)
+    }
+    assert set(constants["_RANK_NAMES"]) == variables
     assert "dkdbg.launchers import" not in HOOK.read_text()
 
 

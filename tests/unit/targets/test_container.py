@@ -23,7 +23,7 @@ from dkdbg.targets.docker.container import (
 def container(service: str = "web-debug", *, name: str = "", **more: Any) -> Container:
     values: dict[str, Any] = {
         "id": "abc" * 20, "name": name or f"shop-{service}-1", "label": service if "debug" in service else "", "running": True,
-        "host_network": False, "published": {}, "service": service, "project_dir": "/shop", "created": "2026-01-01",
+        "host_network": False, "published": {}, "service": service, "created": "2026-01-01",
     }  # fmt: skip
     return Container(**{**values, **more})
 
@@ -117,8 +117,8 @@ def test_inspect_says_service_project_port_address_and_workdir_if_any():
             "NetworkSettings": {"Ports": {}, "Networks": {"n": {"IPAddress": "172.18.0.3"}}},
         }
     )  # fmt: skip
-    assert (found.service, found.project_dir, found.port, found.address, found.workdir, found.one_off, found.devices) == (
-        "web-debug", "/home/me/repo", 5690, "172.18.0.3", "/srv", True, True,
+    assert (found.service, found.port, found.address, found.workdir, found.one_off, found.devices) == (
+        "web-debug", 5690, "172.18.0.3", "/srv", True, True,
     )  # fmt: skip
     bare = {
         "Id": "a", "Name": "/x", "Config": {"Labels": None, "Env": None}, "State": {"Running": False},

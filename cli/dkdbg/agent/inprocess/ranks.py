@@ -72,10 +72,6 @@ class RankSet:
             return False
         return any(first <= rank <= last and (rank - first) % step == 0 for first, last, step in self.spans)
 
-    def pick(self, present: Iterable[int]) -> List[int]:
-        """Return the given ranks that are in the set, in order."""
-        return sorted(rank for rank in set(present) if self.contains(rank))
-
     def missing(self, present: Iterable[int], limit: int = 8) -> List[int]:
         """Return the first ranks of the set that are not among these; `all` and `failing` add none."""
         there = set(present)

@@ -14,8 +14,6 @@ from dkdbg.setup.plan import literal
 if TYPE_CHECKING:
     from dkdbg.core.facts import RepoFacts
 
-#: Folder of the environment in our Dockerfile: outside the workspace, so that the bind mount cannot hide it.
-VENV = "/opt/venv"
 #: Packages that compile CUDA code at installation, which needs nvcc in the image.
 CUDA_BUILDS = frozenset(
     {"apex", "causal-conv1d", "deepspeed", "detectron2", "flash-attn", "mamba-ssm", "nvdiffrast", "pytorch3d", "tinycudann", "xformers"}

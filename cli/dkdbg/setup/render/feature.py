@@ -7,8 +7,6 @@ from dkdbg.repository.artefacts import artefact
 
 #: Folder below `.devcontainer/`; a local Feature's folder must be named after its id.
 FOLDER = "dkdbg"
-#: Reference to the Feature under `features` of devcontainer.json.
-REFERENCE = f"./{FOLDER}"
 _FILES = ("devcontainer-feature.json", "install.sh")
 
 

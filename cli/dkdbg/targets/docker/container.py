@@ -68,7 +68,7 @@ class Container:
         published: port inside -> `host:port` outside.
         port: the debug port inside.
         address: the container's own IP address on one of its networks; empty without one.
-        service, project_dir: set by compose, otherwise empty. The folder has no symlinks.
+        service: set by compose, otherwise empty.
         one_off: made by `docker compose run`.
         created: time as the engine writes it, which sorts by time.
         environment: from the image and the service.
@@ -88,7 +88,6 @@ class Container:
     port: int = DEFAULT_PORT
     address: str = ""
     service: str = ""
-    project_dir: str = ""
     one_off: bool = False
     created: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +117,7 @@ class Container:
             address=next(
                 (each["IPAddress"] for each in (network.get("Networks") or {}).values() if each.get("IPAddress")), ""
             ),
-            service=labels.get(SERVICE, ""), project_dir=labels.get(PROJECT_DIR, ""),
+            service=labels.get(SERVICE, ""),
             one_off=labels.get(ONE_OFF) == "True", created=inspected.get("Created", ""),
             environment=environment, workdir=str(config.get("WorkingDir") or "").rstrip("/"),
             devices=bool(inspected["HostConfig"].get("DeviceRequests")),
