@@ -68,8 +68,8 @@ def start(
     plain = ComposeService(service=service.name)
     model = compose_cli.check_project(plain, root, env=env)
     check_ours(str(model.get("name", "")), root)
-    far = remote_project(model, service.name, service.port, root=str(root), owner=owner(root))
-    target = ComposeService(service=service.name, model=json.dumps(far.model), folder=str(root))
+    remote = remote_project(model, service.name, service.port, root=str(root), owner=owner(root))
+    target = ComposeService(service=service.name, model=json.dumps(remote.model), folder=str(root))
     if token and compose_cli.take_away_other_token(plain, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
     image = ImageBuild(root, service, plain)
@@ -85,7 +85,7 @@ def start(
             hint="docker compose ps --all lists the containers; a scale or replicas of 0 creates none",
         )
     with _open(found, root) as reach:
-        for each in far.filled:
+        for each in remote.filled:
             fill(reach, each)
     try:
         compose_cli.up(target, root, build=False, env=env, report=report, wait_timeout=wanted.wait)
