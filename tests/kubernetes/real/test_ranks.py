@@ -60,10 +60,10 @@ def test_four_ranks_stop_through_tunnels_that_are_killed_and_again_in_the_pod_ma
             )
             for stop in stops.values():
                 debugger.continue_(stop)
-        wait_until_no_relay_is_left()
     finally:
         for each in started:
             each.send_signal(signal.SIGTERM)
             each.communicate(timeout=300)
         developer.delete(f"pod/{name}-a")
         developer.delete(f"pod/{name}-b")
+    wait_until_no_relay_is_left()
