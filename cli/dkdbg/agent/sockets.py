@@ -50,6 +50,22 @@ def acknowledge(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)
 
 
+def ask(through: socket.socket, question: bytes) -> socket.socket:
+    """Send a question with one end of a new connection, and return the other end, on which the answer comes.
+
+    The peer's exit closes its end. Raises OSError.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+            through.sendmsg([question], [rights])
+    except OSError:
+        ours.close()
+        raise
+    return ours
+
+
 def is_same_user(sock: socket.socket) -> bool:
     """Tell whether the peer of a Unix socket is a process of this user or of root.
 

@@ -9,10 +9,10 @@ import contextlib
 import json
 import os
 import socket
-import struct
 import threading
 import time
 
+from dkdbg.agent import sockets
 from dkdbg.agent.inprocess import choosing, join, last_stack, ranks
 from dkdbg.agent.state import deaths, job, naming, notes, procfs
 from dkdbg.launchers import registry
@@ -529,18 +529,13 @@ def ask(path: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
         command: `join`, `changed` or `failing`.
         limit: seconds.
     """
-    ours, theirs = socket.socketpair()
-    with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        ours.settimeout(limit)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.settimeout(limit)
-        try:
-            with theirs:  # sent along with the question: the end of the process closes it
-                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
-                sock.connect(path)
-                sock.sendmsg([command.encode()], [rights])
-            return ours.makefile("r").readline().strip()
-        except OSError:
-            return ""
+        sock.connect(path)
+        with sockets.ask(sock, command.encode()) as connection:
+            connection.settimeout(limit)
+            return connection.makefile("r").readline().strip()
+    return ""
 
 
 def announced(directory: str, pid: int) -> Optional[contract.Process]:

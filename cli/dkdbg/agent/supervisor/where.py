@@ -14,16 +14,15 @@ import json
 import os
 import selectors
 import socket
-import struct
 import time
 
-from dkdbg.agent import contract
+from dkdbg.agent import contract, sockets
 from dkdbg.agent.state import processes, procfs, records
 from dkdbg.agent.supervisor import outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any, Dict, List, Optional
 
 #: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with
 #: us.
@@ -122,20 +121,13 @@ def ask_all(folder: str, pids: List[int], word: str, limit: float) -> Dict[int, 
 
 def _asked(path: str, word: str) -> Optional[socket.socket]:
     """Return the connection on which the process will answer, None where it does not listen any more."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)  # a stopped process's queue takes only a few questions
-        try:
-            sock.connect(path)
-            rights: List[Tuple[int, int, bytes]] = [
-                (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
-            ]
-            sock.sendmsg([word.encode()], rights)
-        except OSError:
-            ours.close()
-            return None
-    return ours
+        sock.connect(path)
+        connection = sockets.ask(sock, word.encode())
+        connection.setblocking(False)
+        return connection
+    return None
 
 
 def _read(ours: socket.socket, received: bytearray) -> bool:

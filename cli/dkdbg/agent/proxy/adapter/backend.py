@@ -7,12 +7,12 @@ import json
 import os
 import secrets
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 
+from dkdbg.agent import sockets
 from dkdbg.agent.inprocess.pydevd_patches import privates
 from dkdbg.agent.proxy.adapter import root_stub
 
@@ -119,7 +119,7 @@ class Backend:
         }
         _exchange(process, ours, options)
         self._root_stub = root_stub.RootStub(
-            _hand_over(ours, b"p"),
+            sockets.ask(ours, b"p"),
             is_new=self._is_new,
             on_attach=self._on_attach,
             on_detach=self._on_detach,
@@ -133,7 +133,7 @@ class Backend:
         if not self.up or adapter is None:
             return None
         try:
-            return _hand_over(adapter, b"c")
+            return sockets.ask(adapter, b"c")
         except OSError:  # it has died
             return None
 
@@ -222,23 +222,6 @@ class WarmUp:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-
-def _hand_over(adapter: socket.socket, kind: bytes) -> socket.socket:
-    """Pass one end of a new connection to the adapter and return the other end; see `serve_agent` in adapter.py.
-
-    Raises:
-        OSError: the adapter has died.
-    """
-    ours, theirs = socket.socketpair()
-    try:
-        with theirs:
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
-            adapter.sendmsg([kind], [rights])
-    except OSError:
-        ours.close()
-        raise
-    return ours
 
 
 def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options: dict[str, object]) -> None:
