@@ -17,8 +17,8 @@ from dkdbg.agent.proxy.broker.connection import (
     ROOT,
     WAIT,
     Action,
-    Phase,
 )
+from dkdbg.agent.proxy.broker.phase import SessionPhase
 from dkdbg.agent.proxy.listener import proof, tokens
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Seconds that an attach waits: for the end of a former client; for the adapter to release the process; for a
@@ -49,19 +50,15 @@ _RELEASE = "free"
 _DELAY = "late"
 
 
-class Attaching(Phase):
-    """Phase of a client that has not attached yet.
-
-    Args:
-        sessions: those of the port. adapter: handles its adapter's messages.
-    """
+class Attaching(SessionPhase):
+    """Phase of a client that has not attached yet."""
 
     name = ATTACHING
 
-    def __init__(self, connection: Connection, sessions: Sessions, adapter: AdapterSide) -> None:
-        super().__init__(connection)
-        self._sessions = sessions
-        self._adapter = adapter
+    def __init__(
+        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
+    ) -> None:
+        super().__init__(connection, sessions, adapter, open_requests)
         self._role = ""
         self._waits_for = ""
         self._waited = ""

@@ -21,10 +21,13 @@ from dkdbg.agent.proxy.broker.stops import Stops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Set
+    from typing import List, Set
 
     from dkdbg.agent.proxy.broker.connection import Action, Phase
     from dkdbg.agent.proxy.broker.sessions import Sessions
+
+
+_PHASES = {each.name: each for each in (Attaching, Controlling, Observing, Reattaching, Evicted, Closed)}
 
 
 class Broker:
@@ -45,14 +48,7 @@ class Broker:
         connection.turn = self._turn
         open_requests = OpenRequests(connection, sessions.next_sequence)
         adapter = AdapterSide(connection, sessions, open_requests)
-        self._phases: Dict[str, Callable[[], Phase]] = {
-            Attaching.name: lambda: Attaching(connection, sessions, adapter),
-            Controlling.name: lambda: Controlling(connection, sessions, adapter, open_requests),
-            Observing.name: lambda: Observing(connection, sessions),
-            Reattaching.name: lambda: Reattaching(connection, sessions, adapter, open_requests),
-            Evicted.name: lambda: Evicted(connection, sessions, adapter),
-            Closed.name: lambda: Closed(connection, sessions),
-        }
+        self._parts = (connection, sessions, adapter, open_requests)
         self._turn(ATTACHING)
 
     @property
@@ -138,7 +134,7 @@ class Broker:
         return handover.released(self.connection, self._sessions)
 
     def _turn(self, name: str) -> Phase:
-        self.connection.phase = phase = self._phases[name]()
+        self.connection.phase = phase = _PHASES[name](*self._parts)
         return phase
 
     def _report(self, where: str) -> None:

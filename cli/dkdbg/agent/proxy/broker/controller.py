@@ -14,36 +14,21 @@ from dkdbg.agent.proxy.broker.connection import (
     ROOT,
     TO_ADAPTER,
     Action,
-    Phase,
 )
+from dkdbg.agent.proxy.broker.phase import SessionPhase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
-    from dkdbg.agent.proxy.broker.sessions import Sessions
 
 
-class Controlling(Phase):
-    """Phase of a client whose attach was passed on.
-
-    Args:
-        sessions: those of the port. adapter: handles its adapter's messages. open_requests: unanswered requests.
-    """
+class Controlling(SessionPhase):
+    """Phase of a client whose attach was passed on."""
 
     name = CONTROLLING
-
-    def __init__(
-        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
-    ) -> None:
-        super().__init__(connection)
-        self._sessions = sessions
-        self._adapter = adapter
-        self._open_requests = open_requests
 
     def begin(self) -> List[Action]:
         """Pass the attach on: the client becomes the controller."""
@@ -115,12 +100,9 @@ class Controlling(Phase):
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """Take the process from the client, and tell it why; it is free when the adapter has released it."""
-        connection = self.connection
-        told = [messages.say(text, category), messages.event("terminated")]
-        connection.turn(EVICTED)
-        connection.leaving = True
+        told = self.evict(text, category)
         request = messages.request(self._open_requests.ours(), "disconnect", {"terminateDebuggee": False})
-        return [*map(connection.to_client, told), connection.to_adapter(request)]
+        return [*told, self.connection.to_adapter(request)]
 
     @property
     def lends(self) -> bool:  # type: ignore[override]

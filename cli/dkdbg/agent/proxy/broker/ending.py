@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from dkdbg.agent.dap import messages
 from dkdbg.agent.proxy.broker import handover
-from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, Phase
+from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED
+from dkdbg.agent.proxy.broker.phase import SessionPhase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
-    from dkdbg.agent.proxy.broker.connection import Action, Connection
-    from dkdbg.agent.proxy.broker.sessions import Sessions
+    from dkdbg.agent.proxy.broker.connection import Action
 
 
-class Evicted(Phase):
-    """Phase of a client that knows that its session has ended.
-
-    Args:
-        sessions: those of the port. adapter: handles its adapter's remaining messages.
-    """
+class Evicted(SessionPhase):
+    """Phase of a client that knows that its session has ended."""
 
     name = EVICTED
 
-    def __init__(self, connection: Connection, sessions: Sessions, adapter: AdapterSide) -> None:
-        super().__init__(connection)
-        self._sessions = sessions
-        self._adapter = adapter
-
     def from_client(self, request: Message, body: bytes) -> List[Action]:
         """Let the client disconnect, and refuse everything else."""
-        connection = self.connection
         if request["command"] != "disconnect":
             return super().from_client(request, body)
-        ends = handover.left(connection, self._sessions, request)
-        answer = connection.to_client(messages.answer(request))
-        return [answer, *connection.close("it has left"), *ends]
+        return handover.leave(self.connection, self._sessions, request)
 
     def from_adapter(self, body: bytes) -> List[Action]:
         """Pass on messages for other clients only; this one already knows."""
@@ -52,18 +38,10 @@ class Evicted(Phase):
         return handover.released(self.connection, self._sessions)
 
 
-class Closed(Phase):
-    """Phase of a closed connection: drops all further messages.
-
-    Args:
-        sessions: those of the port.
-    """
+class Closed(SessionPhase):
+    """Phase of a closed connection: drops all further messages."""
 
     name = CLOSED
-
-    def __init__(self, connection: Connection, sessions: Sessions) -> None:
-        super().__init__(connection)
-        self._sessions = sessions
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:  # noqa: ARG002
         """Drop a request."""

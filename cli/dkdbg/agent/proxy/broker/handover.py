@@ -40,6 +40,13 @@ def left(connection: Connection, sessions: Sessions, request: Message) -> List[A
     return end_sessions(connection.editor, sessions, but=connection)
 
 
+def leave(connection: Connection, sessions: Sessions, request: Message) -> List[Action]:
+    """Answer a `disconnect` that the adapter does not get, and close the connection; see `left`."""
+    ends = left(connection, sessions, request)
+    answer = connection.to_client(messages.answer(request))
+    return [answer, *connection.close("it has left"), *ends]
+
+
 def leaves_all(connection: Connection, request: Message) -> bool:
     """Tell whether a `disconnect` of one session is meant for all sessions of its editor."""
     arguments = as_dict(request.get("arguments"))

@@ -10,14 +10,17 @@ from __future__ import annotations
 from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import EDITOR, OBSERVE, ROLE
 from dkdbg.agent.proxy.broker import handover
-from dkdbg.agent.proxy.broker.connection import DROP_ADAPTER, OBSERVING, REATTACHING, ROOT, Action, Phase
+from dkdbg.agent.proxy.broker.connection import DROP_ADAPTER, OBSERVING, REATTACHING, ROOT, Action
+from dkdbg.agent.proxy.broker.phase import SessionPhase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
     from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
+    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
 #: Requests that only read.
@@ -52,11 +55,8 @@ _QUIET = (
 )
 
 
-class Observing(Phase):
+class Observing(SessionPhase):
     """Phase of a client that observes another client's session.
-
-    Args:
-        sessions: those of the port.
 
     Attributes:
         over: the process has ended, or will be announced again.
@@ -64,9 +64,10 @@ class Observing(Phase):
 
     name = OBSERVING
 
-    def __init__(self, connection: Connection, sessions: Sessions) -> None:
-        super().__init__(connection)
-        self._sessions = sessions
+    def __init__(
+        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
+    ) -> None:
+        super().__init__(connection, sessions, adapter, open_requests)
         controller = sessions.controller(connection.key)
         assert controller is not None  # noqa: S101 - an observer is admitted only while there is a controller
         self._controller = controller

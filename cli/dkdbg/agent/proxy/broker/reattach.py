@@ -12,8 +12,8 @@ from dkdbg.agent.proxy.broker.connection import (
     REATTACHING,
     ROOT,
     Action,
-    Phase,
 )
+from dkdbg.agent.proxy.broker.phase import SessionPhase
 from dkdbg.agent.proxy.broker.replay import Replay
 
 TYPE_CHECKING = False
@@ -33,22 +33,15 @@ RETRY_PAUSE_S = 0.2
 _MAX_QUEUED = 1000
 
 
-class Reattaching(Phase):
-    """Phase of a controller whose attach the broker repeats.
-
-    Args:
-        sessions: those of the port. adapter: handles its adapter's messages. open_requests: unanswered requests.
-    """
+class Reattaching(SessionPhase):
+    """Phase of a controller whose attach the broker repeats."""
 
     name = REATTACHING
 
     def __init__(
         self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
     ) -> None:
-        super().__init__(connection)
-        self._sessions = sessions
-        self._adapter = adapter
-        self._open_requests = open_requests
+        super().__init__(connection, sessions, adapter, open_requests)
         self._attempts = 0
         self._replay: Optional[Replay] = None
         self._queue: List[Message] = []
@@ -68,9 +61,7 @@ class Reattaching(Phase):
         """Queue a request until the session is set up."""
         connection = self.connection
         if request["command"] == "disconnect":
-            ends = handover.left(connection, self._sessions, request)
-            answer = connection.to_client(messages.answer(request))
-            return [answer, *connection.close("it has left"), *ends]
+            return handover.leave(connection, self._sessions, request)
         if len(self._queue) < _MAX_QUEUED:
             self._queue.append(request)
             return []
@@ -107,11 +98,7 @@ class Reattaching(Phase):
 
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """Take the process from the client, and tell it why."""
-        connection = self.connection
-        told = [messages.say(text, category), messages.event("terminated")]
-        connection.turn(EVICTED)
-        connection.leaving = True
-        return [*map(connection.to_client, told), Action(LEAVE_ADAPTER, connection)]
+        return [*self.evict(text, category), Action(LEAVE_ADAPTER, self.connection)]
 
     def _take(self, replay: Replay, body: bytes) -> Optional[List[Action]]:
         """Handle a message of the adapter; None if it is not for the replay."""
