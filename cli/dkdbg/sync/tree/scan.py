@@ -169,7 +169,7 @@ class Scanner:
             entry, level = index.entries.get(one), self._levels.get(one)
             if entry is None or level is None or entry.kind != FOLDER:
                 return one
-            if level.standing.out:  # included for entries below it: all or nothing
+            if level.standing.out:  # in the index only because of an included entry below it
                 known = path in index.entries or path in index.skipped
                 return None if not known and self._stays_out(path) else one
         return path

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _ROUNDS = 100000
 _ENV = "DKDBG_PDB_TOKEN"
-#: The generated token of this process, without one from the user.
+#: Token that this process has generated, because the user has set none.
 _made = ""
 #: Held while the plain token is replaced: another thread would see neither token nor digest in between.
 _taking = threading.RLock()
