@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.stacks import Frame
     from dkdbg.hang.collectives import Mismatch
-    from dkdbg.hang.hang_map import Aside, Group, Job
-    from dkdbg.hang.staleness import Staleness
+    from dkdbg.hang.hang_map import Aside, Group, Job, Staleness
 
 #: Maximum frames to show of a thread, and maximum other threads of a group.
 _MAX_FRAMES, _MAX_ASIDES = 12, 8

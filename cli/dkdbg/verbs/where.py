@@ -12,8 +12,8 @@ from dkdbg.agent.inprocess import ranks
 from dkdbg.core import sessions
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.hang import hang_map, json_output, text_output
+from dkdbg.hang.hang_map import Staleness
 from dkdbg.hang.query import Wanted, ask
-from dkdbg.hang.staleness import Staleness
 from dkdbg.printable import printable
 from dkdbg.targets import registry
 
