@@ -17,7 +17,7 @@ from dkdbg.core.record import parse as record_of
 from dkdbg.core.sessions import SeenSession, of_record, unreadable
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, see_ended
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.targets.openpai import errors
+from dkdbg.targets.openpai import rest
 from dkdbg.targets.openpai.rest import ENDED, BadAnswer, chosen, query_of, tasks_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class PaiTarget(Target):
         Raises:
             DkdbgError: the server does not answer, or refuses.
         """
-        query, plain = query_of(self.address), os.environ.get(errors.PLAIN, "") == "1"
+        query, plain = query_of(self.address), os.environ.get(rest.PLAIN, "") == "1"
         kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
         token = _token()
         headers = {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
@@ -110,7 +110,7 @@ class PaiTarget(Target):
                 while more := answer.read1(1 << 16):
                     body += more
                     if len(body) > _MAX_ANSWER or time.monotonic() > end:
-                        raise errors.unreachable(where, "its answer does not end", plain=plain)
+                        raise rest.unreachable(where, "its answer does not end", plain=plain)
         except (OSError, http.client.HTTPException, ssl.CertificateError, ValueError) as error:
             why = (
                 getattr(error, "verify_message", "")
@@ -118,10 +118,10 @@ class PaiTarget(Target):
                 or str(error)
                 or type(error).__name__
             )
-            raise errors.unreachable(where, str(why), plain=plain) from error
+            raise rest.unreachable(where, str(why), plain=plain) from error
         if answer.status != 200:
             what = f"job {query.job} of {query.user}"
-            raise errors.refused(answer.status, body, what, has_token=bool(token))
+            raise rest.refused(answer.status, body, what, has_token=bool(token))
         return body
 
     def _bad(self, error: BadAnswer) -> DkdbgError:
@@ -145,17 +145,17 @@ def _token() -> str:
     Raises:
         DkdbgError: its file cannot be read.
     """
-    if text := os.environ.get(errors.TOKEN, "").strip():
-        return _checked(text, errors.TOKEN)
-    path = os.environ.get(errors.TOKEN_FILE, "")
+    if text := os.environ.get(rest.TOKEN, "").strip():
+        return _checked(text, rest.TOKEN)
+    path = os.environ.get(rest.TOKEN_FILE, "")
     if not path:
         return ""
     try:
-        return _checked(Path(path).read_text().strip(), errors.TOKEN_FILE)
+        return _checked(Path(path).read_text().strip(), rest.TOKEN_FILE)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise DkdbgError(
-            f"{errors.TOKEN_FILE}={path} cannot be read: {why}", hint="write the token there, or unset it"
+            f"{rest.TOKEN_FILE}={path} cannot be read: {why}", hint="write the token there, or unset it"
         ) from error
 
 
