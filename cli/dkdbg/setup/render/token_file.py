@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import hints
 from dkdbg.agent.settings import ENV_TOKEN
-from dkdbg.repository import private_file
+from dkdbg.repository.folders import create_private, read_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ def read(environ: Mapping[str, str]) -> str | None:
     if text is not None:
         return text.strip()
     file = path(environ)
-    return private_file.read(file, "token", hints.TOKEN_ANEW(file=shlex.quote(str(file))))
+    return read_private(file, "token", hints.TOKEN_ANEW(file=shlex.quote(str(file))))
 
 
 def make(environ: Mapping[str, str]) -> str:
@@ -48,5 +48,5 @@ def make(environ: Mapping[str, str]) -> str:
         DkdbgError: it cannot be written.
     """
     file, token = path(environ), secrets.token_urlsafe(LENGTH)
-    private_file.create(file, token + "\n")
+    create_private(file, token + "\n")
     return token

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.relay import secure_channel
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.repository import private_file
+from dkdbg.repository.folders import create_private, read_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,10 +42,10 @@ def load(file: Path) -> Certificate:
     hint = (
         f"rm {shlex.quote(str(file))}, and dkdbg makes one; jobs then need the DKDBG_CONNECT that is printed"
     )
-    known = private_file.read(file, "key", hint)
+    known = read_private(file, "key", hint)
     text = known or _made()
     if not known:
-        private_file.create(file, text)
+        create_private(file, text)
     context = secure_channel.server_context()
     try:
         context.load_cert_chain(file, password="")
