@@ -238,7 +238,7 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeyp
     say_goodbye, to_client = relay.Relay._say_goodbye, relay.Relay.to_client
 
     def after_the_disconnect(self):
-        wait_for(lambda: self._door.phase, lambda phase: phase == connection.CLOSED)
+        wait_for(lambda: self._broker.phase, lambda phase: phase == connection.CLOSED)
         say_goodbye(self)
 
     def late(self, body):
