@@ -19,7 +19,7 @@ from dkdbg.agent.proxy.listener import proof
 from dkdbg.agent.relay import secure_channel
 from dkdbg.targets.reverse import certificate
 from dkdbg.targets.reverse.jobs import MAX_PENDING, JobListener
-from dkdbg.targets.reverse.query_server import QueryServer, desks
+from dkdbg.targets.reverse.query_server import QueryServer, servers
 
 TOKEN = secrets.token_hex(32)
 ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})
@@ -365,7 +365,7 @@ def test_another_user_queries_no_job_through_a_waiting_attach_and_impersonates_n
         desk = QueryServer(dict, editor=5678)
         desk.start()
         try:
-            ((path, jobs),) = desks()
+            ((path, jobs),) = servers()
             assert (jobs, left.exists()) == ([], False)
             assert other_user.python(ASKS, path).stdout == "no way\n"
             Path(folder).chmod(0o711)
@@ -379,7 +379,7 @@ def test_another_user_queries_no_job_through_a_waiting_attach_and_impersonates_n
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **other_user.popen()) as running:
             try:
                 assert running.stdout.readline() == "listens\n"
-                assert list(desks()) == []
+                assert list(servers()) == []
                 assert running.stdout.readline() == "b''\n"
             finally:
                 running.kill()
