@@ -41,15 +41,15 @@ class Waiting:
         self.arrived: queue.Queue[str] = queue.Queue()
         self.log: list[str] = []
         self.made = []
-        self.callers = JobListener("127.0.0.1", 0, TOKEN, own, arrived=self._arrived, log=self.log.append)
-        self.callers.start()
+        self.listener = JobListener("127.0.0.1", 0, TOKEN, own, arrived=self._arrived, log=self.log.append)
+        self.listener.start()
 
-    def _arrived(self, caller) -> None:
-        self.made.append(caller)
-        self.arrived.put(caller.about.name)
+    def _arrived(self, job) -> None:
+        self.made.append(job)
+        self.arrived.put(job.about.name)
 
     def connect(self) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.callers.port), 120)
+        sock = socket.create_connection(("127.0.0.1", self.listener.port), 120)
         sock.settimeout(300)
         return sock
 
@@ -57,7 +57,7 @@ class Waiting:
         return secure_channel.call(sock, token, self.fingerprint)
 
     def close(self) -> None:
-        self.callers.close()
+        self.listener.close()
         for each in self.made:
             each.close()
 
@@ -222,7 +222,7 @@ def test_an_agent_from_before_tls_is_refused_and_both_ends_say_why(waiting):
 
 
 class Tap:
-    """A caller who knows the token, and all that he sends."""
+    """A client that knows the token, and all that he sends."""
 
     def __init__(self, waiting: Waiting) -> None:
         here, there = socket.socketpair()
@@ -253,7 +253,7 @@ class Unnamed(socket.socket):
 
 
 @pytest.mark.attack(0)
-def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
+def test_a_flood_of_silent_connections_keeps_no_job_out_and_grows_nothing(waiting):
     """Opens hundreds of connections to `attach --listen` and says nothing, or slowly, or stops in the middle of a TLS handshake: a job that calls meanwhile is served."""
     open_ = [waiting.connect() for _ in range(MAX_PENDING * 6)]
     begun = hello()
@@ -262,7 +262,7 @@ def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
             each.sendall(begun[:20] if each in open_[::4] else begun)
     end = time.monotonic() + 300
     while True:  # of those that were let go the threads are ending
-        threads = sum(each.name == "dkdbg caller" for each in threading.enumerate())
+        threads = sum(each.name == "dkdbg job" for each in threading.enumerate())
         if threads <= MAX_PENDING:
             break
         assert time.monotonic() < end, threads
