@@ -1,4 +1,7 @@
-"""Start processes; the only module that does."""
+"""Start processes; the only module that does.
+
+A program that does not exist raises DkdbgError.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def run(
         stdin_text: text for its standard input.
 
     Raises:
-        DkdbgError: the program does not exist or outran `timeout`.
+        DkdbgError: it outran `timeout`.
     """
     with _exists(argv[0]), _start():
         running = subprocess.Popen(
@@ -162,7 +165,7 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         timeout: seconds.
 
     Raises:
-        DkdbgError: the program does not exist, outran `timeout` or wrote too much.
+        DkdbgError: it outran `timeout` or wrote too much.
     """
     with _exists(argv[0]):
         running = subprocess.Popen(
@@ -228,9 +231,6 @@ def stream(
         cwd: local directory.
         env: the whole environment; None inherits it.
         stdin_text: text for its standard input.
-
-    Raises:
-        DkdbgError: the program does not exist.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:  # a pipe could fill up
         stdin.write(stdin_text)
@@ -255,9 +255,6 @@ def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
     Args:
         argv: command line, never through a shell.
         cwd, env: its folder and environment; inherited by default.
-
-    Raises:
-        DkdbgError: the program does not exist.
     """
     sys.stdout.flush()
     with _exists(argv[0]):
@@ -285,9 +282,6 @@ def attached(
             it ends the child. None passes the signal on.
         cwd, env: the child's folder and environment; inherited by default.
         outputs: descriptors for its standard output and error; None inherits ours.
-
-    Raises:
-        DkdbgError: the program does not exist.
     """
     sys.stdout.flush()
     with _exists(argv[0]):
@@ -328,9 +322,6 @@ def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) 
     Args:
         cleaner: returns a filter for one stream. The filter takes the next bytes, none at the end, and returns the
             ones to show.
-
-    Raises:
-        DkdbgError: the program does not exist.
     """
     writers: list[int | None] = []
     threads = []
@@ -376,11 +367,7 @@ def start(
     stderr: int | IO[str] | None = None,
     new_session: bool = False,
 ) -> subprocess.Popen[str]:
-    """Start `argv` and return at once; the caller has to end it.
-
-    Raises:
-        DkdbgError: the program does not exist.
-    """
+    """Start `argv` and return at once; the caller has to end it."""
     with _exists(argv[0]):
         return subprocess.Popen(
             list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=stdin, stdout=stdout,
@@ -394,7 +381,7 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     It does not receive the terminal's Ctrl-C; the caller ends it by its protocol.
 
     Raises:
-        DkdbgError: the program does not exist or cannot be started.
+        DkdbgError: the file is not executable.
     """
     with _exists(argv[0]):
         path = _found(argv[0])

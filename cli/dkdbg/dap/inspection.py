@@ -7,14 +7,13 @@ from dkdbg.dap.values import Frame, Scope, Stop, Variable
 
 
 class Inspection:
-    """Base of a debugger for one stop; stateless, because the values know their session."""
+    """Base of a debugger for one stop; stateless, because the values know their session.
+
+    Each method raises DkdbgError if the session has ended; those that inspect, also if the thread is running again.
+    """
 
     def stack(self, stop: Stop, *, levels: int = 0, timeout: float = TIMEOUT) -> tuple[Frame, ...]:
-        """Return the frames of a stopped thread, innermost first; `levels` 0 means all.
-
-        Raises:
-            DkdbgError: the thread is running again, or the session has ended.
-        """
+        """Return the frames of a stopped thread, innermost first; `levels` 0 means all."""
         arguments = {"threadId": stop.thread_id, "startFrame": 0, "levels": levels}
         body = stop.session.request("stackTrace", arguments, timeout=timeout)
         return tuple(
@@ -29,11 +28,7 @@ class Inspection:
         )
 
     def scopes(self, frame: Frame, *, timeout: float = TIMEOUT) -> tuple[Scope, ...]:
-        """Return the groups of variables of a frame, `Locals` first.
-
-        Raises:
-            DkdbgError: the thread is running again, or the session has ended.
-        """
+        """Return the groups of variables of a frame, `Locals` first."""
         body = frame.session.request("scopes", {"frameId": frame.id}, timeout=timeout)
         return tuple(
             Scope(session=frame.session, name=scope["name"], reference=scope["variablesReference"])
@@ -41,11 +36,7 @@ class Inspection:
         )
 
     def variables(self, parent: Scope | Variable, *, timeout: float = TIMEOUT) -> tuple[Variable, ...]:
-        """Return the variables of a scope, or the children of a variable.
-
-        Raises:
-            DkdbgError: the thread is running again, or the session has ended.
-        """
+        """Return the variables of a scope, or the children of a variable."""
         body = parent.session.request("variables", {"variablesReference": parent.reference}, timeout=timeout)
         return tuple(
             Variable(
@@ -59,11 +50,7 @@ class Inspection:
         )
 
     def local_values(self, frame: Frame, *, timeout: float = TIMEOUT) -> dict[str, str]:
-        """Return the local variables of a frame as text, by name.
-
-        Raises:
-            DkdbgError: the thread is running again, or the session has ended.
-        """
+        """Return the local variables of a frame as text, by name."""
         scope = self.scopes(frame, timeout=timeout)[0]
         return {variable.name: variable.value for variable in self.variables(scope, timeout=timeout)}
 
@@ -79,35 +66,19 @@ class Inspection:
         return str(frame.session.request("evaluate", arguments, timeout=timeout)["result"])
 
     def continue_(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Resume all threads of the process.
-
-        Raises:
-            DkdbgError: the session has ended.
-        """
+        """Resume all threads of the process."""
         self._resume("continue", stop, timeout)
 
     def next(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Step over the line; `wait_stopped` returns the stop after it.
-
-        Raises:
-            DkdbgError: the session has ended.
-        """
+        """Step over the line; `wait_stopped` returns the stop after it."""
         self._resume("next", stop, timeout)
 
     def step_in(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Step into the call on the line; `wait_stopped` returns the stop after it.
-
-        Raises:
-            DkdbgError: the session has ended.
-        """
+        """Step into the call on the line; `wait_stopped` returns the stop after it."""
         self._resume("stepIn", stop, timeout)
 
     def step_out(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Step out to the caller; `wait_stopped` returns the stop after it.
-
-        Raises:
-            DkdbgError: the session has ended.
-        """
+        """Step out to the caller; `wait_stopped` returns the stop after it."""
         self._resume("stepOut", stop, timeout)
 
     def _resume(self, command: str, stop: Stop, timeout: float) -> None:

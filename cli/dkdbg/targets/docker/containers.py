@@ -1,7 +1,8 @@
 """List the containers of the selected engine, and watch them for changes.
 
 Listings use the docker command, which answers in a tenth of the time that the SDK takes to load. `dkdbg attach`, which
-runs longer, listens to the engine's events with the SDK.
+runs longer, listens to the engine's events with the SDK. Every function that asks the engine raises DkdbgError without
+docker command, engine or permission.
 """
 
 from __future__ import annotations
@@ -42,11 +43,7 @@ _MAX_ANSWER = 8 << 20
 
 
 def of_debug_services() -> tuple[Container, ...]:
-    """Return the containers of all debug services, including ended ones, and those that `dkdbg run` currently uses.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
-    """
+    """Return the containers of all debug services, including ended ones, and those that `dkdbg run` currently uses."""
     labelled = [id_ for id_, _ in _listed(LABEL)]
     running = process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_LIMIT).stdout.split()
     others = [id_ for id_ in running if id_ not in labelled]
@@ -54,11 +51,7 @@ def of_debug_services() -> tuple[Container, ...]:
 
 
 def of_project(root: Path) -> tuple[Container, ...]:
-    """Return the containers of the compose project in `root`, including ended ones.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
-    """
+    """Return the containers of the compose project in `root`, including ended ones."""
     here = os.path.realpath(root)  # compose keeps the symlinks in a path
     return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == here])
 
@@ -67,9 +60,6 @@ def other_folder(project: str, root: Path) -> str:
     """Return another folder that has containers in a compose project of this name; empty without one.
 
     Compose distinguishes projects only by name, by default the folder's name: a start would replace those containers.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
     """
     here = os.path.realpath(root)
     called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
@@ -85,9 +75,6 @@ def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | No
         root: our folder; containers that plain compose has started there are ours.
         label: label with the owner of a container.
         ours: its value for our own containers.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
     """
     here = os.path.realpath(root)
     owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
@@ -106,9 +93,6 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     Args:
         runs: look for a session that `dkdbg run` has started in it. If any process was started in it, such as a shell,
             that loads the SDK, which takes longer than a sync of 10,000 unchanged files.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
     """
     asked = process.run(["docker", "container", "inspect", "--", name], timeout=_ANSWER_LIMIT)
     if asked.code and "no such container" in asked.stderr.lower():
@@ -141,11 +125,7 @@ def image_of(inspected: dict[str, Any]) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of all running containers.
-
-    Raises:
-        DkdbgError: no docker command, no engine, no permission.
-    """
+    """Return the names of all running containers."""
     result = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_LIMIT)
     if result.code:
         raise explain(result.code, result.stderr)
