@@ -86,11 +86,7 @@ class Queue(Protocol):
         """Return the end of the job's output; empty if it is unavailable."""
 
     def cancel(self, job: str) -> None:
-        """Cancel the job.
-
-        Raises:
-            DkdbgError: it is refused.
-        """
+        """Cancel the job. Raises DkdbgError: it is refused."""
 
     def address(self, job: str) -> str:
         """Return the address of the job, as any verb accepts it."""

@@ -21,11 +21,7 @@ _OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, 
 
 
 def check_set(text: str) -> str:
-    """Return a set of ranks in its normal form.
-
-    Raises:
-        DkdbgError: `text` is not a set of ranks.
-    """
+    """Return a set of ranks in its normal form. Raises DkdbgError: `text` is not a set of ranks."""
     try:
         return str(ranks.parse(text))
     except ranks.RankSetError as error:

@@ -85,11 +85,7 @@ class SeenRecord:
 
 
 def decode(text: bytes | str) -> Any:  # noqa: ANN401 - `parse` checks it
-    """Decode JSON.
-
-    Raises:
-        BadRecord: it is not JSON, or nested too deeply.
-    """
+    """Decode JSON. Raises BadRecord: it is not JSON, or nested too deeply."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -97,11 +93,7 @@ def decode(text: bytes | str) -> Any:  # noqa: ANN401 - `parse` checks it
 
 
 def parse(value: object) -> SeenRecord:
-    """Return `value` as a record.
-
-    Raises:
-        BadRecord: it is not a record.
-    """
+    """Return `value` as a record. Raises BadRecord: it is not a record."""
     if not isinstance(value, dict):
         raise BadRecord("it is not the record of a session")
     state = _text(value, "state", _NAME)

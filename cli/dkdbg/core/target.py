@@ -233,11 +233,7 @@ class Target(ABC):
         raise self.refusal()
 
     def workspace(self) -> Workspace:
-        """Return the location of the code there.
-
-        Raises:
-            DkdbgError: as `find`; or the location is unknown.
-        """
+        """Return the location of the code there. Raises DkdbgError: as `find`; or the location is unknown."""
         raise self.refusal()
 
     def sessions(self) -> list[SeenSession]:
@@ -481,11 +477,7 @@ class Target(ABC):
 
     @property
     def driver(self) -> Target:
-        """The target on which programs are started.
-
-        Raises:
-            DkdbgError: no such target exists.
-        """
+        """The target on which programs are started. Raises DkdbgError: no such target exists."""
         return self
 
     def worker_flags(self, workers: str | None) -> tuple[str, ...]:

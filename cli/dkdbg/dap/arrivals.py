@@ -75,11 +75,7 @@ class Arrivals:
             return found()[0]
 
     def wait_output(self, text: str, *, timeout: float = TIMEOUT) -> None:
-        """Wait until `text` is in the joined output of one session.
-
-        Raises:
-            DkdbgError: as `wait_stopped`.
-        """
+        """Wait until `text` is in the joined output of one session. Raises DkdbgError: as `wait_stopped`."""
 
         def printed() -> bool:
             joined: dict[Session, str] = {}

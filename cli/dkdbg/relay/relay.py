@@ -240,11 +240,7 @@ class Relay:
             self._loop.call(self._loop.say_goodbye)
 
     def _serve(self, limit: float) -> None:
-        """Run one transport until it is lost.
-
-        Raises:
-            DkdbgError: no transport can be opened.
-        """
+        """Run one transport until it is lost. Raises DkdbgError: no transport can be opened."""
         word = f"dkdbg-{secrets.token_hex(8)}"
         given = self._command(word, self._silent, limit)
         transport = _Running(given) if isinstance(given, Sequence) else given

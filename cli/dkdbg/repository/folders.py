@@ -246,11 +246,7 @@ def read_private(file: Path, what: str, hint: str) -> str | None:
 
 
 def create_private(file: Path, text: str) -> None:
-    """Write a file that does not exist yet, and its folder.
-
-    Raises:
-        DkdbgError: it cannot be written.
-    """
+    """Write a file that does not exist yet, and its folder. Raises DkdbgError: it cannot be written."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new:  # noqa: PTH123

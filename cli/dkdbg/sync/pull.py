@@ -313,11 +313,7 @@ class _Puller:
         return False
 
     def _fits(self, folder: str, wanted: list[_Wanted]) -> int:
-        """Return the total bytes of `wanted`.
-
-        Raises:
-            DkdbgError: they exceed the limit, or the free space.
-        """
+        """Return the total bytes of `wanted`. Raises DkdbgError: they exceed the limit, or the free space."""
         total = sum(one.size for one in wanted)
         if total > self._left:
             raise DkdbgError(

@@ -101,11 +101,7 @@ def _difference(entry: Entry, digest: str, there: There | None) -> str:
 
 
 def verify(roots: Roots, reach: Reach) -> Comparison:
-    """Compare both sides.
-
-    Raises:
-        DkdbgError: the target cannot be reached, or a local file cannot be read.
-    """
+    """Compare both sides. Raises DkdbgError: the target cannot be reached, or a local file cannot be read."""
     contact = Contact(roots.remote, roots.local, pythons=roots.pythons, look_only=True)
     try:
         contact.start(reach)

@@ -81,11 +81,7 @@ def forms() -> str:
 
 
 def address_of(text: str) -> Address:
-    """Parse `text` as an address.
-
-    Raises:
-        DkdbgError: it is not an address, or its scheme is unknown.
-    """
+    """Parse `text` as an address. Raises DkdbgError: it is not an address, or its scheme is unknown."""
     found = _parse(text)
     _entry(found)
     return found
@@ -171,11 +167,7 @@ def batch_help() -> str:
 
 
 def queue_of(name: str) -> Queue:
-    """Return the queue that jobs are submitted to.
-
-    Raises:
-        DkdbgError: the target is not a batch system.
-    """
+    """Return the queue that jobs are submitted to. Raises DkdbgError: the target is not a batch system."""
     address = _parse(name, " or ".join(map(_queue_form, batch_systems())))
     queue = _entry(address).kind.queue
     if queue is None:
@@ -207,11 +199,7 @@ def names(root: Path) -> dict[str, str]:
 
 
 def configuration(root: Path) -> config.Config:
-    """Return the contents of this repository's dkdbg.toml.
-
-    Raises:
-        DkdbgError: it is unreadable or invalid.
-    """
+    """Return the contents of this repository's dkdbg.toml. Raises DkdbgError: it is unreadable or invalid."""
     if not os.path.lexists(root / config.FILE_NAME):
         return config.Config()
     from dkdbg.repository.transaction import read  # loaded late: most repositories have no such file

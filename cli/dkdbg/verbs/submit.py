@@ -213,11 +213,7 @@ def _one_by_one() -> Iterator[list[int]]:
 
 
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
-    """Return once the job runs; report each change of its state.
-
-    Raises:
-        DkdbgError: the job has ended.
-    """
+    """Return once the job runs; report each change of its state. Raises DkdbgError: the job has ended."""
     shown = ""
     for count in range(sys.maxsize):
         seen = queue.look(job)

@@ -163,11 +163,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
 
 
 def startable(target: Target) -> Target:
-    """Return the target if it can be started and stopped from here.
-
-    Raises:
-        DkdbgError: it cannot.
-    """
+    """Return the target if it can be started and stopped from here. Raises DkdbgError: it cannot."""
     if Capability.START not in target.capabilities:
         raise DkdbgError(
             f"{target.address} cannot be started or ended from here",

@@ -109,11 +109,7 @@ def wrap(body: bytes) -> bytes:
 
 
 def decode(body: bytes) -> Dict[str, Any]:
-    """Return the message in a frame's body.
-
-    Raises:
-        FrameError: the body is not a JSON object.
-    """
+    """Return the message in a frame's body. Raises FrameError: the body is not a JSON object."""
     try:
         message = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -41,11 +41,7 @@ class RefusedError(Exception):
 
 
 def processes(text: str) -> List[int]:
-    """Parse the pids in `7,8`.
-
-    Raises:
-        ValueError: the text holds none.
-    """
+    """Parse the pids in `7,8`. Raises ValueError: the text holds none."""
     found = [int(each) for each in text.split(",") if each.isdigit() and len(each) < 10]
     if not found or len(found) != len(text.split(",")) or 0 in found:
         raise ValueError("enter takes PIDs, such as 7 or 7,8, not %r" % text)

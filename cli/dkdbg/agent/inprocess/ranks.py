@@ -104,11 +104,7 @@ EVERYONE = RankSet(everyone=True)
 
 
 def parse(text: str) -> RankSet:
-    """Parse a set of ranks.
-
-    Raises:
-        RankSetError: the text is not one; the message names the wrong part.
-    """
+    """Parse a set of ranks. Raises RankSetError: the text is not one; the message names the wrong part."""
     spans: List[Tuple[int, int, int]] = []
     words = [word.strip().lower() for word in text.split(",")]
     if not any(words):

@@ -144,11 +144,7 @@ def parse_head(data: bytes, kind: int) -> Dict[str, Any]:
 
 
 def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") -> bytes:
-    """Return the bytes of a frame.
-
-    Raises:
-        WireError: head or body is larger than a frame may be.
-    """
+    """Return the bytes of a frame. Raises WireError: head or body is larger than a frame may be."""
     text = _dumps(head).encode("ascii") if head else b""
     if len(text) > MAX_HEAD or len(body) > MAX_BODY:
         raise WireError(

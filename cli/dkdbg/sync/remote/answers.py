@@ -43,11 +43,7 @@ class Amount:
         self._hint = hint
 
     def add(self, entries: list[wire.Entry]) -> None:
-        """Count one frame.
-
-        Raises:
-            DkdbgError: the limit is exceeded.
-        """
+        """Count one frame. Raises DkdbgError: the limit is exceeded."""
         self._entries -= len(entries)
         texts = (
             (0, 4, 5) if entries and len(entries[0]) > 2 else (0, 1)

@@ -98,11 +98,7 @@ class Contact:
         return self._stream is not None
 
     def start(self, reach: Reach) -> None:
-        """Start the receiver.
-
-        Raises:
-            DkdbgError: the local program of the command line does not exist.
-        """
+        """Start the receiver. Raises DkdbgError: the local program of the command line does not exist."""
         self.stop()
         self._reach = reach
         self.label = reach.label

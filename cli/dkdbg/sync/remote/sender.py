@@ -343,11 +343,7 @@ class Sender:
         self._stream.flush()
 
     def handle(self, frame: Frame) -> None:
-        """Process one answer.
-
-        Raises:
-            DkdbgError: the receiver gave up.
-        """
+        """Process one answer. Raises DkdbgError: the receiver gave up."""
         kind, head, _ = frame
         self.heard = time.monotonic()
         if kind == wire.DONE:

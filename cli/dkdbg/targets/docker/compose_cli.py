@@ -110,11 +110,7 @@ def check_project(
 
 
 def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
-    """Build the service's image.
-
-    Raises:
-        DkdbgError: the build failed.
-    """
+    """Build the service's image. Raises DkdbgError: the build failed."""
     result = process.stream(target.build(), cwd=root, env=env, report=report, stdin_text=target.model)
     if result.code:
         raise explain(result.code, result.stdout)

@@ -28,11 +28,7 @@ _MAX_ANSWER = 64 << 20
 
 
 def program() -> str:
-    """Return `kubectl`, or `oc`, which has the same verbs.
-
-    Raises:
-        DkdbgError: neither is installed.
-    """
+    """Return `kubectl`, or `oc`, which has the same verbs. Raises DkdbgError: neither is installed."""
     for name in ("kubectl", "oc"):
         if process.is_installed(name):
             return name
@@ -53,21 +49,13 @@ def pods(query: PodQuery) -> list[Pod]:
 
 
 def copied_pods(query: PodQuery) -> list[Pod]:
-    """Return the pods of the debug copy of an object; empty without a copy.
-
-    Raises:
-        DkdbgError: as `pods`.
-    """
+    """Return the pods of the debug copy of an object; empty without a copy. Raises DkdbgError: as `pods`."""
     with _reading(query):
         return pods_of(_get(query, "pods", f"--selector={COPY_OF}={copy_label(query.kind, query.name)}"))
 
 
 def own_pods(query: PodQuery) -> list[Pod]:
-    """Return the pods that a query selects, without those of a copy.
-
-    Raises:
-        DkdbgError: as `pods`.
-    """
+    """Return the pods that a query selects, without those of a copy. Raises DkdbgError: as `pods`."""
     with _reading(query):
         if query.kind == CRONJOB:  # its Jobs have other names, and come and go
             return []
@@ -91,11 +79,7 @@ def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
 
 
 def is_there(query: PodQuery, pod: str) -> bool:
-    """Return whether there is a pod of this name, running or not.
-
-    Raises:
-        DkdbgError: as `pods`.
-    """
+    """Return whether there is a pod of this name, running or not. Raises DkdbgError: as `pods`."""
     return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 
 

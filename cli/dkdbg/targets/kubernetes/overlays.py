@@ -51,11 +51,7 @@ def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str,
 
 
 def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
-    """Build a single manifest; see `render`.
-
-    Raises:
-        DkdbgError: as `render`.
-    """
+    """Build a single manifest; see `render`. Raises DkdbgError: as `render`."""
     with tempfile.TemporaryDirectory(prefix="dkdbg-") as made:  # private: it may contain secrets
         folder = Path(made)
         name = "manifest.json" if shown.endswith(".json") else "manifest.yaml"

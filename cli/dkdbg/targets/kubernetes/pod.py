@@ -117,11 +117,7 @@ class Pod:
 
     @classmethod
     def of(cls, value: object) -> Pod:
-        """Parse a pod from a JSON object of the API.
-
-        Raises:
-            BadPod: the object is not a pod.
-        """
+        """Parse a pod from a JSON object of the API. Raises BadPod: the object is not a pod."""
         pod = object_of(value)
         about, spec, status = (object_of(pod.get(key)) for key in ("metadata", "spec", "status"))
         name = _text(about.get("name"))
@@ -168,11 +164,7 @@ class Pod:
 
 
 def pods_of(value: object) -> list[Pod]:
-    """Return the pods of an object, or of a list, of the API.
-
-    Raises:
-        BadPod: one of them is not a pod.
-    """
+    """Return the pods of an object, or of a list, of the API. Raises BadPod: one of them is not a pod."""
     found = object_of(value)
     return [Pod.of(each) for each in (_list(found["items"]) if "items" in found else [found])]
 
@@ -288,11 +280,7 @@ def _variable(container: dict[str, Any], name: str) -> str:
 
 
 def object_of(value: object) -> dict[str, Any]:
-    """Return an object of the API; empty for a missing one.
-
-    Raises:
-        BadPod: it is another value.
-    """
+    """Return an object of the API; empty for a missing one. Raises BadPod: it is another value."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -301,11 +289,7 @@ def object_of(value: object) -> dict[str, Any]:
 
 
 def objects_of(value: object) -> list[dict[str, Any]]:
-    """Return the objects of a list; empty for a missing one.
-
-    Raises:
-        BadPod: it is not a list of objects.
-    """
+    """Return the objects of a list; empty for a missing one. Raises BadPod: it is not a list of objects."""
     return [object_of(each) for each in _list(value)]
 
 

@@ -88,11 +88,7 @@ class Task:
 
 
 def query_of(address: Address) -> PaiQuery:
-    """Parse an address.
-
-    Raises:
-        DkdbgError: the address is invalid.
-    """
+    """Parse an address. Raises DkdbgError: the address is invalid."""
     parts = address.parts
     host = _HOST.fullmatch(parts[0])
     wrong = host is None or len(parts) not in {3, 5} or not all(_NAME.fullmatch(each) for each in parts[1:])

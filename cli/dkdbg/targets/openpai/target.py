@@ -90,11 +90,7 @@ class PaiTarget(Target):
             raise self._bad(error) from error
 
     def _job(self) -> bytes:
-        """Request the job from the server.
-
-        Raises:
-            DkdbgError: the server does not answer, or refuses.
-        """
+        """Request the job from the server. Raises DkdbgError: the server does not answer, or refuses."""
         query, plain = query_of(self.address), os.environ.get(rest.PLAIN, "") == "1"
         kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
         token = _token()

@@ -42,11 +42,7 @@ class Cluster:
 
 
 def cluster_of(address: Address) -> Cluster:
-    """Return the cluster at an address.
-
-    Raises:
-        DkdbgError: the address names no cluster.
-    """
+    """Return the cluster at an address. Raises DkdbgError: the address names no cluster."""
     _, plus, scheme = address.scheme.partition("+")
     if plus:
         rest, colons, port = address.rest.rpartition("::")

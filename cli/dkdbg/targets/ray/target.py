@@ -68,11 +68,7 @@ class RayTarget(Target):
 
     @property
     def driver(self) -> Target:
-        """Return a node of the cluster.
-
-        Raises:
-            DkdbgError: the inner target is not a node.
-        """
+        """Return a node of the cluster. Raises DkdbgError: the inner target is not a node."""
         host = self._cluster.dashboard.rpartition(":")[0]
         if self._cluster.is_node or (self._inner.address.scheme == LOCAL and _is_here(host)):
             return self._inner

@@ -227,11 +227,7 @@ class ConnectedJob:
             left.sock.close()
 
     def _transport(self, word: str, silent: bool, limit: float) -> _Line:  # noqa: ARG002 - the job connects
-        """Wait for the job to connect.
-
-        Raises:
-            DkdbgError: it has not connected in time.
-        """
+        """Wait for the job to connect. Raises DkdbgError: it has not connected in time."""
         with self._changed:
             if self._current is not None:
                 self._current, self._left = None, time.monotonic()

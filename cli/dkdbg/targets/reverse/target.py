@@ -152,11 +152,7 @@ def _job(path: str, answer: dict[str, Any]) -> _Job:
 
 
 def _found(address: Address) -> _Job:
-    """Return the only job of this name.
-
-    Raises:
-        DkdbgError: no job has this name, or several do.
-    """
+    """Return the only job of this name. Raises DkdbgError: no job has this name, or several do."""
     jobs = _jobs()
     found = [each for each in jobs if each.name == address.rest]
     if len(found) == 1:

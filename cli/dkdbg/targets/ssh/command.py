@@ -60,11 +60,7 @@ class SshHosts:
 
 
 def hosts_of(address: Address) -> SshHosts:
-    """Parse the hosts and the folder of an address.
-
-    Raises:
-        DkdbgError: the address names no valid host.
-    """
+    """Parse the hosts and the folder of an address. Raises DkdbgError: the address names no valid host."""
     for hop in address.hops:
         match = _HOP.fullmatch(hop)
         if match is None or int(match["port"] or 1) not in range(1, 65536):

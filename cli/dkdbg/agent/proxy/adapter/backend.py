@@ -225,11 +225,7 @@ class WarmUp:
 
 
 def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options: dict[str, object]) -> None:
-    """Send the adapter its options and wait until it serves.
-
-    Raises:
-        BackendError: it does not serve.
-    """
+    """Send the adapter its options and wait until it serves. Raises BackendError: it does not serve."""
     if process.stdout is None:
         raise BackendError("no pipe to debugpy's adapter")
     limit = threading.Timer(START_TIMEOUT_S, process.kill)

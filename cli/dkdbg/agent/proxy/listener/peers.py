@@ -111,11 +111,7 @@ def read_routes(proc: str = "/proc/net") -> Routes:
 
 
 def peer_and_local(sock: socket.socket) -> Tuple[str, str]:
-    """Return the two addresses of a connection.
-
-    Raises:
-        OSError: the peer is gone already.
-    """
+    """Return the two addresses of a connection. Raises OSError: the peer is gone already."""
     return str(sock.getpeername()[0]), str(sock.getsockname()[0])
 
 
