@@ -197,7 +197,7 @@ class Ports:
 
 
 def debugpy_version() -> str:
-    """Return debugpy's debugpy_version on this machine, for the greeting; a target may have another one.
+    """Return debugpy's version on this machine, for the greeting; a target may have another one.
 
     Empty if its metadata are missing: then there is no greeting.
     """

@@ -228,18 +228,16 @@ def read_private(file: Path, what: str, hint: str) -> str | None:
         what: what the file holds, in a message. hint: how to get another one.
 
     Raises:
-        DkdbgError: the file cannot be read_private, is empty, or can be read_private by others too.
+        DkdbgError: the file cannot be read, is empty, or can be read by others too.
     """
     try:
         text, mode = file.read_text("utf-8", errors="replace").strip(), file.stat().st_mode
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refused("read_private", str(file), error) from error
+        raise refused("read", str(file), error) from error
     if stat.S_IMODE(mode) & 0o077:
-        raise DkdbgError(
-            f"other users can read_private your {what} in {file}", hint=hint, exit_code=EXIT_CONFLICT
-        )
+        raise DkdbgError(f"other users can read your {what} in {file}", hint=hint, exit_code=EXIT_CONFLICT)
     if not text:
         raise DkdbgError(f"{file} is empty", hint=hint, exit_code=EXIT_CONFLICT)
     return text

@@ -128,7 +128,7 @@ WORD = b"ranks "
 
 
 def answer_query(line: bytes, gather: Gather) -> Dict[str, Any]:
-    """Return the answer_query to a line from the control socket: `rows`, or `error` and perhaps `hint`."""
+    """Return the answer to a line from the control socket: `rows`, or `error` and perhaps `hint`."""
     try:
         asked = json.loads(line[len(WORD) :].decode("utf-8", "surrogatepass"))
         verb, expression, frame = asked["verb"], asked["expression"], int(asked["frame"])
