@@ -40,10 +40,7 @@ def shut(sock: Optional[socket.socket], how: int = socket.SHUT_RDWR) -> None:
 
 
 def acknowledge(sock: socket.socket) -> None:
-    """Acknowledge received data at once (TCP_QUICKACK).
-
-    The kernel resets the option, so call this after each read.
-    """
+    """Acknowledge received data at once (TCP_QUICKACK). The kernel resets the option, so call this after each read."""
     quick_ack = getattr(socket, "TCP_QUICKACK", None)
     if quick_ack is not None:
         with contextlib.suppress(OSError):
@@ -79,10 +76,7 @@ def is_same_user(sock: socket.socket) -> bool:
 
 
 def drain(sock: socket.socket, seconds: float) -> None:
-    """Read until the peer closes.
-
-    Closing with unread data would reset the connection and lose our last answer.
-    """
+    """Read until the peer closes. Closing with unread data would reset the connection and lose our last answer."""
     end = time.monotonic() + seconds
     with contextlib.suppress(OSError):
         while time.monotonic() < end:

@@ -118,10 +118,7 @@ class Beneath:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def open_file(self, path: str) -> int:
-        """Return a new descriptor for reading.
-
-        A pipe or device does not block, and the caller has to reject it.
-        """
+        """Return a new descriptor for reading. A pipe or device does not block, and the caller has to reject it."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         kept = self._at >= 0
         folder, name = self._beside(path)

@@ -339,10 +339,7 @@ class _Puller:
             self.pulled.left_out[_text(parts)] = _why(error)
 
     def _completes_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
-        """Tell whether a path, or a folder above it, would complete a bare repository.
-
-        Then record it as left out.
-        """
+        """Tell whether a path, or a folder above it, would complete a bare repository. Then record it as left out."""
         if not any(self._is_last_of_bare(parts[:depth], bare) for depth in range(1, len(parts) + 1)):
             return False
         self.pulled.never.add(_text(parts))

@@ -73,10 +73,7 @@ def compare(
 
 
 def of_one_folder(found: Comparison) -> Comparison:
-    """Return the comparison for a shared folder.
-
-    Excluded files are there too, and absolute links lead elsewhere.
-    """
+    """Return the comparison for a shared folder. Excluded files are there too, and absolute links lead elsewhere."""
     link = "is a link to an absolute path of this machine, which is another one there"
     return Comparison(
         equal=found.equal, only_there=(),
@@ -160,10 +157,7 @@ def _others(stream: Stream) -> set[str]:
 def _once_more(
     stream: Stream, scanner: Scanner, there: dict[str, There], different: dict[str, str]
 ) -> tuple[int, dict[str, str]]:
-    """Compare differing entries again, on both sides.
-
-    A program may have been writing, or a sync was under way.
-    """
+    """Compare differing entries again, on both sides. A program may have been writing, or a sync was under way."""
     index = scanner.scan()
     fresh = stat(stream, list(different))
     now = {

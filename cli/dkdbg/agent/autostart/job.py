@@ -76,10 +76,7 @@ def _is_python() -> bool:
 
 
 def _open_runtime() -> str:
-    """Open the runtime folder under a lock.
-
-    Where its usual place is unsafe, each process would make one of its own.
-    """
+    """Open the runtime folder under a lock. Where its usual place is unsafe, each process would make one of its own."""
     lock = _own_lock()
     try:
         end = time.monotonic() + _LOCK_TIMEOUT_S

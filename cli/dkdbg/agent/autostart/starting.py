@@ -134,10 +134,7 @@ def waits_for_an_editor(environment: Mapping[str, str]) -> bool:
 
 
 def wait(reader: int, limit: Optional[float]) -> None:
-    """Wait until the agent has written to the descriptor or closed it, at most `limit` seconds.
-
-    None for no limit.
-    """
+    """Wait until the agent has written to the descriptor or closed it, at most `limit` seconds. None for no limit."""
     import select
 
     end = None if limit is None else time.monotonic() + limit

@@ -132,10 +132,7 @@ class _Stopped:
         return self._get()["rax"]
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function of the process that returns an int.
-
-        The return address is 0, where the process stops.
-        """
+        """Call a function of the process that returns an int. The return address is 0, where the process stops."""
         stack = ((self._registers["rsp"] - 1024) & ~15) - 8
         self.write(stack, struct.pack("<Q", 0))
         changed = dict(self._registers, rax=0, orig_rax=_NO_SYSCALL, rip=function, rsp=stack)
@@ -162,10 +159,7 @@ class _Stopped:
         raise InjectionError("the process has no vdso")
 
     def _wait(self, wanted: int = 0) -> None:
-        """Wait until the process has stopped, for this signal if one is given.
-
-        Other signals are kept for later.
-        """
+        """Wait until the process has stopped, for this signal if one is given. Other signals are kept for later."""
         end = time.monotonic() + TIMEOUT_S
         while True:
             pid, status = os.waitpid(self._pid, _WALL | os.WNOHANG)

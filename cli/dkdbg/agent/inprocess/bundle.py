@@ -48,10 +48,7 @@ _NOT_IMPORTED = re.compile(
 
 
 class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
-    """No debugpy for this interpreter.
-
-    The message names the Python, the available versions and the command to type.
-    """
+    """No debugpy for this interpreter. The message names the Python, the available versions and the command to type."""
 
 
 def write_bundle(debugpy_dir: str, out_zip: str) -> None:

@@ -32,10 +32,7 @@ _asking: Dict[int, bool] = {}
 
 
 def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
-    """Answer one more line from another thread, and close the connection.
-
-    Only close it where nothing is recorded.
-    """
+    """Answer one more line from another thread, and close the connection. Only close it where nothing is recorded."""
     dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
     if not any(dumps) or _asking.get(os.getpid()):
         close()

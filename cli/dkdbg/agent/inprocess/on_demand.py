@@ -32,10 +32,7 @@ _ran_out = False
 
 
 def breakpoint(*_args: object, **_kwargs: object) -> None:  # noqa: A001 - the name is the built-in's
-    """Stop at the caller's line.
-
-    Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then continue.
-    """
+    """Stop at the caller's line. Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then continue."""
     _stop(sys._getframe(1), _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")), _default_pdb())
 
 

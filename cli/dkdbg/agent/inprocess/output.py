@@ -270,10 +270,7 @@ def _queue_class() -> Any:
             return self._output
 
         def empty(self) -> bool:
-            """Tell whether everything was sent.
-
-            An editor that does not read cannot keep a program from ending.
-            """
+            """Tell whether everything was sent. An editor that does not read cannot keep a program from ending."""
             if super().empty() and not _pending.pieces:
                 return True
             now = time.monotonic()

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 
 def trouble(folder: Optional[str] = None) -> str:
-    """Return in one line why no debugger can attach now; empty when one can.
-
-    The newest live session counts.
-    """
+    """Return in one line why no debugger can attach now; empty when one can. The newest live session counts."""
     found = records.list_records(folder)
     if not found:
         return "no session in %s" % (folder or runtime_dir.default_runtime_dir())

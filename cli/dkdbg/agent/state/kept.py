@@ -82,10 +82,7 @@ class Hold:
 
 
 def _remove(path: str) -> None:
-    """Remove the folder first, by one rename.
-
-    A process that brings the file again waits until the file is gone too.
-    """
+    """Remove the folder first, by one rename. A process that brings the file again waits until the file is gone too."""
     folder = path[: -len(".pyz")] if path.endswith(".pyz") else path
     aside = "%s.%d.old" % (folder, os.getpid())
     with contextlib.suppress(OSError):

@@ -58,10 +58,7 @@ class Launch:
         return code, end
 
     def _end_ranks(self, running: child.Child) -> None:
-        """End the ranks of a launcher that was killed.
-
-        It cannot, and ranks in a debugger would wait for good.
-        """
+        """End the ranks of a launcher that was killed. It cannot, and ranks in a debugger would wait for good."""
 
         def pause(seconds: float) -> bool:
             arrival = self._session.inbox.next(seconds)

@@ -21,10 +21,7 @@ SILENCE_S = 2.0
 
 
 def main(words: List[str]) -> int:
-    """Start pdb in a process's main thread at its next line and forward lines both ways.
-
-    Return the exit code.
-    """
+    """Start pdb in a process's main thread at its next line and forward lines both ways. Return the exit code."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="dkdbg.agent pdb")

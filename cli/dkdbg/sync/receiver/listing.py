@@ -132,10 +132,7 @@ def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -
 
 
 def describe(folder: int, name: bytes, path: str, info: os.stat_result) -> Optional[Entry]:
-    """Return the entry of a name in an open folder, with its digest.
-
-    None for a kind that sync does not carry.
-    """
+    """Return the entry of a name in an open folder, with its digest. None for a kind that sync does not carry."""
     kind = tree.kind_of(info)
     if not kind:
         return None

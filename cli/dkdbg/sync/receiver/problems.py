@@ -29,10 +29,7 @@ class Fatal(SyncError):  # noqa: N818 - likewise
 
 
 class CutError(Exception):
-    """The stream is over, and the host should connect again: not a refusal, so no ERROR.
-
-    The text is one line.
-    """
+    """The stream is over, and the host should connect again: not a refusal, so no ERROR. The text is one line."""
 
 
 _SPACE = "make room on the target; the next save, or the next start of sync, sends the file again"

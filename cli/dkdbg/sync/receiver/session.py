@@ -131,10 +131,7 @@ class Session:
         self._outlet.flush()
 
     def close(self) -> None:
-        """Finish.
-
-        Write the ledger, leave parts of large files for the next receiver, and remove unused folders.
-        """
+        """Finish. Write the ledger, leave parts of large files for the next receiver, and remove unused folders."""
         self._state.remove_probe()
         if not self._write:
             return

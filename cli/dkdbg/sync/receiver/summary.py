@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def line(name: str, entry: Sequence[Any]) -> str:
-    """Return an entry's line in the summary.
-
-    A name holds no `/`, so that different entries make different lines.
-    """
+    """Return an entry's line in the summary. A name holds no `/`, so that different entries make different lines."""
     _, kind, mode, size, content, stamp = entry
     if kind == "f":
         return "%s/f%d/%d/%s" % (name, mode, size, stamp)
@@ -34,10 +31,7 @@ def digest(lines: List[str]) -> str:
 
 
 def folders(entries: Iterable[Entry]) -> Iterator[List[str]]:
-    """Yield path and digest of each folder of the entries, empty for the root.
-
-    Entries of one folder are adjacent.
-    """
+    """Yield path and digest of each folder of the entries, empty for the root. Entries of one folder are adjacent."""
     for folder, inside in itertools.groupby(entries, _folder):
         start = len(folder) + 1 if folder else 0
         yield [folder, digest([line(entry[0][start:], entry) for entry in inside])]

@@ -166,10 +166,7 @@ class Contact:
 
 
 def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
-    """Return the error for a named interpreter that ended without an answer.
-
-    Not a Python, or the target is gone.
-    """
+    """Return the error for a named interpreter that ended without an answer. Not a Python, or the target is gone."""
     return DkdbgError(
         f"{printable(python)} on {label} did not run sync's receiver: {error}",
         hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one",

@@ -31,10 +31,7 @@ class Pack:
         return bool(self._files or self._made)
 
     def takes(self, folder: str, name: str, size: int) -> bool:
-        """Tell whether a file of `size` bytes in `folder` can join the collected ones.
-
-        Not beside its older version.
-        """
+        """Tell whether a file of `size` bytes in `folder` can join the collected ones. Not beside its older version."""
         return not self or (
             folder == self._folder
             and len(self._files) < _MAX_FILES

@@ -141,10 +141,7 @@ class Replica:
         return steps
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
-        """Return those of `paths`, none of which takes part, that still exist here.
-
-        They stay there unchanged.
-        """
+        """Return those of `paths`, none of which takes part, that still exist here. They stay there unchanged."""
         alone = still_here(self._local, paths)
         if not alone:
             return alone
@@ -293,10 +290,7 @@ def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
 
 
 def _fitting(paths: list[str]) -> Iterator[list[str]]:
-    """Yield `paths` in lists that fit into a frame each, with any names.
-
-    A character is at most 12 in ASCII JSON.
-    """
+    """Yield `paths` in lists that fit into a frame each, with any names. A character is at most 12 in ASCII JSON."""
     chunk: list[str] = []
     size = 0
     for path in paths:

@@ -41,10 +41,7 @@ def folders(local: Mapping[str, Entry]) -> dict[str, Folder]:
 
 
 def equal(entry: Entry) -> There:
-    """Return the remote entry for a local one in a folder with equal summaries.
-
-    A file's digest stays unknown.
-    """
+    """Return the remote entry for a local one in a folder with equal summaries. A file's digest stays unknown."""
     if entry.kind == "l":
         return There("l", 0, 0, link_digest(entry.target), entry.stamp)
     return There(entry.kind, entry.mode, entry.size, "", entry.stamp)

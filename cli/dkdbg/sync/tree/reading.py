@@ -101,10 +101,7 @@ def _piecemeal(fd: int, size: int, keep: int, between: Callable[[], object]) -> 
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Tell without reading whether the content is the same.
-
-    As `tree.signature`, for each of thousands of files.
-    """
+    """Tell without reading whether the content is the same. As `tree.signature`, for each of thousands of files."""
     return (
         one.st_mtime_ns == other.st_mtime_ns and one.st_ctime_ns == other.st_ctime_ns
         and one.st_size == other.st_size and one.st_ino == other.st_ino
@@ -148,10 +145,7 @@ def _open(root: str | Beneath, path: str) -> int:
 
 
 def _pieces(fd: int, size: int) -> Iterator[bytes]:
-    """Yield the next `size` bytes of an open file, or fewer.
-
-    A file that grows as fast as it is read has no end.
-    """
+    """Yield the next `size` bytes of an open file, or fewer. A file that grows as fast as it is read has no end."""
     while size > 0 and (piece := os.read(fd, min(_PIECE, size))):
         yield piece
         size -= len(piece)

@@ -151,10 +151,7 @@ class Scanner:
             )
 
     def _place(self, path: str, index: Index) -> str | None:
-        """Return the path to check for a dirty `path`: itself or a folder above it.
-
-        Empty for all, None for nothing.
-        """
+        """Return the path to check for a dirty `path`: itself or a folder above it. Empty for all, None for nothing."""
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
         # git writes its index often, mostly without a change; `.git` may appear or disappear
@@ -213,10 +210,7 @@ class Scanner:
     def _take_in(
         self, path: str, at: int, level: Level, children: list[os.DirEntry[str]], found: Index
     ) -> bool:
-        """Index `children`, the entries of the folder `path`, which is open as `at`.
-
-        Return whether any takes part.
-        """
+        """Index `children`, the entries of the folder `path`, which is open as `at`. Return whether any takes part."""
         self._levels[path] = level
         start = level.path
         judge, add = level.judge, self._add

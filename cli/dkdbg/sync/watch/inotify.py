@@ -85,10 +85,7 @@ class InotifySource(WatchCallback):
             return True
 
     def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path, whose folder is watched.
-
-        Return whether this is new.
-        """
+        """Report changes of the file at this absolute path, whose folder is watched. Return whether this is new."""
         with self._lock:
             if any(path in paths for paths in self._files.values()):
                 return False
@@ -99,10 +96,7 @@ class InotifySource(WatchCallback):
             return False
 
     def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths, relative to the root, is deleted.
-
-        Its folder may have no other watch.
-        """
+        """Report when one of these paths, relative to the root, is deleted. Its folder may have no other watch."""
         folders: dict[str, list[str]] = {}
         for path in paths:
             folders.setdefault(os.path.dirname(path), []).append(path)

@@ -104,10 +104,7 @@ class ArrayViews:
 
 
 class Attributes:
-    """Placeholder for a tensor's attributes in pydevd's own listing, which reads each of them.
-
-    Only when opened.
-    """
+    """Placeholder for a tensor's attributes in pydevd's own listing, which reads each of them. Only when opened."""
 
     def __init__(self, of: Any) -> None:
         self.of = of

@@ -179,10 +179,7 @@ else:
 
 
 def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
-    """Return the identity of a descriptor's file.
-
-    A program may close ours and open its own under the same number.
-    """
+    """Return the identity of a descriptor's file. A program may close ours and open its own under the same number."""
     try:
         found = os.fstat(number)
     except OSError:

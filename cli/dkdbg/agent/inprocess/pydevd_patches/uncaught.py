@@ -112,10 +112,7 @@ def _is_of_start(frame: Optional[FrameType]) -> bool:
 
 
 def _is_of_program(frame: FrameType) -> bool:
-    """Tell whether a frame without a caller is the program's.
-
-    Earlier ones belong to the search for importers.
-    """
+    """Tell whether a frame without a caller is the program's. Earlier ones belong to the search for importers."""
     return frame.f_globals.get("__name__") == "__main__" or frame.f_code.co_name == "_run_module_as_main"
 
 

@@ -228,10 +228,7 @@ def _read(name: str) -> str:
 
 
 def _debugpy(session: str) -> bytes:
-    """Return the agent's debugpy as a zip, for workers without one of their own.
-
-    Empty where the agent has none.
-    """
+    """Return the agent's debugpy as a zip, for workers without one of their own. Empty where the agent has none."""
     import io
     import zipfile
 

@@ -14,10 +14,7 @@ NAME, SUBMIT = "dkdbg_ray.hook", "dkdbg_ray.submit"
 
 
 def register(environment: MutableMapping[str, str]) -> None:
-    """Name our hook in the environment of a process, which its children inherit.
-
-    The user's own hook runs first.
-    """
+    """Name our hook in the environment of a process, which its children inherit. The user's own hook runs first."""
     former = environment.get("RAY_RUNTIME_ENV_HOOK", "")
     if former == NAME:  # a driver's child
         return

@@ -76,10 +76,7 @@ def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
 
 
 def _names(descriptor: Any) -> Any:
-    """Return the names for a pattern.
-
-    Function or class, alone and with the module, and the name given to an actor.
-    """
+    """Return the names for a pattern. Function or class, alone and with the module, and the name given to an actor."""
     cls, function, module = (
         getattr(descriptor, each, "") or "" for each in ("class_name", "function_name", "module_name")
     )
