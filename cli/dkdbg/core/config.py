@@ -74,11 +74,7 @@ class Config:
 
 
 def decode(data: bytes) -> str:
-    """Decode a dkdbg.toml; keep a byte order mark.
-
-    Raises:
-        DkdbgError: it is not UTF-8, which TOML requires.
-    """
+    """Decode a dkdbg.toml; keep a byte order mark. Raises DkdbgError: it is not UTF-8, which TOML requires."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -307,11 +307,7 @@ class Target(ABC):
         return ()
 
     def start_again(self) -> None:
-        """Restart the debug service there with all mounts renewed.
-
-        Raises:
-            DkdbgError: it cannot be started.
-        """
+        """Restart the debug service there with all mounts renewed. Raises DkdbgError: it cannot be started."""
         raise self._unsupported(Capability.START)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
@@ -395,11 +391,7 @@ class Target(ABC):
     # -- LIST_PROCESSES ----------------------------------------------------------------------------------------------
 
     def pythons(self) -> Sequence[PythonThere]:
-        """Return the Pythons there; empty if an agent of dkdbg runs.
-
-        Raises:
-            DkdbgError: it cannot be queried.
-        """
+        """Return the Pythons there; empty if an agent of dkdbg runs. Raises DkdbgError: it cannot be queried."""
         raise self._unsupported(Capability.LIST_PROCESSES)
 
     def within(self, user: str) -> Reach:

@@ -86,11 +86,7 @@ class Arrivals:
         self.wait(printed, f"{text!r} in the output", timeout=timeout)
 
     def wait_ended(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> None:
-        """Wait until the given session, or every session, has ended.
-
-        Raises:
-            DkdbgError: not in time (EXIT_TIMEOUT).
-        """
+        """Wait until the given session, or every session, has ended. Raises DkdbgError: not in time (EXIT_TIMEOUT)."""
         awaited = f"the end of {session.name if session else 'all programs'}"
         self.wait(lambda: session.is_ended if session else self._all_ended(), awaited, timeout=timeout)
 

@@ -99,11 +99,7 @@ class Session:
         return f"<Session {self.name} pid={self.pid}{' ended' if self.is_ended else ''}>"
 
     def send(self, command: str, arguments: Body | None = None) -> int:
-        """Send a request and return its number for `response`.
-
-        Raises:
-            DkdbgError: the connection is closed.
-        """
+        """Send a request and return its number for `response`. Raises DkdbgError: the connection is closed."""
         with self._sending:
             number = next(self._numbers)
             with self.changed:

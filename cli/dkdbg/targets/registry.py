@@ -143,11 +143,7 @@ def target_of(name: str, root: Path) -> Target:
 
 
 def targets_of(name: str, root: Path) -> Sequence[Target]:
-    """Return the targets that a user names: a job may have many sessions.
-
-    Raises:
-        DkdbgError: as `target_of`.
-    """
+    """Return the targets that a user names: a job may have many sessions. Raises DkdbgError: as `target_of`."""
     return target_of(name, root).each()
 
 

@@ -185,11 +185,7 @@ class _Attached:
 
 
 def _ways(pids: List[int]) -> Dict[int, str]:
-    """Return how to attach to each: `remote` or `ptrace`.
-
-    Raises:
-        RefusedError: none of them can be attached to.
-    """
+    """Return how to attach to each: `remote` or `ptrace`. Raises RefusedError: none of them can be attached to."""
     found, reasons = {}, []
     for pid in pids:
         try:

@@ -112,11 +112,7 @@ class Dashboard:
         self._scripts: Dict[str, str] = {}
 
     def check(self) -> str:
-        """Return Ray's version.
-
-        Raises:
-            DashboardError: it cannot be queried, or is too old for its debugger.
-        """
+        """Return Ray's version. Raises DashboardError: it cannot be queried, or is too old for its debugger."""
         answer = self._get("/api/version", {})
         version = _text(answer, "ray_version")
         if not version:

@@ -52,11 +52,7 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
 
 
 def target_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
-    """Return both files with a target's entry and task added or replaced.
-
-    Raises:
-        DkdbgError: as `editor_files`.
-    """
+    """Return both files with a target's entry and task added or replaced. Raises DkdbgError: as `editor_files`."""
     files = {}
     for name, array, new in ((LAUNCH, "configurations", entry), (TASKS, "tasks", task)):
         written, field = _written(root, name), _NAMES[array]

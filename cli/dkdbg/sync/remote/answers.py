@@ -57,11 +57,7 @@ class Amount:
 
 
 def check(kind: int, head: dict[str, Any], body: bytes) -> None:
-    """Check one frame; cut texts for users that are too long.
-
-    Raises:
-        DkdbgError: our receiver would not send it.
-    """
+    """Check one frame; cut texts for users that are too long. Raises DkdbgError: our receiver would not send it."""
     looks = _LOOKS.get(kind)
     if looks is None:
         raise not_our_receiver(f"it sends {wire.NAMES[kind]}, which only the host may send")

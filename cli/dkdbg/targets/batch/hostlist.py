@@ -20,11 +20,7 @@ def is_node(name: str) -> bool:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names that a hostlist stands for, in its order.
-
-    Raises:
-        ValueError: the text is not a hostlist.
-    """
+    """Return the names that a hostlist stands for, in its order. Raises ValueError: the text is not a hostlist."""
     names: list[str] = []
     for item in _items(text):
         names += _expand_item(item, MOST - len(names))

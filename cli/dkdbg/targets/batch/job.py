@@ -69,11 +69,7 @@ class BatchSystem(Protocol):
         """Return the script that queries a job."""
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
-        """Parse the answer to `show`.
-
-        Raises:
-            DkdbgError: no job, or several, match, or the answer is invalid.
-        """
+        """Parse the answer to `show`. Raises DkdbgError: no job, or several, match, or the answer is invalid."""
 
     def over(self, job: str) -> str:
         """Return a script for `sh` on a node that exits with 0 only if the job has ended or no longer runs."""

@@ -76,11 +76,7 @@ class JobLine:
             self.login.close()
 
     def ask(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Job:
-        """Query the batch system for the job.
-
-        Raises:
-            DkdbgError: the query fails, or the job does not exist.
-        """
+        """Query the batch system for the job. Raises DkdbgError: the query fails, or the job does not exist."""
         asking = ("sh", "-c", self._system.show(self._address.job))
         login = self.login.reach(asks=asks, limit=limit)
         done = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)

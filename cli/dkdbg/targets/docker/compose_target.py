@@ -153,11 +153,7 @@ class ComposeTarget(ContainerTarget):
 
 
 def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None]) -> None:
-    """Copy a local folder to the engine's volume.
-
-    Raises:
-        DkdbgError: the folder, or a file in it, cannot be copied.
-    """
+    """Copy a local folder to the engine's volume. Raises DkdbgError: the folder, or a file in it, cannot be copied."""
     from dkdbg.sync.beneath import local_root
     from dkdbg.sync.report import as_line
     from dkdbg.sync.roots import Roots

@@ -131,11 +131,7 @@ def tasks_of(body: bytes, label: str = PORT) -> list[Task]:
 
 
 def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
-    """Return the tasks that a query selects and that have a port for debugging.
-
-    Raises:
-        DkdbgError: no task matches.
-    """
+    """Return the tasks that a query selects and that have a port for debugging. Raises DkdbgError: no task matches."""
     asked = [
         each for each in tasks if query.role is None or (each.role, each.index) == (query.role, query.index)
     ]

@@ -136,11 +136,7 @@ class PaiTarget(Target):
 
 
 def _token() -> str:
-    """Return this user's token for the server; empty without one.
-
-    Raises:
-        DkdbgError: its file cannot be read.
-    """
+    """Return this user's token for the server; empty without one. Raises DkdbgError: its file cannot be read."""
     if text := os.environ.get(rest.TOKEN, "").strip():
         return _checked(text, rest.TOKEN)
     path = os.environ.get(rest.TOKEN_FILE, "")

@@ -264,11 +264,7 @@ def _has_terminal() -> bool:
 
 
 def _private_folder() -> str:
-    """Return a folder for the socket that other users cannot enter.
-
-    Raises:
-        DkdbgError: none can be created.
-    """
+    """Return a folder for the socket that other users cannot enter. Raises DkdbgError: none can be created."""
     session = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
         if session and Path(session).is_dir() and len(os.fsencode(session)) < _LONGEST_FOLDER:

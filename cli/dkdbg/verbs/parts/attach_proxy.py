@@ -140,11 +140,7 @@ def _listen(board: Switchboard, port: int, report: Reporting) -> listener.Listen
 def listen(
     port: int, report: Reporting, status: Callable[[], dict[str, Any]], serve: listener.Serve
 ) -> listener.Listener:
-    """Listen for editors on a port of 127.0.0.1, or on the next free one.
-
-    Raises:
-        DkdbgError: no port is free.
-    """
+    """Listen for editors on a port of 127.0.0.1, or on the next free one. Raises DkdbgError: no port is free."""
     for _ in range(20):
         chosen = free_port(port, ours=None)
         try:

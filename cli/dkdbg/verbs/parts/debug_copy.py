@@ -77,11 +77,7 @@ def up(
 
 
 def down(root: Path, name: str) -> int:
-    """Remove the copy; return the exit code.
-
-    Raises:
-        DkdbgError: it cannot be removed, with cause and next step.
-    """
+    """Remove the copy; return the exit code. Raises DkdbgError: it cannot be removed, with cause and next step."""
     with contextlib.closing(registry.target_of(name, root)) as target:
         _check(target)
         console.say(target.remove_copy())

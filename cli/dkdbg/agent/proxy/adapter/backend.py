@@ -86,11 +86,7 @@ class Backend:
         return self._root_stub is not None and self._root_stub.attached.is_set()
 
     def start(self) -> None:
-        """Start the adapter and connect the root session stub.
-
-        Raises:
-            BackendError: the adapter did not come up.
-        """
+        """Start the adapter and connect the root session stub. Raises BackendError: the adapter did not come up."""
         here = os.path.dirname(os.path.abspath(__file__))
         command = [sys.executable, "-I", "-S", os.path.join(here, "adapter.py")]
         environment = {k: v for k, v in os.environ.items() if k != "DEBUGPY_ADAPTER_ENDPOINTS"}
