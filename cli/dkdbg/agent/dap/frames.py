@@ -29,11 +29,10 @@ class FrameParser:
     After a FrameError the stream is lost: the protocol has no way to find the next frame.
     """
 
-    def __init__(self, max_body: int = MAX_BODY, max_header: int = MAX_HEADER) -> None:
+    def __init__(self, max_body: int = MAX_BODY) -> None:
         self._buffer = bytearray()
         self._length: Optional[int] = None
         self._max_body = max_body
-        self._max_header = max_header
 
     def allow(self, max_body: int) -> None:
         """Set the maximum size of a body, for frames whose header has not been read."""
@@ -66,10 +65,10 @@ class FrameParser:
         return data
 
     def _take_header(self) -> bool:
-        end = self._buffer.find(_END, 0, self._max_header + len(_END))
+        end = self._buffer.find(_END, 0, MAX_HEADER + len(_END))
         if end < 0:
-            if len(self._buffer) > self._max_header:
-                raise FrameError("no end of the header within %d bytes" % self._max_header)
+            if len(self._buffer) > MAX_HEADER:
+                raise FrameError("no end of the header within %d bytes" % MAX_HEADER)
             _reject_garbage(bytes(self._buffer))
             return False
         self._length = _content_length(bytes(self._buffer[:end]), self._max_body)

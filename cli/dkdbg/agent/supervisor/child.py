@@ -244,10 +244,9 @@ def _in_foreground() -> bool:
     return False
 
 
-def shortened(argv: Sequence[str], limit: int = 200) -> str:
+def shortened(argv: Sequence[str]) -> str:
     """Return a shortened command line for a message."""
     import shlex
 
-    quoted: List[str] = [shlex.quote(word) for word in argv]
-    line = " ".join(quoted)
-    return line if len(line) <= limit else line[: limit - 3] + "..."
+    line = " ".join(map(shlex.quote, argv))
+    return line if len(line) <= 200 else line[:197] + "..."

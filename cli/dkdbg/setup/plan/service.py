@@ -236,8 +236,8 @@ def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...
     )
 
 
-def _says_more(base: ServiceFact, key: str) -> bool:
-    return any(option == key for _, option in base.more)
+def _has_other_command(base: ServiceFact) -> bool:
+    return any(option == "command" for _, option in base.more)
 
 
 def _more(base: ServiceFact | None) -> tuple[str, ...]:
@@ -457,7 +457,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=base.entrypoint,
             command=command or (),
-            inherited=command is not None and not _says_more(base, "command"),
+            inherited=command is not None and not _has_other_command(base),
             from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
             why=f"{base.file} runs it",
         )
@@ -466,7 +466,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=entrypoint,
             command=command,
-            inherited=not _says_more(base, "command"),
+            inherited=not _has_other_command(base),
             from_env=_later(base.command_from_env, entrypoint),
             why=f"{base.file} runs it",
         )

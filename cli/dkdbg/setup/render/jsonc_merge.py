@@ -35,13 +35,13 @@ class Step:
     value: object = None
 
 
-def next_step(have: object, want: object, last: object, at: Path = ()) -> Step | None:
+def next_step(have: object, want: object, last: object) -> Step | None:
     """Return the first edit that brings `have` nearer to `want`; None if only the user's changes remain.
 
     Objects are merged key by key, arrays of objects item by item (a pair of path mappings is one item), other values
     as a whole. A value is ours as long as it equals the one in `last`, the last request; None if that is unknown.
     """
-    return _step(have, want, _UNKNOWN if last is None else last, at)
+    return _step(have, want, _UNKNOWN if last is None else last, ())
 
 
 def _step(have: object, want: object, last: object, at: Path) -> Step | None:

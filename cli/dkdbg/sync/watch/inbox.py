@@ -22,8 +22,7 @@ class Coalescer:
     before they put the new one in its place, and the other side should not see the gap.
     """
 
-    def __init__(self, *, quiet: float = QUIET_S, longest: float = MAX_WAIT_S) -> None:
-        self._quiet, self._longest = quiet, longest
+    def __init__(self) -> None:
         self._ready: dict[str, None] = {}
         self._waiting: dict[str, tuple[float, float]] = {}
 
@@ -37,7 +36,7 @@ class Coalescer:
         if path in self._ready:
             return
         first = self._waiting[path][0] if path in self._waiting else now
-        self._waiting[path] = (first, min(now + self._quiet, first + self._longest))
+        self._waiting[path] = (first, min(now + QUIET_S, first + MAX_WAIT_S))
 
     def due(self) -> float | None:
         """Return when `take` will have something; 0 for now, None when nothing is waiting."""

@@ -81,9 +81,7 @@ class PaiJob:
         """Return the names of its secrets."""
         return tuple(str(each) for each in _mapping(self.value.get("secrets"), "secrets"))
 
-    def with_debugging(
-        self, role: Role, command: str, *, port: str = PORT, deployment: str = DEPLOYMENT
-    ) -> Edited:
+    def with_debugging(self, role: Role, command: str) -> Edited:
         """Return the text with a port and a deployment for debugging one role.
 
         Args:
@@ -93,9 +91,9 @@ class PaiJob:
             BadJob: the file is written in a way that does not allow editing without other changes.
         """
         edit = _Edit(self.text, self.value)
-        edit.ask_for_port(role.name, port)
-        edit.deploy(role.name, deployment, command, self.deployment)
-        edit.activate(deployment)
+        edit.ask_for_port(role.name, PORT)
+        edit.deploy(role.name, DEPLOYMENT, command, self.deployment)
+        edit.activate(DEPLOYMENT)
         return Edited(text=edit.done(), decisions=tuple(edit.decisions))
 
 

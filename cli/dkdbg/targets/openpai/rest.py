@@ -108,21 +108,18 @@ def query_of(address: Address) -> PaiQuery:
     )  # fmt: skip
 
 
-def tasks_of(body: bytes, label: str = PORT) -> list[Task]:
+def tasks_of(body: bytes) -> list[Task]:
     """Return the tasks of a job, in the server's order.
 
     Args:
         body: the answer to GET /api/v2/jobs/USER~JOB.
-        label: name of the port for debugging.
 
     Raises:
         BadAnswer: the body is invalid.
     """
     try:
         roles = json.loads(body)["taskRoles"]
-        found = [
-            _task(str(name), each, label) for name, role in roles.items() for each in role["taskStatuses"]
-        ]
+        found = [_task(str(name), each) for name, role in roles.items() for each in role["taskStatuses"]]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, BadAnswer):
             raise
@@ -151,7 +148,7 @@ def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
     )  # fmt: skip
 
 
-def _task(role: str, value: dict[str, Any], label: str) -> Task:
+def _task(role: str, value: dict[str, Any]) -> Task:
     index, state, ip = value["taskIndex"], value["taskState"], value.get("containerIp") or ""
     if not isinstance(index, int) or isinstance(index, bool) or index < 0 or not _NAME.fullmatch(role):
         raise BadAnswer("one of its tasks has no number")
@@ -163,7 +160,7 @@ def _task(role: str, value: dict[str, Any], label: str) -> Task:
         except ValueError as error:
             raise BadAnswer("the address of a task is not an address") from error
     ports = value.get("containerPorts") or {}
-    text = str(ports.get(label, "")).partition(",")[0].strip()
+    text = str(ports.get(PORT, "")).partition(",")[0].strip()
     port = int(text) if text.isdecimal() and 0 < int(text) < 65536 else 0
     return Task(role=role, index=index, state=state, ip=ip, port=port)
 
