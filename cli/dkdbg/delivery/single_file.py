@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+import zlib
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,30 @@ def build(python: tuple[int, ...]) -> bytes:
         for name in sorted(files):
             bundle.add(archive, name, files[name])
     return out.getvalue()
+
+
+#: Maximum bytes of an agent's `__init__.py`, which has its version.
+_MAX_INIT_BYTES = 100_000
+_VERSION = re.compile(r'^__version__ = "([^"\n]{1,40})"', re.MULTILINE)
+
+
+def version_in(data: bytes) -> str | None:
+    """Return the version of dkdbg that made a single file; None if it is not one. The file may be anyone's."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("dkdbg/__init__.py") as file:
+            found = _VERSION.search(file.read(_MAX_INIT_BYTES).decode("utf-8", "replace"))
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+        EOFError,
+        zlib.error,
+    ):
+        return None
+    return found[1] if found else None
 
 
 #: Modules of dkdbg/agent/inprocess for pdb on an OpenPAI job's port: few enough for a line of the job's YAML.

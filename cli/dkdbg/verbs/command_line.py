@@ -34,7 +34,10 @@ GROUPS = {
         "sync": "copy your files to a target, and then every save",
         "forward": "forward a port of a remote host to this machine, such as TensorBoard's",
     },
-    "more": {"completion": "print a script for shell completion"},
+    "more": {
+        "audit": "find what a debugger leaves open in the files of a repository; for CI",
+        "completion": "print a script for shell completion",
+    },
 }
 
 

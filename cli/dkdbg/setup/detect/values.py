@@ -52,7 +52,7 @@ def load_yaml(text: str) -> Value:
         ValueError: it is larger or deeper than any configuration, with its aliases expanded.
         RecursionError: likewise.
     """
-    _check_text(text)
+    check_text(text)
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
     value = next(iter(yaml.load_all(text)), None)
@@ -66,7 +66,7 @@ def load_yaml_documents(text: str) -> list[Value]:
     Raises:
         YAMLError, ValueError, RecursionError: as `load_yaml`.
     """
-    _check_text(text)
+    check_text(text)
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
     found = []
@@ -86,13 +86,14 @@ def load_toml(text: str) -> Value:
         TOMLKitError: with a position.
         ValueError, RecursionError: as `load_yaml`.
     """
-    _check_text(text)
+    check_text(text)
     value = tomlkit.parse(text).unwrap()
     _check_value(value)
     return value
 
 
-def _check_text(text: str) -> None:
+def check_text(text: str) -> None:
+    """Raise ValueError if a text is larger or deeper than any configuration."""
     if len(text) > MAX_CHARS:
         raise ValueError(f"it is larger than {MAX_CHARS // 1000} KB")
     depth = deepest = 0

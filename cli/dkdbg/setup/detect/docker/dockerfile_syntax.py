@@ -82,8 +82,14 @@ def json_words(text: str) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list) else []
 
 
+#: Maximum characters of an instruction to split as a shell does: shlex takes the square of a word's length.
+_MAX_SPLIT = 50_000
+
+
 def split(text: str) -> list[str]:
-    """Split as a shell does, or at blanks if a quote is not closed."""
+    """Split as a shell does, or at blanks if a quote is not closed or the text is longer than any instruction."""
+    if len(text) > _MAX_SPLIT:
+        return text.split()
     try:
         return shlex.split(text)
     except (ValueError, RecursionError):

@@ -1,0 +1,142 @@
+"""Find open debuggers in command lines: of shell scripts, images, services, pods and batch jobs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.audit import ports, secrets
+from dkdbg.audit.rules import BUILD_SECRET, HOST_PORT, OPEN_PORT, PRIVILEGED, PTRACE, UNCONFINED, WAITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A word of a shell, with `$(...)` as a part of it.
+_WORD = r"[\"']?((?:\$\([^)\n]{0,80}\)|[^\s\"';&|,\])])+)"
+_STARTS = r"(?:-m[\s,\"']{1,8}(?:debugpy|ptvsd)|(?<![\w-])(?:[\w./-]*/)?(?:debugpy|ptvsd)(?:-adapter)?)[\"']?"
+_DEBUGGER = re.compile(rf"{_STARTS}[\s,\"']{{1,8}}--?(?:listen|wait|connect|pid|host|configure|log)")
+_LISTEN = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--(?:listen|host)[=\s,\"']{{1,8}}{_WORD}")
+_PTVSD_PORT = re.compile(r"--port[=\s,\"']{1,8}(\d+)")
+_WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])")
+_OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
+_RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
+#: Programs that pass a port on: the address that they listen on, and its port.
+_FORWARDS = (
+    re.compile(rf"\bssh\b[^;&|\n]{{0,200}}?\s-\w{{0,8}}[LR]\s*{_WORD}"),
+    re.compile(r"\bport-forward\b[^;&|\n]{0,300}"),
+    re.compile(r"\bsocat\b[^;&|\n]{0,200}?TCP[46]?-LISTEN:([^\s\"']{1,100})", re.IGNORECASE),
+)
+_AGENT = re.compile(r"\bagent\.pyz[\"',\s]{1,8}(?:launch|supervise)\b|PYTHONPATH=\S{0,200}agent\.pyz")
+_CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl)\b[^;&|\n]{0,80}?\b(?:run|create)\b(.*)", re.DOTALL)
+_PUBLISH = re.compile(rf"(?<![\w-])(?:-p|--publish)[=\s]?\s*{_WORD}")
+_PRIVILEGED = re.compile(r"(?<![\w-])--privileged(?:=true)?(?![\w=-])")
+_CAPABILITY = re.compile(r"(?<![\w-])--cap-add[=\s]{1,4}[\"']?(?:CAP_)?(SYS_PTRACE|ALL)\b", re.IGNORECASE)
+_SECCOMP = re.compile(r"(?<![\w-])--security-opt[=\s]{1,4}[\"']?seccomp[=:]unconfined")
+_HOST_NETWORK = re.compile(r"(?<![\w-])--net(?:work)?[=\s]{1,4}[\"']?host\b")
+_BUILD = re.compile(r"\b(?:docker|podman|nerdctl|buildx)\b[^;&|\n]{0,80}?\bbuild\b(.*)", re.DOTALL)
+_BUILD_ARGUMENT = re.compile(rf"(?<![\w-])--build-arg[=\s]{{1,4}}{_WORD}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A finding in a command line."""
+
+    rule: str
+    message: str
+
+
+def starts_debugger(text: str) -> bool:
+    """Return whether a command line starts debugpy, ptvsd or the agent."""
+    return bool(_DEBUGGER.search(text) or _AGENT.search(text))
+
+
+def debug_ports(text: str) -> Iterator[int]:
+    """Return the ports on which the debuggers of a command line listen."""
+    for found in _LISTEN.finditer(text):
+        other = _PTVSD_PORT.search(text, found.end())
+        port = other[1] if other else ports.split_address(found[1])[1]
+        if port.isdecimal() and 0 < int(port) < 65536:
+            yield int(port)
+
+
+def listens(text: str) -> Iterator[Found]:
+    """Return the debug ports that a command line opens beyond loopback."""
+    for found in _LISTEN.finditer(text):
+        host = ports.split_address(found[1])[0]
+        if "ptvsd" in found[0] and "--host" in found[0]:
+            host = ports.resolved(found[1])
+        if host and not ports.is_loopback(host):
+            yield Found(rule=OPEN_PORT, message=f"debugpy listens on {found[1]}")
+    if _RAY.search(text):
+        yield Found(
+            rule=OPEN_PORT, message="Ray's debugger listens on the node's address (--ray-debugger-external)"
+        )
+    for found in _OURS.finditer(text):
+        if found[3]:
+            yield Found(rule=OPEN_PORT, message="DKDBG_ALLOW=any admits everybody to the debug port")
+            continue
+        host = ports.resolved(found[2]) if found[1] == "HOST" else ports.split_address(found[2])[0]
+        if host and not ports.is_loopback(host):
+            yield Found(rule=OPEN_PORT, message=f"dkdbg's agent listens on {found[2]}")
+
+
+def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
+    """Return the debug ports that ssh, kubectl or socat opens beyond loopback.
+
+    Args:
+        debug: ports of debuggers.
+    """
+    by_ssh, by_kubectl, by_socat = _FORWARDS
+    for found in by_ssh.finditer(text):
+        host, _, port = ports.resolved(found[1]).rsplit(":", 2)[0].rpartition(":")
+        if host and not ports.is_loopback(host) and "$" not in host and ports.covers(port, debug):
+            yield Found(rule=OPEN_PORT, message=f"ssh opens debug port {port} on {host}")
+    for found in by_kubectl.finditer(text):
+        address = re.search(rf"--address[=\s]{_WORD}", found[0])
+        opened = next((each for each in re.findall(r"\d{1,5}", found[0]) if ports.covers(each, debug)), None)
+        if address and opened and not all(map(ports.is_loopback, address[1].split(","))):
+            yield Found(rule=OPEN_PORT, message=f"kubectl opens debug port {opened} on {address[1]}")
+    for found in by_socat.finditer(text):
+        port, *flags = found[1].split(",")
+        bound = next((each.partition("=")[2] for each in flags if each.startswith("bind=")), "")
+        if ports.covers(port, debug) and not ports.is_loopback(bound):
+            yield Found(
+                rule=OPEN_PORT, message=f"socat opens debug port {port} on {bound or 'all addresses'}"
+            )
+
+
+def waits(text: str) -> Iterator[Found]:
+    """Return a wait for a debugger."""
+    if _WAIT.search(text):
+        yield Found(rule=WAITS, message="the program waits until a debugger attaches (--wait-for-client)")
+
+
+def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
+    """Return what the options of `docker run` and `docker build` in a command line open."""
+    if (run := _CONTAINER.search(text)) is not None:
+        yield from options(run[1], debug)
+    if (build := _BUILD.search(text)) is not None:
+        for found in _BUILD_ARGUMENT.finditer(build[1]):
+            name = found[1].partition("=")[0]
+            if secrets.is_secret_name(name):
+                yield Found(rule=BUILD_SECRET, message=f"the build argument {name} is a secret")
+
+
+def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
+    """Return what options of `docker run` open, also those in the `runArgs` of a dev container.
+
+    Args:
+        debug: ports of debuggers.
+    """
+    for found in _PUBLISH.finditer(text):
+        if (opened := ports.published(found[1], debug)) is not None:
+            yield Found(rule=OPEN_PORT, message=f"debug port {opened[0]} is published on {opened[1]}")
+    if _PRIVILEGED.search(text):
+        yield Found(rule=PRIVILEGED, message="--privileged")
+    if (capability := _CAPABILITY.search(text)) is not None:
+        yield Found(rule=PTRACE, message=f"--cap-add {capability[1].upper()}")
+    if _SECCOMP.search(text):
+        yield Found(rule=UNCONFINED, message="--security-opt seccomp=unconfined")
+    if _HOST_NETWORK.search(text) and starts_debugger(text):
+        yield Found(rule=HOST_PORT, message="a debugger in the host's network (--network host)")

@@ -1,0 +1,126 @@
+"""Audit compose files."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.audit import commands, ports, secrets
+from dkdbg.audit.rules import (
+    BUILD_SECRET,
+    HOST_PORT,
+    OPEN_PORT,
+    PRIVILEGED,
+    PTRACE,
+    SHIPS,
+    UNCONFINED,
+    Finding,
+    is_for_debugging,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.audit.documents import Value
+
+_SERVICE_KEYS = frozenset({"image", "build", "extends", "command", "entrypoint", "ports", "profiles"})
+_CAPABILITY = re.compile(r"(?:CAP_)?(SYS_PTRACE|ALL)", re.IGNORECASE)
+#: Maximum length of a chain of `extends`.
+_MAX_EXTENDS = 8
+_UNCONFINED = re.compile(r"seccomp[=:]unconfined")
+
+
+def is_compose(document: Value) -> bool:
+    """Return whether a YAML document is a compose file, by its content."""
+    return any(
+        not _SERVICE_KEYS.isdisjoint(body.members or {}) for _, body in document.get("services").pairs()
+    )
+
+
+def debug_ports(document: Value) -> Iterator[int]:
+    """Return the ports on which debuggers of the services listen."""
+    for _, service in document.get("services").pairs():
+        yield from commands.debug_ports(_command(service))
+
+
+def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Finding]:
+    """Return the findings of a compose file.
+
+    Args:
+        debug: ports of debuggers.
+    """
+    for name, service in document.get("services").pairs():
+        profiles = _profiles(document, service)
+        ships = not is_for_debugging(path) and not (profiles and all(map(is_for_debugging, profiles)))
+        for line, rule, message in _service(service, debug, ships=ships):
+            yield Finding(path=path, line=line, rule=rule, message=f"service {name}: {message}")
+
+
+def _profiles(document: Value, service: Value) -> list[str]:
+    """Return the profiles of a service, with those of the services of this file that it extends."""
+    found: list[str] = []
+    for _ in range(_MAX_EXTENDS):
+        found += [each.text for each in service.get("profiles").each()]
+        base = service.get("extends", "service").text
+        if not base or service.get("extends", "file").text:
+            break
+        service = document.get("services", base)
+    return found
+
+
+def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[tuple[int, str, str]]:
+    on_host = service.get("network_mode").text == "host"
+    for port in service.get("ports").items:
+        opened = _opened(port, debug)
+        if opened is not None:
+            yield port.line, OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"
+    for key in ("entrypoint", "command"):
+        line, text = service.get(key).line, service.get(key).command()
+        if on_host and any(True for _ in commands.listens(text)):
+            yield line, HOST_PORT, "a debugger listens in the host's network (network_mode: host)"
+        if ships:
+            for each in (*commands.listens(text), *commands.waits(text)):
+                yield line, each.rule, each.message
+            if commands.starts_debugger(text):
+                yield (
+                    line,
+                    SHIPS,
+                    "it starts under a debugger without a profile, so `docker compose up` starts it",
+                )
+    environment = service.get("environment")
+    assigned = [(each.line, each.text) for each in environment.items]
+    assigned += [(value.line, f"{key}={value.text}") for key, value in environment.pairs()]
+    for line, text in assigned if ships else ():
+        for each in commands.listens(text):
+            yield line, each.rule, each.message
+    for value in service.get("cap_add").each():
+        if (capability := _CAPABILITY.fullmatch(value.text)) is not None and ships:
+            yield value.line, PTRACE, f"cap_add: {capability[1].upper()}"
+    for value in service.get("security_opt").each():
+        if _UNCONFINED.fullmatch(value.text) and ships:
+            yield value.line, UNCONFINED, f"security_opt: {value.text}"
+    if service.get("privileged").text.lower() in {"true", "yes", "on"}:
+        yield service.get("privileged").line, PRIVILEGED, "privileged: true"
+    arguments = service.get("build", "args")
+    names = [(each.line, each.text.partition("=")[0]) for each in arguments.items]
+    names += [(value.line, key) for key, value in arguments.pairs()]
+    for line, name in names:
+        if secrets.is_secret_name(name):
+            yield line, BUILD_SECRET, f"the build argument {name} is a secret"
+
+
+def _command(service: Value) -> str:
+    return f"{service.get('entrypoint').command()} {service.get('command').command()}"
+
+
+def _opened(port: Value, debug: frozenset[int]) -> tuple[int, str] | None:
+    """Return the debug port that an entry of `ports` opens beyond loopback, and the host."""
+    if port.text:
+        return ports.published(port.text, debug)
+    inside, host = (
+        ports.covers(ports.resolved(port.get("target").text), debug),
+        ports.resolved(port.get("host_ip").text),
+    )
+    if inside is None or ports.is_loopback(host) or "$" in host:
+        return None
+    return inside, host or "all addresses"

@@ -1,0 +1,145 @@
+"""Audit Dockerfiles."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dkdbg.audit import commands, ports, secrets
+from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, SHIPS, Finding, is_for_debugging
+from dkdbg.setup.detect.docker.dockerfile_syntax import json_words, parse_instructions, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
+
+NAME = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
+#: Files whose names begin like a Dockerfile's: what a build ignores, and templates.
+_OTHER = re.compile(r".*\.(?:dockerignore|j2|jinja2?|tmpl|tpl)", re.IGNORECASE)
+_FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")
+_COMMAND_END = re.compile(r"[;&|\n]")
+_INSTALLER = re.compile(r"\b(?:pip3?|uv|conda|mamba|micromamba|poetry|pdm|pipx)\b")
+_INSTALL = re.compile(r"\s(?:install|add|sync)\s")
+_PACKAGE = re.compile(r"(?<![\w/.-])(debugpy|ptvsd|pydevd(?:-pycharm)?)(?![\w-])")
+_INSTALLS_PROJECT = re.compile(
+    r"\bpip3?\s+install\b[^;&|\n]{0,400}?[\s\"'](?:\.|/[\w/]+)(?:\[[\w,-]*\])?(?=[\s\"']|$)|\buv\s+(?:sync|pip\s+install)\b"
+    r"|\b(?:poetry|pdm)\s+(?:install|sync)\b"
+)
+
+
+def is_dockerfile(path: str) -> bool:
+    """Return whether a file is a Dockerfile, by its name."""
+    name = path.rsplit("/", 1)[-1]
+    return NAME.fullmatch(name) is not None and not _OTHER.fullmatch(name)
+
+
+@dataclass(kw_only=True)
+class _Stage:
+    base: str
+    name: str
+    steps: list[Instruction] = field(default_factory=list)
+
+
+def _stages(text: str) -> tuple[list[Instruction], list[_Stage]]:
+    """Return the instructions before the first stage, and the stages."""
+    before: list[Instruction] = []
+    found: list[_Stage] = []
+    for step in parse_instructions(text):
+        if step.keyword == "FROM" and (named := _FROM.match(step.rest)) is not None:
+            found.append(_Stage(base=named[1].lower(), name=(named[2] or "").lower()))
+        elif found:
+            found[-1].steps.append(step)
+        else:
+            before.append(step)
+    return before, found
+
+
+def _shipped(path: str, stages: list[_Stage]) -> list[_Stage]:
+    """Return the stages of the production image: the last one that is not named for debugging, and those below it."""
+    at = next((each for each in reversed(stages) if not is_for_debugging(each.name)), None)
+    found: list[_Stage] = []
+    while at is not None and at not in found and not is_for_debugging(path):
+        found.append(at)
+        at = next((each for each in stages[: stages.index(at)] if each.name == found[-1].base), None)
+    return found
+
+
+def _text(step: Instruction) -> str:
+    words = " ".join(json_words(step.rest)) if step.rest.startswith("[") else step.rest
+    return "\n".join((words, *step.heredocs))
+
+
+def _installs(text: str) -> str:
+    """Return the debugger that a RUN instruction installs; empty for none."""
+    for command in _COMMAND_END.split(text):
+        installer = _INSTALLER.search(command)
+        install = installer and _INSTALL.search(command, installer.end())
+        package = install and _PACKAGE.search(command, install.end())
+        if package:
+            return package[1]
+    return ""
+
+
+def installed(path: str, text: str) -> str:
+    """Return the RUN lines of the production image, which name the files of requirements that it installs."""
+    steps = (step for stage in _shipped(path, _stages(text)[1]) for step in stage.steps)
+    return "\n".join(_text(step) for step in steps if step.keyword == "RUN")
+
+
+def installs_project(lines: str) -> bool:
+    """Return whether RUN lines install the package of the repository, and thereby what its pyproject.toml requires."""
+    return _INSTALLS_PROJECT.search(lines) is not None
+
+
+def debug_ports(text: str) -> Iterator[int]:
+    """Return the ports on which a debugger of the image listens."""
+    for step in parse_instructions(text):
+        yield from commands.debug_ports(_text(step))
+
+
+def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Finding]:
+    """Return the findings of a Dockerfile.
+
+    Args:
+        debug: ports of debuggers.
+    """
+
+    def finding(step: Instruction, rule: str, message: str) -> Finding:
+        return Finding(path=path, line=step.line, rule=rule, message=message)
+
+    before, stages = _stages(text)
+    for step in (*before, *(step for stage in stages for step in stage.steps)):
+        for name in _secrets(step):
+            yield finding(step, BUILD_SECRET, f"{step.keyword} {name} is a secret in the image")
+        if step.keyword == "RUN":
+            for each in commands.containers(_text(step), debug):
+                yield finding(step, each.rule, each.message)
+    for stage in _shipped(path, stages):
+        for step in stage.steps:
+            text_of = _text(step)
+            if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK"}:
+                for each in (*commands.listens(text_of), *commands.waits(text_of)):
+                    yield finding(step, each.rule, each.message)
+            if step.keyword in {"CMD", "ENTRYPOINT"} and commands.starts_debugger(text_of):
+                yield finding(step, SHIPS, "the image starts its program under a debugger")
+            if step.keyword == "RUN" and (package := _installs(text_of)):
+                yield finding(step, SHIPS, f"the image has {package}")
+            if step.keyword in {"COPY", "ADD"} and "agent.pyz" in text_of:
+                yield finding(step, SHIPS, "the image has dkdbg's agent")
+            for word in split(step.rest) if step.keyword == "EXPOSE" else ():
+                if (port := ports.covers(ports.resolved(word), debug)) is not None:
+                    yield finding(step, OPEN_PORT, f"EXPOSE {port}: `docker run -P` publishes this debug port on all addresses")  # fmt: skip
+
+
+def _secrets(step: Instruction) -> Iterator[str]:
+    """Return the names of the secrets that an ARG, or an ENV with a value, puts into the image."""
+    words = split(step.rest) if step.keyword in {"ARG", "ENV"} else []
+    if step.keyword == "ENV" and words and "=" not in words[0]:  # the legacy form `ENV key value`
+        words = [f"{words[0]}={' '.join(words[1:])}"]
+    for name, _, value in (word.partition("=") for word in words):
+        if (secrets.is_secret_name(name) and (value or step.keyword == "ARG")) or secrets.has_credentials(
+            value
+        ):
+            yield name

@@ -1,0 +1,144 @@
+"""Parse YAML and JSON with comments into values that know their lines.
+
+Both are from outside: aliases are shared, never expanded, and size and nesting are limited.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, SequenceNode
+
+from dkdbg.errors import DkdbgError
+from dkdbg.setup.detect import values
+from dkdbg.setup.render import jsonc_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Maximum nodes of one file.
+_MAX_NODES = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value of a document.
+
+    Attributes:
+        line: its first line, from 1; of a member of a mapping the line of its key.
+        text: text of a scalar as written, empty for other values.
+        items: elements of a sequence.
+        members: values of a mapping by key. YAML's merge keys are resolved.
+    """
+
+    line: int
+    text: str = ""
+    items: tuple[Value, ...] = ()
+    members: dict[str, Value] | None = None
+
+    def get(self, *keys: str) -> Value:
+        """Return the value below these keys; an empty one if a key is missing."""
+        found = self
+        for key in keys:
+            found = (found.members or {}).get(key, Value(found.line))
+        return found
+
+    def pairs(self) -> Iterator[tuple[str, Value]]:
+        """Return the members of a mapping."""
+        yield from (self.members or {}).items()
+
+    def each(self) -> tuple[Value, ...]:
+        """Return the elements of a sequence, or the scalar itself as one."""
+        return self.items or ((self,) if self.text else ())
+
+    def command(self) -> str:
+        """Return a command line, whether written as a text or as a list of words."""
+        return self.text or " ".join(each.text for each in self.items)
+
+
+class UnreadableError(Exception):
+    """The text is not valid, or larger than any configuration; its text is the reason."""
+
+
+#: Directives of Helm and Jinja, which make YAML of a template.
+_ALONE = re.compile(
+    r"^[ \t]{0,200}(?:-[ \t]{1,20})?(?:\{\{[^\n]{0,500}\}\}|\{%[^\n]{0,500}%\})[ \t]{0,20}$", re.MULTILINE
+)
+_INLINE = re.compile(r"\{\{[^\n}]{0,200}\}\}|\{%[^\n%]{0,200}%\}")
+
+
+def without_directives(text: str) -> str:
+    """Return a template of YAML as if all its conditions held; the lines keep their numbers."""
+    return _INLINE.sub("x", _ALONE.sub("", text))
+
+
+def yaml_documents(text: str) -> list[Value]:
+    """Return the documents of a YAML file.
+
+    Raises:
+        UnreadableError: it is invalid or too large.
+    """
+    try:
+        values.check_text(text)
+        yaml = YAML(typ="safe", pure=True)
+        seen: dict[int, Value] = {}
+        return [_of_yaml(each, seen) for each in yaml.compose_all(text) if each is not None]
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise UnreadableError(f"not valid YAML{f' in line {mark.line + 1}' if mark else ''}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(str(error)) from error
+
+
+def _of_yaml(node: Any, seen: dict[int, Value]) -> Value:  # noqa: ANN401 - a node of ruamel.yaml
+    if id(node) in seen:
+        return seen[id(node)]
+    if len(seen) > _MAX_NODES:
+        raise ValueError("too many values")
+    line = node.start_mark.line + 1
+    if isinstance(node, MappingNode):
+        members: dict[str, Value] = {}
+        found = seen[id(node)] = Value(line, members=members)
+        for key, value in node.value:
+            if key.value == "<<" and isinstance(value, (MappingNode, SequenceNode)):
+                for base in value.value if isinstance(value, SequenceNode) else (value,):
+                    members.update({k: v for k, v in _of_yaml(base, seen).pairs() if k not in members})
+            elif isinstance(key.value, str):
+                below = _of_yaml(value, seen)
+                anchored = value.start_mark.line < key.start_mark.line  # an alias: the line of its use counts
+                members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members) if below.text or anchored else below  # fmt: skip
+    elif isinstance(node, SequenceNode):
+        seen[id(node)] = Value(line)  # of an alias to itself
+        found = seen[id(node)] = Value(line, items=tuple(_of_yaml(each, seen) for each in node.value))
+    else:
+        found = seen[id(node)] = Value(line, text=str(node.value))
+    return found
+
+
+def json_document(text: str) -> Value:
+    """Return the value of JSON with comments, as editors write it.
+
+    Raises:
+        UnreadableError: it is invalid.
+    """
+    try:
+        root = jsonc_tree.parse(text, file="")
+    except (DkdbgError, RecursionError) as error:
+        raise UnreadableError(str(error)) from error
+    starts = [0, *(at + 1 for at, char in enumerate(text) if char == "\n")]
+    return Value(1) if root is None else _of_json(root, root.start, starts)
+
+
+def _of_json(node: jsonc_tree.Node, start: int, starts: list[int]) -> Value:
+    line = bisect_right(starts, start)
+    if isinstance(node.value, dict):
+        members = {each.key: _of_json(each.node, each.start, starts) for each in node.members}
+        return Value(line, members=members)
+    if isinstance(node.value, list):
+        return Value(line, items=tuple(_of_json(each, each.start, starts) for each in node.items))
+    return Value(line, text=str(node.value).lower() if isinstance(node.value, bool) else str(node.value))

@@ -1,0 +1,131 @@
+"""Audit Kubernetes manifests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.audit import commands, ports
+from dkdbg.audit.rules import (
+    HOST_PORT,
+    OPEN_PORT,
+    PRIVILEGED,
+    PTRACE,
+    SHIPS,
+    UNCONFINED,
+    Finding,
+    is_for_debugging,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.audit.documents import Value
+
+#: Maximum nesting of a pod's template in an object, such as List, PyTorchJob, replica, template, spec.
+_MAX_DEPTH = 12
+#: Names of a container's port for a debugger.
+_NAMES = frozenset({"debugpy", "ptvsd", "dkdbg"})
+
+
+def is_manifest(document: Value) -> bool:
+    """Return whether a YAML document is an object of Kubernetes, or a part of one as overlays have it."""
+    return bool(document.get("kind").text and document.get("apiVersion").text)
+
+
+def debug_ports(document: Value) -> Iterator[int]:
+    """Return the ports on which debuggers of the pods listen."""
+    for pod in _pods(document):
+        for container in _containers(pod):
+            yield from commands.debug_ports(_command(container))
+
+
+def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Finding]:
+    """Return the findings of one object.
+
+    Args:
+        debug: ports of debuggers.
+    """
+    ships = not is_for_debugging(path) and not is_for_debugging(document.get("metadata", "name").text)
+    found = list(_service(document, debug) if document.get("kind").text == "Service" else ())
+    for pod in _pods(document):
+        found += _pod(pod, debug, ships=ships)
+    for line, rule, message in found:
+        yield Finding(path=path, line=line, rule=rule, message=message)
+
+
+def _service(document: Value, debug: frozenset[int]) -> Iterator[tuple[int, str, str]]:
+    kind = document.get("spec", "type").text or "ClusterIP"
+    whom = {"NodePort": "on every node", "LoadBalancer": "beyond the cluster"}.get(
+        kind, "to the whole cluster"
+    )
+    for each in document.get("spec", "ports").items:
+        port = ports.covers(each.get("targetPort").text, debug) or ports.covers(each.get("port").text, debug)
+        if port is None and {each.get("targetPort").text, each.get("name").text} & _NAMES:
+            port = next(iter(ports.USUAL))
+        if port is not None:
+            yield each.line, OPEN_PORT, f"the Service opens debug port {port} {whom}"
+
+
+def _pods(value: Value, depth: int = 0, seen: set[int] | None = None) -> Iterator[Value]:
+    """Return the pod specifications below a value: the mappings with `containers`."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or depth > _MAX_DEPTH:
+        return
+    seen.add(id(value))
+    if value.get("containers").items:
+        yield value
+    for _, below in value.pairs():
+        yield from _pods(below, depth + 1, seen)
+    for below in value.items:
+        yield from _pods(below, depth + 1, seen)
+
+
+def _containers(pod: Value) -> tuple[Value, ...]:
+    return (*pod.get("initContainers").items, *pod.get("containers").items)
+
+
+def _command(container: Value) -> str:
+    return f"{container.get('command').command()} {container.get('args').command()}"
+
+
+def _pod(pod: Value, debug: frozenset[int], *, ships: bool) -> Iterator[tuple[int, str, str]]:
+    on_host = pod.get("hostNetwork").text.lower() == "true"
+    yield from _security(pod.get("securityContext"))
+    for container in _containers(pod):
+        name, text = container.get("name").text, _command(container)
+        line = (container.get("args") if container.get("args").each() else container.get("command")).line
+        opens = list(commands.listens(text))
+        for variable in container.get("env").items:
+            opens += commands.listens(f"{variable.get('name').text}={variable.get('value').text}")
+        if on_host and (opens or commands.starts_debugger(text)):
+            yield (
+                pod.get("hostNetwork").line,
+                HOST_PORT,
+                f"container {name} has a debugger in the network of its node",
+            )
+        if ships:
+            for each in (*opens, *commands.waits(text)):
+                yield line, each.rule, f"container {name}: {each.message}"
+            if commands.starts_debugger(text):
+                yield line, SHIPS, f"container {name} starts under a debugger"
+        for port in container.get("ports").items:
+            wanted = port.get("hostPort").text and ports.covers(port.get("containerPort").text, debug)
+            wanted = wanted or ports.covers(port.get("hostPort").text, debug)
+            if wanted:
+                yield (
+                    port.get("hostPort").line,
+                    HOST_PORT,
+                    f"container {name} opens debug port {wanted} on its node",
+                )
+        yield from _security(container.get("securityContext"))
+
+
+def _security(context: Value) -> Iterator[tuple[int, str, str]]:
+    if context.get("privileged").text.lower() == "true":
+        yield context.get("privileged").line, PRIVILEGED, "privileged: true"
+    for each in context.get("capabilities", "add").each():
+        if each.text.upper().removeprefix("CAP_") in {"SYS_PTRACE", "ALL"}:
+            yield each.line, PTRACE, f"capabilities: {each.text}"
+    kind = context.get("seccompProfile", "type")
+    if kind.text == "Unconfined":
+        yield kind.line, UNCONFINED, "seccompProfile: Unconfined"

@@ -1,0 +1,53 @@
+"""Recognise addresses and published ports of debuggers."""
+
+from __future__ import annotations
+
+import re
+
+from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.setup.detect.substitution import substitute
+
+#: Ports on which debuggers listen unless told otherwise.
+USUAL = frozenset({DEFAULT_PORT})
+_LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[?::1\]?|ip6-localhost")
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/tcp)?")
+
+
+def resolved(text: str) -> str:
+    """Return `text` with the defaults of its variables; a variable without one is kept."""
+    return substitute(text, {}, keep_unknown=True)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is reached from its own machine alone."""
+    return _LOOPBACK.fullmatch(host) is not None
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return host and port of `[HOST:]PORT`; the host is empty without one."""
+    host, _, port = resolved(address).rpartition(":")
+    return host, port
+
+
+def covers(text: str, ports: frozenset[int]) -> int | None:
+    """Return the first of `ports` that a port or range of ports has; None if it has none, or is no port."""
+    found = _RANGE.fullmatch(text.strip())
+    if not found:
+        return None
+    first, last = int(found[1]), int(found[2] or found[1])
+    return next((each for each in sorted(ports) if first <= each <= last), None)
+
+
+def published(text: str, ports: frozenset[int]) -> tuple[int, str] | None:
+    """Return the debug port that `[[HOST:]PUBLISHED:]PORT` opens beyond loopback, and the host; None if it opens none.
+
+    A host that is a variable without a default is not judged.
+    """
+    rest, _, inside = resolved(text).rpartition(":")
+    port = covers(inside, ports)
+    if port is None:
+        return None
+    host, colon, _ = rest.rpartition(":")
+    if is_loopback(host) or "$" in host:
+        return None
+    return port, (host if colon and host else "all addresses")

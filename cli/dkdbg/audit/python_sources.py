@@ -1,0 +1,166 @@
+"""Audit Python sources: debuggers that they start, and wait for."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.audit import commands, ports
+from dkdbg.audit.rules import OPEN_PORT, WAITS, Finding, is_for_debugging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_MODULES = frozenset({"debugpy", "ptvsd", "remote_pdb", "rpdb"})
+_LISTENS = frozenset({"listen", "enable_attach", "RemotePdb", "Rpdb"})
+_WAITS = frozenset({"wait_for_client", "wait_for_attach"})
+_STARTS = frozenset(
+    {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
+)
+#: Texts without which a source has nothing for this audit.
+WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb")
+_LINES = (
+    (
+        re.compile(
+            r"\bdebugpy\.listen\(\s*\(\s*[\"'](?:0\.0\.0\.0|::)?[\"']|\benable_attach\([^)\n]*[\"']0\.0\.0\.0"
+        ),
+        OPEN_PORT,
+    ),
+    (re.compile(r"\b(?:debugpy\.wait_for_client|ptvsd\.wait_for_attach)\(\)"), WAITS),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    line: int
+    module: str
+    function: str
+    address: ast.expr | None
+
+
+def debug_ports(text: str) -> Iterator[int]:
+    """Return the ports on which a source makes debuggers listen."""
+    for call in _calls(text) or ():
+        for node in ast.walk(call.address) if call.address is not None and call.function in _LISTENS else ():
+            if isinstance(node, ast.Constant) and type(node.value) is int and 0 < node.value < 65536:
+                yield node.value
+
+
+def audit(path: str, text: str) -> Iterator[Finding]:
+    """Return the findings of a source that ships; one that no current Python can parse is searched by line."""
+
+    def finding(line: int, rule: str, message: str) -> Finding:
+        return Finding(path=path, line=line, rule=rule, message=message)
+
+    calls = _calls(text)
+    if calls is None:
+        for number, line in enumerate(text.split("\n"), 1):
+            for pattern, rule in _LINES:
+                if not line.lstrip().startswith("#") and pattern.search(line):
+                    yield finding(number, rule, line.strip()[:80])
+        return
+    for call in calls:
+        name = f"{call.module}.{call.function}"
+        if call.function in _LISTENS and (host := _open_host(call)) is not None:
+            yield finding(call.line, OPEN_PORT, f"{name} listens on {host or 'all addresses'}")
+        elif call.function in _WAITS and not is_for_debugging(path):
+            yield finding(call.line, WAITS, f"{name}() waits until a debugger attaches")
+        elif call.function in _STARTS and call.address is not None:
+            line = _command(call.address)
+            for each in (*commands.listens(line), *(() if is_for_debugging(path) else commands.waits(line))):
+                yield finding(call.line, each.rule, each.message)
+
+
+def _calls(text: str) -> list[_Call] | None:
+    """Return the calls of debuggers and of processes in a source; None if it cannot be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in the source
+            tree = ast.parse(text)
+        return _found(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _found(tree: ast.Module) -> list[_Call]:
+    modules: dict[str, str] = {}
+    functions: dict[str, tuple[str, str]] = {}
+    values: dict[str, ast.expr | None] = {}
+    calls: list[ast.Call] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules.update(
+                {each.asname or each.name: each.name for each in node.names if each.name in _MODULES}
+            )
+        elif isinstance(node, ast.ImportFrom) and node.module in _MODULES:
+            functions.update({each.asname or each.name: (node.module, each.name) for each in node.names})
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    values[target.id] = None if target.id in values else node.value
+        elif isinstance(node, ast.Call):
+            calls.append(node)
+    found: list[_Call] = []
+    for call in calls:
+        named = call.func
+        if isinstance(named, ast.Attribute) and isinstance(named.value, ast.Name):
+            module, function = modules.get(named.value.id, ""), named.attr
+        elif isinstance(named, ast.Name):
+            module, function = functions.get(named.id, ("", named.id))
+        else:
+            continue
+        if module or function in _STARTS:
+            given = {each.arg: each.value for each in call.keywords}
+            address = (
+                call.args[0] if call.args else given.get("address", given.get("endpoint", given.get("args")))
+            )
+            if module and function == "enable_attach" and "host" in given:
+                address = given["host"]
+            address = _valued(address, values)
+            if isinstance(address, (ast.Tuple, ast.List)):
+                address = ast.Tuple(elts=[_valued(each, values) or each for each in address.elts])
+            found.append(_Call(line=call.lineno, module=module, function=function, address=address))
+    return found
+
+
+def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast.expr | None:
+    """Return what a name stands for, if the source assigns it once."""
+    return (values.get(node.id) or node) if isinstance(node, ast.Name) else node
+
+
+def _open_host(call: _Call) -> str | None:
+    """Return the host beyond loopback on which a call listens; None if it does not, or the source does not tell."""
+    if call.address is None:
+        return "0.0.0.0" if call.module == "ptvsd" else None  # noqa: S104 - ptvsd's default
+    if isinstance(call.address, ast.Constant) and isinstance(call.address.value, int):
+        return None  # a port on 127.0.0.1
+    if isinstance(call.address, ast.Constant):
+        hosts: list[ast.expr] = [call.address]
+    else:
+        hosts = call.address.elts[:1] if isinstance(call.address, (ast.Tuple, ast.List)) else [call.address]
+    for host in hosts:
+        # A constant inside is the default of what is read from the environment or an option.
+        default = [
+            host,
+            *(node for node in ast.walk(host) if isinstance(node, ast.Call) for node in node.args[1:]),
+        ]
+        for node in default:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and not ports.is_loopback(node.value)
+            ):
+                return node.value
+    return None
+
+
+def _command(node: ast.expr) -> str:
+    """Return the command line that a call starts, of the words that the source tells."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return " ".join(_command(each) for each in node.elts)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "X" for each in node.values)  # fmt: skip
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else "X"

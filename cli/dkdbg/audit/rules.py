@@ -1,0 +1,147 @@
+"""The rules of the audit, what a finding is, and which files and services are for debugging alone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        id: stable name, for SARIF and for `dkdbg: ignore`.
+        level: severity, in SARIF's words.
+        title: what it finds.
+        todo: what to do about it.
+    """
+
+    id: str
+    level: Literal["error", "warning"]
+    title: str
+    todo: str
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Finding:
+    """One place that a rule has found.
+
+    Attributes:
+        path: POSIX path relative to the repository's root.
+        line: from 1.
+        rule: id of the rule.
+        message: what is wrong, with the value; never a whole secret.
+    """
+
+    path: str
+    line: int
+    rule: str
+    message: str
+
+
+OPEN_PORT, HOST_PORT, WAITS, SHIPS = "open-debug-port", "host-debug-port", "wait-for-client", "debugger-ships"
+PTRACE, PRIVILEGED, UNCONFINED = "ptrace", "privileged", "unconfined"
+BUILD_SECRET, TOKEN, OLD_AGENT, UNREAD = "secret-in-build", "token-in-file", "old-agent", "unread"
+
+#: All rules by id. An id never changes: ignore comments and SARIF baselines name it.
+RULES: dict[str, Rule] = {
+    each.id: each
+    for each in (
+        Rule(
+            id=OPEN_PORT,
+            level="error",
+            title="a debug port beyond loopback: who reaches it runs code as the program",
+            todo="publish it as 127.0.0.1:PORT:PORT, or listen on 127.0.0.1; dkdbg attach TARGET reaches it from elsewhere",
+        ),
+        Rule(
+            id=HOST_PORT,
+            level="error",
+            title="a debug port in the network of its host",
+            todo="take hostPort or the host's network away; dkdbg attach k8s://NAMESPACE/POD and docker://CONTAINER need neither",
+        ),
+        Rule(
+            id=WAITS,
+            level="error",
+            title="a program that ships and waits for a debugger",
+            todo="take it out, or into a service with `profiles: [debug]`; dkdbg run -- COMMAND needs no change of the code",
+        ),
+        Rule(
+            id=SHIPS,
+            level="error",
+            title="a debugger in a production image or service",
+            todo="take it out: dkdbg init writes a debug service beside yours, and the agent is mounted, not installed",
+        ),
+        Rule(
+            id=PTRACE,
+            level="warning",
+            title="the capability SYS_PTRACE: its holder reads and changes each process that it sees",
+            todo="take it out: a program that was started under dkdbg needs no ptrace",
+        ),
+        Rule(
+            id=PRIVILEGED,
+            level="error",
+            title="a privileged container: root in it is root on the host",
+            todo="take it out, and give the container the one device or capability that it needs",
+        ),
+        Rule(
+            id=UNCONFINED,
+            level="warning",
+            title="no seccomp filter: the container may make every system call",
+            todo="take it out: the engine's own profile allows ptrace since Linux 4.8, and a debugger needs nothing else",
+        ),
+        Rule(
+            id=BUILD_SECRET,
+            level="error",
+            title="a secret in a build argument or in ENV: the history of the image shows it",
+            todo="use a build secret (RUN --mount=type=secret,id=NAME), or set the variable when the container starts",
+        ),
+        Rule(
+            id=TOKEN,
+            level="error",
+            title="a token in a file of the repository",
+            todo="revoke it, then take it out of the file; its old value stays in the history of git",
+        ),
+        Rule(
+            id=OLD_AGENT,
+            level="warning",
+            title="an agent that is older than the dkdbg installed",
+            todo="dkdbg init --yes writes the newer one; commit it",
+        ),
+        Rule(
+            id=UNREAD,
+            level="warning",
+            title="files that the audit has not read",
+            todo="audit the folders one at a time: dkdbg audit PATH",
+        ),
+    )
+}
+
+_WORDS = re.compile(r"[^a-z0-9]+")
+_DEBUG = frozenset(
+    {
+        "debug",
+        "debugging",
+        "dkdbg",
+        "dev",
+        "devel",
+        "development",
+        "devcontainer",
+        "local",
+        "override",
+        "vscode",
+    }
+)
+_TESTS = frozenset({"test", "tests", "testing", "conftest"})
+
+
+def is_for_debugging(text: str) -> bool:
+    """Return whether a path, profile or build stage is named as one for development or tests, not for production."""
+    words = set(_WORDS.split(text.lower()))
+    return not words.isdisjoint(_DEBUG) or not words.isdisjoint(_TESTS)
+
+
+def is_test(path: str) -> bool:
+    """Return whether a file is named as one of the tests."""
+    return not _TESTS.isdisjoint(_WORDS.split(path.lower()))

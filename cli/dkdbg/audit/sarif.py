@@ -1,0 +1,73 @@
+"""Write findings as SARIF 2.1.0, which GitHub code scanning and other tools read.
+
+Source: the OASIS standard "Static Analysis Results Interchange Format (SARIF) Version 2.1.0".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from dkdbg.audit.rules import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.audit.rules import Finding
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+
+
+def report(findings: Sequence[Finding], *, version: str, notes: Sequence[str]) -> dict[str, Any]:
+    """Return the SARIF log of one run.
+
+    Args:
+        version: dkdbg's version.
+        notes: texts about files that could not be read.
+    """
+    numbers = {rule: number for number, rule in enumerate(RULES)}
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.title},
+            "help": {"text": rule.todo},
+            "defaultConfiguration": {"level": rule.level},
+        }
+        for rule in RULES.values()
+    ]
+    invocation = {
+        "executionSuccessful": True,
+        "toolExecutionNotifications": [{"level": "note", "message": {"text": each}} for each in notes],
+    }
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "dkdbg audit", "semanticVersion": version, "rules": rules}},
+                "invocations": [invocation],
+                "columnKind": "unicodeCodePoints",
+                "results": [_result(each, numbers[each.rule]) for each in findings],
+            }
+        ],
+    }
+
+
+def _result(finding: Finding, number: int) -> dict[str, Any]:
+    place = {"uri": quote(finding.path), "uriBaseId": "%SRCROOT%"}
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": number,
+        "level": RULES[finding.rule].level,
+        "message": {"text": f"{finding.message}. {RULES[finding.rule].todo}"},
+        "locations": [
+            {"physicalLocation": {"artifactLocation": place, "region": {"startLine": finding.line}}}
+        ],
+        # Without the line, so that a finding stays the same when lines are added above it.
+        "partialFingerprints": {
+            "dkdbg/v1": hashlib.sha256(
+                f"{finding.path}\0{finding.rule}\0{finding.message}".encode()
+            ).hexdigest()
+        },
+    }

@@ -1,0 +1,64 @@
+"""Audit shell scripts, batch jobs, Makefiles and workflows of a CI by their command lines."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.audit import commands
+from dkdbg.audit.rules import Finding, is_for_debugging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME = re.compile(
+    r".+\.(?:sh|bash|zsh|ksh|sbatch|slurm|pbs|lsf|job|mk|service|conf|cfg|ini|toml|env)|\.env(?:\.\w+)?|(?:GNU)?[Mm]akefile|[Jj]ustfile|Procfile(?:\.\w+)?|\.gitlab-ci\.yml|tasks\.json|package\.json"
+)
+_WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
+_SHELL = re.compile(
+    r"#!\s*/\S*(?:/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh\b|#!\s*/usr/bin/env\s+(?:ba|da|k|z)?sh\b"
+)
+
+
+def is_script(path: str, text: str) -> bool:
+    """Return whether a file consists of command lines, by its name or first line."""
+    name = path.rsplit("/", 1)[-1]
+    return bool(_NAME.fullmatch(name) or _WORKFLOW.fullmatch(path) or _SHELL.match(text))
+
+
+def debug_ports(text: str) -> Iterator[int]:
+    """Return the ports on which debuggers of a script listen."""
+    for _, line in _lines(text):
+        yield from commands.debug_ports(line)
+
+
+def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Finding]:
+    """Return the findings of a script.
+
+    Args:
+        debug: ports of debuggers.
+    """
+    for number, line in _lines(text):
+        found = [*commands.listens(line), *commands.forwards(line, debug), *commands.containers(line, debug)]
+        found += () if is_for_debugging(path) else commands.waits(line)
+        for each in found:
+            yield Finding(path=path, line=number, rule=each.rule, message=each.message)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Return each command line with the number of its first line, continued lines joined, without comments."""
+    start = 0
+    parts: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if not parts:
+            start = number
+            if stripped.startswith("#"):
+                continue
+        if stripped.endswith("\\"):
+            parts.append(stripped[:-1])
+            continue
+        whole = " ".join((*parts, stripped))
+        parts = []
+        if whole:
+            yield start, whole

@@ -1,0 +1,106 @@
+"""Recognise tokens by their shape, and variables that hold secrets by their names.
+
+The shapes are those that the issuers document, with a prefix or a fixed context. A search by entropy finds digests and
+model names as well, so it is left to programs such as gitleaks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Names of BuildKit's check SecretsUsedInArgOrEnv, without `auth` and a bare `key`, which name other things as well.
+#: Source: moby/buildkit, frontend/dockerfile/linter.
+_SECRET = re.compile(
+    r"(?:^|_)(?:api_?key|access_?key|secret_?key|private_?key|credentials?|pword|secret|token)(?:_|$)|passw(?:or)?d(?:_|$)",
+    re.IGNORECASE,
+)
+_NO_SECRET = re.compile(
+    r"(?:^|_)(?:public|file|path|dir|url|id|name|length|limit|max|min|num)(?:_|$)", re.IGNORECASE
+)
+#: Text between the name of a variable and its value: `NAME=VALUE`, `"NAME": "VALUE"`, `name: NAME` and `value: VALUE`.
+_IS = r"[\"'\]]{0,2}(?:\s{0,3}[=:]\s{0,3}|\s{0,80},?\s{0,80}[\"']?value[\"']?\s{0,3}:\s{0,3})[\"']?"
+#: Issuer and shape of each token. A shape begins with a literal text, for which `re` is fast; group 1 is the token of a
+#: shape that begins with the name of a variable.
+_SHAPES = tuple(
+    (issuer, re.compile(rf"{shape}(?![A-Za-z0-9])"))
+    for issuer, shape in (
+        ("GitHub", r"gh[pousr]_[A-Za-z0-9]{36}"),
+        ("GitHub", r"github_pat_[A-Za-z0-9_]{50,90}"),
+        ("Hugging Face", r"hf_[A-Za-z0-9]{30,40}"),
+        ("AWS", r"A[KS]IA[A-Z0-9]{16}"),
+        ("AWS", rf"AWS_SECRET_ACCESS_KEY{_IS}([A-Za-z0-9/+]{{40}})"),
+        ("AWS", rf"aws_secret_access_key{_IS}([A-Za-z0-9/+]{{40}})"),
+        ("OpenAI", r"sk-(?:proj-|svcacct-)[A-Za-z0-9_-]{40,200}"),
+        ("OpenAI", r"sk-[A-Za-z0-9]{48}"),
+        ("Anthropic", r"sk-ant-[a-z0-9]{4,8}-[A-Za-z0-9_-]{60,120}"),
+        ("GitLab", r"glpat-[A-Za-z0-9_-]{20}"),
+        ("Google", r"AIza[A-Za-z0-9_-]{35}"),
+        ("Slack", r"xox[abprs]-[A-Za-z0-9-]{20,90}"),
+        ("Docker Hub", r"dckr_pat_[A-Za-z0-9_-]{20,40}"),
+        ("PyPI", r"pypi-AgE[A-Za-z0-9_-]{50,200}"),
+        ("NVIDIA", r"nvapi-[A-Za-z0-9_-]{40,90}"),
+        ("npm", r"npm_[A-Za-z0-9]{36}"),
+        ("Weights & Biases", rf"WANDB_API_KEY{_IS}([0-9a-f]{{40}})"),
+        ("Weights & Biases", r"wandb[. ]login[( ](?:key=)?[\"']?([0-9a-f]{40})"),
+        ("dkdbg", rf"DKDBG_(?:PDB_)?TOKEN{_IS}([A-Za-z0-9_][A-Za-z0-9_+/=-]{{19,199}})(?![\w+/=.(\[-])"),
+        ("dkdbg", rf"dkdbgToken{_IS}([A-Za-z0-9_][A-Za-z0-9_+/=-]{{19,199}})"),
+    )
+)
+#: A token that a user made for dkdbg. In a program or a document such a text is a name or an example.
+_CHOSEN = re.compile(
+    rf"(?:DKDBG_(?:PDB_)?TOKEN|dkdbgToken){_IS}([A-Za-z0-9_][A-Za-z0-9_+/=.-]{{5,199}})(?![\w(\[])"
+)
+_NO_TOKEN = frozenset({"prompt", "string", "secret", "required"})
+#: The file of `~/.config/dkdbg/token`.
+_OWN_FILE, _WHOLE = re.compile(r"(?:.*/)?\.?dkdbg/token"), re.compile(r"\s*[A-Za-z0-9_-]{40,64}\s*")
+_CODE = re.compile(r".+\.(?:py|pyi|ipynb|md|rst|txt|js|ts|tsx|c|cc|cpp|go|rs|java|html|j2)")
+_CREDENTIALS = re.compile(r"://[^/\s:@$]{1,100}:[^/\s@$]{3,200}@")
+_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{2,10} ){0,2}PRIVATE KEY-----")
+#: Texts that stand for a token in examples, and how many different characters a real one has at least.
+_EXAMPLE = re.compile(r"example|x{4}|your|placeholder|redacted|changeme|<|\$", re.IGNORECASE)
+_MIN_DISTINCT = 8
+#: Maximum characters of the name of a variable.
+_MAX_NAME = 200
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable of this name holds a secret."""
+    return len(name) <= _MAX_NAME and _SECRET.search(name) is not None and _NO_SECRET.search(name) is None
+
+
+def has_credentials(value: str) -> bool:
+    """Return whether a URL in a value has a user with a password."""
+    return _CREDENTIALS.search(value) is not None
+
+
+def tokens(path: str, text: str, *, keys: bool = True) -> Iterator[tuple[int, str]]:
+    """Return the offset of each token in a file, and its description without the token itself.
+
+    Args:
+        path: of the file; in a program or a document, text that only looks like a token is none.
+        keys: whether private keys count; tests have their own.
+    """
+    for issuer, shape in _SHAPES:
+        for found in shape.finditer(text):
+            token = found[found.lastindex or 0]
+            before = text[found.start() - 1 : found.start()]
+            if _is_real(token) and not (before.isalnum() or before in {"_", "-"}):
+                yield found.start(), f"a token of {issuer} ({token[:6]}...)"
+    if not _CODE.fullmatch(path):
+        for found in _CHOSEN.finditer(text):
+            if len(found[1]) < 20 and found[1].lower() not in _NO_TOKEN and not _EXAMPLE.search(found[1]):
+                yield found.start(), f"a token of dkdbg ({found[1][:2]}...)"
+    if _OWN_FILE.fullmatch(path) and _WHOLE.fullmatch(text):
+        yield 0, "a token of dkdbg (the whole file)"
+    for found in _KEY.finditer(text) if keys else ():
+        if re.match(r"\s*(?:\\n)?[A-Za-z0-9+/=]{16}", text[found.end() : found.end() + 80]):
+            yield found.start(), "a private key"
+
+
+def _is_real(token: str) -> bool:
+    """Return whether a text can be a token: not a name, an expression or an example."""
+    return len(set(token)) >= _MIN_DISTINCT and not token.isalpha() and not _EXAMPLE.search(token)

@@ -1,0 +1,121 @@
+"""`dkdbg audit`: find debug ports, debuggers and secrets that would ship; for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg import __version__, console
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dkdbg.audit.rules import Finding
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the arguments of `dkdbg audit`."""
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="only these files and folders (the whole repository)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "sarif"),
+        default="text",
+        help="sarif: for code scanning, version 2.1.0 (text)",
+    )
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run the verb with the parsed options."""
+    return audit(root, Path(options.directory).resolve(), options.paths, as_sarif=options.format == "sarif")
+
+
+def audit(root: Path, here: Path, paths: list[str], *, as_sarif: bool) -> int:
+    """Print what the files of a repository leave open; return 1 if there is anything.
+
+    Args:
+        root: the repository's root, resolved.
+        here: folder that `paths` are relative to.
+        paths: files and folders; a folder outside of the repository is audited as one of its own. Empty for all.
+
+    Raises:
+        DkdbgError: a path does not exist, or is a file outside of the repository.
+    """
+    from dkdbg.audit import sarif
+    from dkdbg.audit.rules import RULES
+
+    found: list[Finding] = []
+    notes: list[str] = []
+    for folder, below in _roots(root, here, paths).items():
+        every, problems = _audited(folder)
+        found += [one for one in every if not below or any(_is_below(one.path, path) for path in below)]
+        notes += problems
+    if as_sarif:
+        console.emit(sarif.report(found, version=__version__, notes=notes))
+        return EXIT_ERROR if found else 0
+    for note in notes:
+        console.warn(f"dkdbg: {note}")
+    for each in found:
+        console.say(f"{each.path}:{each.line}: {each.rule}: {each.message}\n    {RULES[each.rule].todo}")
+    if found:
+        files = len({each.path for each in found})
+        console.say(
+            f"\n{len(found)} finding{'s' * (len(found) > 1)} in {files} file{'s' * (files > 1)}; "
+            "a comment `dkdbg: ignore RULE` on the line, or alone above it, accepts one"
+        )
+    return EXIT_ERROR if found else 0
+
+
+def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, list[str]]:
+    """Return the folders to audit, each with the paths below it that were asked for; none for the whole folder."""
+    found: dict[Path, list[str]] = {}
+    for text in paths:
+        path = Path(here, text)
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise DkdbgError(
+                f"cannot read {text}: {error}", hint="name a file or folder that exists", exit_code=EXIT_USAGE
+            ) from error
+        if real.is_relative_to(root):
+            found.setdefault(root, []).append(real.relative_to(root).as_posix())
+        elif real.is_dir():
+            found.setdefault(real, [])
+        else:
+            raise DkdbgError(
+                f"{text} is not below {root}",
+                hint="dkdbg -C FOLDER audit audits another repository",
+                exit_code=EXIT_USAGE,
+            )
+    return found or {root: []}
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return folder in {".", path} or path.startswith(f"{folder}/")
+
+
+def _audited(root: Path) -> tuple[list[Finding], list[str]]:
+    """Return the findings below a folder, and what could not be read. Of a git repository only what git knows counts."""
+    from pathlib import PurePosixPath
+
+    from dkdbg.audit.audit import agents_of, audit, unknown_ignores
+    from dkdbg.repository import git, transaction
+    from dkdbg.setup.detect.files import Tree
+
+    def read(path: str) -> bytes | None:
+        try:
+            return transaction.read(root, PurePosixPath(path))
+        except DkdbgError:
+            return None
+
+    tree = Tree(root)
+    listed = git.ask(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+    known = frozenset(tree.files if listed is None else listed.split("\0"))
+    files = [path for path in tree.files if path in known]
+    agents = [path for path in agents_of(tree) if listed is None or path in known]
+    found = audit(tree, files=files, agents=agents, version=__version__, read=read)
+    wrong = unknown_ignores((each.path, tree.text(each.path)) for each in found if tree.has(each.path))
+    return found, [*tree.problems, *(f"{each} is no rule of the audit" for each in dict.fromkeys(wrong))]

@@ -1,0 +1,335 @@
+"""`dkdbg audit`: each seeded leak is found once, in its line, by its rule; production files without one give nothing."""
+
+import io
+import json
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dkdbg import __version__
+from dkdbg.audit.rules import RULES
+from dkdbg.main import main
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "projects"
+#: Joined here, so that this file has no token itself.
+HF, GITHUB, OURS = (
+    "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi",
+    "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+    ("Zk3v9qLm2Xw7" * 4)[:43],
+)
+
+COMPOSE = "services:\n  app:\n    image: app:1\n"
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: trainer}
+spec:
+  template:
+    spec:
+      containers:
+        - name: trainer
+          image: trainer:1
+"""
+#: Name of the leak: file, text, line, rule.
+LEAKS = {
+    "compose publishes 5678": ("compose.yaml", COMPOSE + '    ports: ["8000:8000",\n      "5678:5678"]\n', 5, "open-debug-port"),
+    "compose publishes 0.0.0.0": (
+        "docker-compose.prod.yml", COMPOSE + "    ports:\n      - target: 5678\n        published: 5678\n        host_ip: 0.0.0.0\n", 5, "open-debug-port",
+    ),
+    "a service waits": ("compose.yml", COMPOSE + "    command: python -m debugpy --listen 127.0.0.1:5678 --wait-for-client train.py\n", 4, "wait-for-client"),
+    "a service without the profile": ("compose.yaml", COMPOSE + '    command: ["python", "-m", "debugpy", "--listen", "127.0.0.1:5678", "serve.py"]\n', 4, "debugger-ships"),
+    "an image with debugpy": ("Dockerfile", "FROM python:3.11\nCOPY . .\nRUN pip install --no-cache-dir \\\n    torch debugpy\nCMD python serve.py\n", 3, "debugger-ships"),
+    "SYS_PTRACE": ("compose.yaml", COMPOSE + "    cap_add:\n      - SYS_PTRACE\n", 5, "ptrace"),
+    "a privileged pod": ("k8s/deploy.yaml", DEPLOYMENT + "          securityContext:\n            privileged: true\n", 11, "privileged"),
+    "seccomp off": ("run.sh", "#!/bin/sh\ndocker run --rm --security-opt seccomp=unconfined app:1\n", 2, "unconfined"),
+    "a secret in ARG": ("docker/Dockerfile.gpu", "FROM python:3.11\nARG HF_TOKEN\nRUN python fetch.py\n", 2, "secret-in-build"),
+    "a token in .env": (".env", f"EPOCHS=3\nHUGGING_FACE_HUB_TOKEN={HF}\n", 2, "token-in-file"),
+    "a token of dkdbg": (".env", f"DKDBG_TOKEN={OURS}\n", 1, "token-in-file"),
+    "debugpy.listen": ("app/serve.py", "import debugpy as d\n\n\ndef main():\n    d.listen((\"0.0.0.0\", 5679))\n", 5, "open-debug-port"),
+    "wait_for_client": ("train.py", "from debugpy import wait_for_client\nwait_for_client()\n", 2, "wait-for-client"),
+    "a batch job listens": ("job.sbatch", "#!/bin/bash\n#SBATCH -N1\nsrun python -m debugpy \\\n  --listen $(hostname -i):5678 train.py\n", 3, "open-debug-port"),
+    "hostPort": ("k8s/deploy.yaml", DEPLOYMENT + "          ports: [{containerPort: 5678, hostPort: 5678}]\n", 10, "host-debug-port"),
+}  # fmt: skip
+#: More ways to write them.
+VARIANTS = {
+    "a default that is open": ("compose.yaml", COMPOSE + '    ports: ["${BIND:-0.0.0.0}:${PORT:-5678}:5678"]\n', 4, "open-debug-port"),
+    "a range": ("compose.yaml", COMPOSE + '    ports: ["5670-5680:5670-5680"]\n', 4, "open-debug-port"),
+    "by an alias": ("compose.yaml", "x-p: &p\n  - 5678:5678\nservices:\n  app: {image: a, ports: *p}\n", 2, "open-debug-port"),
+    "by a merge key": ("compose.yaml", "x-b: &b\n  privileged: true\nservices:\n  app:\n    <<: *b\n    image: a\n", 2, "privileged"),
+    "a debug service is open too": ("compose.yaml", COMPOSE + '    profiles: [debug]\n    ports: ["5678:5678"]\n', 5, "open-debug-port"),
+    "the host's network": ("compose.yaml", COMPOSE + "    profiles: [debug]\n    network_mode: host\n    command: debugpy --listen 0.0.0.0:5678 a.py\n", 6, "host-debug-port"),
+    "the agent admits everybody": ("compose.yaml", COMPOSE + "    environment:\n      DKDBG_ALLOW: any\n", 5, "open-debug-port"),
+    "CMD as a list": ("Dockerfile", 'FROM a\nCMD ["python", "-m", "debugpy", "--listen", "0.0.0.0:5678", "a.py"]\n', 2, "open-debug-port"),
+    "EXPOSE": ("Dockerfile", "FROM a\nEXPOSE 8000 5678/tcp\n", 2, "open-debug-port"),
+    "a stage below": ("Dockerfile", "FROM a AS base\nRUN pip install debugpy\nFROM base AS debug\nFROM base AS production\n", 2, "debugger-ships"),
+    "ENV": ("Dockerfile", "ARG BASE=a\nFROM $BASE\nENV A=1 WANDB_API_KEY=$KEY\n", 3, "secret-in-build"),
+    "build args": ("compose.yaml", "services:\n  app:\n    build:\n      context: .\n      args:\n        GIT_TOKEN: ${GIT_TOKEN}\n", 6, "secret-in-build"),
+    "docker build": ("Makefile", "image:\n\tdocker build --build-arg NPM_TOKEN=$(NPM_TOKEN) .\n", 2, "secret-in-build"),
+    "a Service": ("k8s/svc.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec:\n  ports:\n    - port: 80\n    - port: 5678\n", 7, "open-debug-port"),
+    "hostNetwork": ("k8s/deploy.yaml", DEPLOYMENT + "          args: [sh, agent.pyz, launch, --, python, a.py]\n      hostNetwork: true\n", 11, "host-debug-port"),
+    "a pod's args": ("pod.yaml", DEPLOYMENT + '          args: ["-m", "debugpy", "--listen", "0.0.0.0:5678", "--wait-for-client", "a.py"]\n', 10, "wait-for-client"),
+    "a template of Helm": ("chart/templates/a.yaml", "{{- if .Values.x }}\n" + DEPLOYMENT + "          {{- toYaml .Values.y | nindent 10 }}\n          securityContext: {privileged: true, {{ .Values.z }}: 1}\n{{- end }}\n", 12, "privileged"),
+    "a capability of a pod": ("k8s/deploy.yaml", DEPLOYMENT + "          securityContext: {capabilities: {add: [SYS_PTRACE]}}\n", 10, "ptrace"),
+    "a dev container": (".devcontainer/devcontainer.json", '{\n  // mine\n  "runArgs": [\n    "--cap-add",\n    "SYS_PTRACE"],\n}\n', 4, "ptrace"),
+    "a dev container's port": (".devcontainer/devcontainer.json", '{\n  "image": "a",\n  "appPort": ["5678:5678"]}\n', 3, "open-debug-port"),
+    "an editor that listens": (".vscode/launch.json", '{"configurations": [\n {"type": "debugpy", "listen": {\n "host": "0.0.0.0", "port": 5678}}]}\n', 3, "open-debug-port"),
+    "ptvsd": ("a.py", "import ptvsd\nptvsd.enable_attach(address=('0.0.0.0', 3000))\n", 2, "open-debug-port"),
+    "a default of the environment": ("a.py", "import os, debugpy\ndebugpy.listen((os.environ.get('HOST', '0.0.0.0'), 5678))\n", 2, "open-debug-port"),
+    "an old Python": ("a.py", "print 'x'\nimport ptvsd\nptvsd.wait_for_attach()\n", 3, "wait-for-client"),
+    "a started process": ("a.py", "import subprocess\n# debugpy\nsubprocess.run(['python', '-m', 'debugpy', '--listen', '0.0.0.0:5678', 'b.py'])\n", 3, "open-debug-port"),
+    "docker run": ("start", "#!/usr/bin/env bash\nexec docker run -it -p5678:5678 --privileged app\n", 2, "privileged"),
+    "a name for the host": ("a.py", "import debugpy\nHOST, PORT = '', 1\nADDRESS = '0.0.0.0'\ndebugpy.listen((ADDRESS, 5678))\n", 4, "open-debug-port"),
+    "a pdb over TCP": ("a.py", "from remote_pdb import RemotePdb\nRemotePdb('0.0.0.0', 4444).set_trace()\n", 2, "open-debug-port"),
+    "a tunnel of ssh": ("tunnel.sh", "ssh -N -L 0.0.0.0:5678:127.0.0.1:5678 gpu-box\n", 1, "open-debug-port"),
+    "a forward of kubectl": ("forward.sh", "kubectl port-forward --address 0.0.0.0 pod/train 5678:5678\n", 1, "open-debug-port"),
+    "socat": ("forward.sh", "socat TCP-LISTEN:5678,fork TCP:trainer:5678 &\n", 1, "open-debug-port"),
+    "Ray's debugger": ("ray.sh", "ray start --head --ray-debugger-external\n", 1, "open-debug-port"),
+    "supervisord": ("supervisord.conf", "[program:a]\ncommand=python -m debugpy --listen 0.0.0.0:5678 a.py\n", 2, "open-debug-port"),
+    "a task": (".vscode/tasks.json", '{"tasks": [\n {"command": "docker run -p 5678:5678 app"}]}\n', 2, "open-debug-port"),
+    "a Service by the name of a port": ("k8s/svc.yaml", "apiVersion: v1\nkind: Service\nspec:\n  ports:\n    - {port: 80, targetPort: debugpy}\n", 5, "open-debug-port"),
+    "credentials in ARG": ("Dockerfile", "FROM a\nARG PIP_INDEX_URL=https://me:s3cr3t@pypi.example/simple\n", 2, "secret-in-build"),
+    "a password": ("Dockerfile", "FROM a\nENV PGPASSWORD hunter2\n", 2, "secret-in-build"),
+    "a token in a pod's env": ("k8s/a.yaml", "env:\n  - name: DKDBG_TOKEN\n    value: hunter2x\n", 2, "token-in-file"),
+    "a short token": ("compose.yaml", COMPOSE + "    environment:\n      - DKDBG_TOKEN=hunter2x\n", 5, "token-in-file"),
+    "the token's own file": (".config/dkdbg/token", OURS + "\n", 1, "token-in-file"),
+    "a login": ("login.sh", "wandb login " + "0123456789abcdef" * 2 + "01234567\n", 1, "token-in-file"),
+    "a port of the agent": ("job.sh", "export DKDBG_LISTEN=0.0.0.0:5694\n", 1, "open-debug-port"),
+    "a token in a notebook": ("a.ipynb", '{"cells": [{"source": ["x\\n",\n "login(\'' + HF + '\')"]}]}\n', 2, "token-in-file"),
+    "a token in a README": ("README.md", f"# x\n\ngit clone https://me:{GITHUB}@github.com/a/b\n", 3, "token-in-file"),
+    "a key": ("deploy.pem", "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n", 1, "token-in-file"),
+}  # fmt: skip
+#: Production files, and what is for debugging on loopback: nothing of it is a finding.
+CLEAN = {
+    "compose.yaml": """\
+services:
+  app:
+    build: {context: ., args: {PYTHON_VERSION: "3.11", TOKENIZER: bert}}
+    command: python train.py --wait
+    ports: ["8000:8000", "127.0.0.1:5678:5678", "${DKDBG_BIND:-127.0.0.1}:${P:-5678}:5678", "${BIND}:5678:5678"]
+    environment: {POSTGRES_PASSWORD: "${DB_PASSWORD}", DKDBG_TOKEN: "${DKDBG_TOKEN}", HF_TOKEN: null}
+    shm_size: 8gb
+  app-debug:
+    extends: {service: app}
+    profiles: [debug]
+    command: python -m debugpy --listen 0.0.0.0:5678 --wait-for-client train.py
+    cap_add: [SYS_PTRACE]
+    ports: !override ["127.0.0.1:5678:5678"]
+""",
+    "Dockerfile": """\
+# syntax=docker/dockerfile:1
+FROM python:3.11 AS base
+ARG PIP_TOKEN_FILE=/run/secrets/pip
+ENV TOKENIZERS_PARALLELISM=false GPG_KEY=A035C8C19219BA821ECEA86B64E628F8D684696D HF_TOKEN=""
+RUN --mount=type=secret,id=hf HF_TOKEN=$(cat /run/secrets/hf) python fetch.py && pip install -r requirements.txt
+FROM base AS debug
+RUN pip install debugpy
+CMD ["python", "-m", "debugpy", "--listen", "0.0.0.0:5678", "--wait-for-client", "train.py"]
+FROM base AS production
+EXPOSE 8000
+CMD ["python", "train.py"]
+""",
+    "Dockerfile.dev": "FROM python:3.11\nRUN pip install debugpy\nEXPOSE 8000\n",
+    "requirements.txt": "torch\n# debugpy\nnumpy\n",
+    "requirements-dev.txt": "debugpy\n",
+    "pyproject.toml": '[project]\nname = "a"\ndependencies = ["torch"]\n[dependency-groups]\ndev = ["debugpy>=1.8"]\n',
+    "k8s/deploy.yaml": DEPLOYMENT + "          ports: [{containerPort: 8000}]\n          securityContext: {privileged: false}\n",
+    "chart/templates/deploy.yaml": DEPLOYMENT.replace("trainer:1", "{{ .Values.image }}") + "{{- if .Values.debug }}\n          securityContext: {{ toYaml .Values.x }}\n{{- end }}\n",
+    "train.py": """\
+import os
+import debugpy
+print("attach: python -m debugpy --listen 0.0.0.0:5678 --wait-for-client")
+if os.environ.get("DEBUG"):
+    debugpy.listen(5678)
+    debugpy.listen(("127.0.0.1", 5678))
+    debugpy.listen((os.environ["HOST"], int(os.environ["PORT"])))
+listen(("0.0.0.0", 80))
+""",
+    "tests/test_wait.py": "import debugpy\ndebugpy.listen(('0.0.0.0', 1))\ndebugpy.wait_for_client()\n",
+    "run.sh": """\
+#!/bin/sh
+# python -m debugpy --listen 0.0.0.0:5678 --wait-for-client train.py
+python -m debugpy --listen 5678 train.py
+docker run -p 127.0.0.1:5678:5678 -e HF_TOKEN app
+export WANDB_API_KEY=$(cat key) DKDBG_TOKEN="$(cat ~/.config/dkdbg/token)"
+""",
+    "forward.sh": "ssh -L 5678:localhost:5678 a\nssh -L 127.0.0.1:5678:b:5678 -R 0.0.0.0:8080:c:80 a\nkubectl port-forward pod/a 5678\nkubectl port-forward --address 127.0.0.1,localhost pod/a 5678\nsocat TCP-LISTEN:5678,bind=127.0.0.1,fork TCP:a:1\n",
+    "scripts/debug.sh": "python -m debugpy --listen localhost:5678 --wait-for-client train.py\n",
+    ".devcontainer/devcontainer.json": '{"appPort": [5678, 8000], "forwardPorts": [5678], "build": {"args": {"VARIANT": "3.11"}}}\n',
+    ".vscode/launch.json": '{"configurations": [{"connect": {"host": "127.0.0.1", "port": 5678}}, {"listen": {"host": "localhost", "port": 1}}]}\n',
+    "README.md": f"`export HF_TOKEN=hf_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`, AKIAIOSFODNN7EXAMPLE, {'ghp_' + 'a' * 36}\n",
+    "render.py": "env = {'DKDBG_TOKEN': plan.token.something_long_enough}\nDKDBG_TOKEN = choose_the_token_of_the_service()\n",
+    "templates/Dockerfile.j2": "FROM {{ base }}\nRUN pip install debugpy\n",
+    "uv.lock": f'url = "{GITHUB}"\n',
+}  # fmt: skip
+
+
+def audit(root, *words, capsys):
+    code = main(["-C", str(root), "audit", *words])
+    return code, capsys.readouterr()
+
+
+def written(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+def places(out):
+    return {tuple(line.split(": ", 2)[:2]) for line in out.splitlines() if re.match(r"\S.*:\d+: ", line)}
+
+
+@pytest.mark.parametrize("name", LEAKS | VARIANTS)
+def test_a_leak_is_found_in_its_line(name, tmp_path, capsys):
+    path, text, line, rule = (LEAKS | VARIANTS)[name]
+    code, said = audit(written(tmp_path, {path: text}), capsys=capsys)
+    assert (f"{path}:{line}", rule) in places(said.out), said.out
+    assert code == 1
+    assert not any(secret in said.out for secret in (HF, GITHUB, OURS))
+
+
+def test_the_seeds_are_fifteen_and_each_rule_has_a_leak():
+    found = {rule for _, _, _, rule in (LEAKS | VARIANTS).values()}
+    assert len(LEAKS) == 15
+    assert found == set(RULES) - {"old-agent", "unread"}  # their tests are below
+
+
+def test_production_files_and_debugging_on_loopback_are_no_finding(tmp_path, capsys):
+    assert audit(written(tmp_path, CLEAN), capsys=capsys) == (0, ("", ""))
+    for path, text in CLEAN.items():
+        alone = written(tmp_path / "alone" / path.replace("/", "-"), {path: text})
+        assert audit(alone, capsys=capsys)[0] == 0, path
+
+
+@pytest.mark.parametrize("project", sorted(each.name for each in GOLDEN.iterdir()))
+def test_what_init_writes_is_no_finding(project, capsys):
+    assert audit(GOLDEN / project / "expected", capsys=capsys) == (0, ("", ""))
+
+
+def test_a_port_that_the_code_names_is_a_debug_port(tmp_path, capsys):
+    files = {
+        "a.py": "import debugpy\ndebugpy.listen(('127.0.0.1', 7777))\n",
+        "compose.yaml": COMPOSE + '    ports: ["7777:7777"]\n',
+    }
+    assert places(audit(written(tmp_path, files), capsys=capsys)[1].out) == {
+        ("compose.yaml:4", "open-debug-port")
+    }
+
+
+def test_requirements_are_those_of_the_image(tmp_path, capsys):
+    project = '[project]\nname = "a"\nkeywords = ["for debugpy"]\ndependencies = [\n  "debugpy>=1.8",\n]\n'
+    files = {
+        "Dockerfile": "FROM a\nRUN pip install -r requirements.txt .\n",
+        "requirements.txt": "torch\ndebugpy==1.8\n",
+        "pyproject.toml": project,
+    }
+    found = {("requirements.txt:2", "debugger-ships"), ("pyproject.toml:5", "debugger-ships")}
+    assert places(audit(written(tmp_path, files), capsys=capsys)[1].out) == found
+    (tmp_path / "Dockerfile").write_text("FROM a\nRUN pip install -r requirements-prod.txt\n")
+    assert audit(tmp_path, capsys=capsys)[0] == 0
+
+
+def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, capsys):
+    def agent(version):
+        out = io.BytesIO(b"#!/bin/sh\n")
+        out.seek(0, io.SEEK_END)
+        with zipfile.ZipFile(out, "a") as archive:
+            archive.writestr("dkdbg/__init__.py", f'"""x"""\n__version__ = "{version}"\n')
+        return out.getvalue()
+
+    place = tmp_path / "sub" / ".dkdbg" / "agent.pyz"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(agent("0.0.1"))
+    assert places(audit(tmp_path, capsys=capsys)[1].out) == {("sub/.dkdbg/agent.pyz:1", "old-agent")}
+    for other in (agent(__version__), b"no zip"):
+        place.write_bytes(other)
+        assert audit(tmp_path, capsys=capsys)[0] == 0
+
+
+def test_a_comment_accepts_a_finding(tmp_path, capsys):
+    here = COMPOSE + "    privileged: true  # dkdbg: ignore privileged, ptrace\n"
+    assert audit(written(tmp_path, {"compose.yaml": here}), capsys=capsys)[0] == 0
+    above = "FROM a\n# dkdbg: ignore debugger-ships\nRUN pip install debugpy\n"
+    assert audit(written(tmp_path, {"Dockerfile": above}), capsys=capsys)[0] == 0
+    other = COMPOSE + "    privileged: true  # dkdbg: ignore privilege\n"
+    code, said = audit(written(tmp_path, {"compose.yaml": other}), capsys=capsys)
+    assert code == 1
+    assert "compose.yaml: privilege is no rule of the audit" in said.err
+
+
+def test_paths_choose_what_is_reported(tmp_path, capsys, monkeypatch):
+    written(
+        tmp_path / "a",
+        {"x/compose.yaml": COMPOSE + "    privileged: true\n", "y/start.sh": "docker run --privileged a\n"},
+    )
+    assert places(audit(tmp_path / "a", "x", capsys=capsys)[1].out) == {("x/compose.yaml:4", "privileged")}
+    assert places(audit(tmp_path / "a", "y/start.sh", capsys=capsys)[1].out) == {
+        ("y/start.sh:1", "privileged")
+    }
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert main(["audit", "../a"]) == 1
+    assert len(places(capsys.readouterr().out)) == 2
+    assert main(["audit", "nowhere"]) == 2
+
+
+def test_of_a_git_repository_only_what_git_may_commit_counts(tmp_path, capsys):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    written(tmp_path, {".gitignore": ".env\n", ".env": f"T={HF}\n", "b.env": f"T={HF}\n"})
+    assert places(audit(tmp_path, capsys=capsys)[1].out) == {("b.env:1", "token-in-file")}
+
+
+def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
+    written(tmp_path, {"my app/compose.yaml": COMPOSE + '    ports: ["5678:5678"]\n'})
+    code, said = audit(tmp_path, "--format", "sarif", capsys=capsys)
+    log = json.loads(said.out)
+    run = log["runs"][0]
+    result = run["results"][0]
+    assert (code, log["version"]) == (1, "2.1.0")
+    assert [each["id"] for each in run["tool"]["driver"]["rules"]] == list(RULES)
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "open-debug-port"
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {
+        "artifactLocation": {"uri": "my%20app/compose.yaml", "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": 4},
+    }
+    (tmp_path / "my app/compose.yaml").write_text("services: {}\n")
+    code, said = audit(tmp_path, "--format", "sarif", capsys=capsys)
+    assert (code, json.loads(said.out)["runs"][0]["results"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+     "services: &s\n  app: {image: a, privileged: true, extends: *s}\n", "x: &x {<<: *x}\nprivileged: true\n",
+     "privileged: " + "[" * 100_000, "privileged: !!python/object/apply:os.system [touch pwned]\n", "privileged: \0\n"],
+    ids=["aliases", "itself", "merges itself", "nesting", "a tag", "binary"],
+)  # fmt: skip
+def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, {"compose.yaml": text})
+    assert audit(tmp_path, capsys=capsys)[0] in {0, 1}
+    assert [each.name for each in tmp_path.iterdir()] == ["compose.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("Dockerfile", "FROM a\nRUN " + "pip install " * 40_000), ("compose.yaml", "privileged: " + "{{" * 50_000), ("a.sh", "-m debugpy " * 40_000),
+     ("a.env", ("DKDBG_TOKEN" + " " * 150) * 3_000), ("a.py", "import debugpy\n" + "(" * 100_000), (".vscode/launch.json", "[" * 100_000)],
+    ids=["installs", "braces", "debuggers", "tokens", "parentheses", "brackets"],
+)  # fmt: skip
+def test_hostile_text_is_read_in_seconds(path, text, tmp_path, capsys):
+    """No pattern may look at the same text again and again."""
+    assert audit(written(tmp_path, {path: text}), capsys=capsys)[0] == 0
+
+
+def test_a_link_out_of_the_repository_is_not_read(tmp_path, capsys):
+    written(tmp_path, {"secret.env": f"T={HF}\n", "repo/a.txt": ""})
+    (tmp_path / "repo" / "b.env").symlink_to(tmp_path / "secret.env")
+    (tmp_path / "repo" / ".dkdbg").symlink_to(tmp_path)
+    code, said = audit(tmp_path / "repo", capsys=capsys)
+    assert (code, said.out) == (0, "")
+    assert "b.env: a link that leads out of the repository" in said.err
