@@ -67,6 +67,15 @@ def test_output_and_exit_code_are_the_programs_and_nothing_is_left(root, box):
 
 
 @pytest.mark.usefixtures("box")
+def test_doctor_examines_a_pod_from_inside(root):
+    done = must(dkdbg(root, "doctor", "--on", "k8s://ml/train-0"))
+    assert (
+        "warning: shm: k8s://ml/train-0: /dev/shm has 64 MB" in done.stdout
+    )  # a container stands for the pod
+    assert done.stdout.count("warning: ") == 1
+
+
+@pytest.mark.usefixtures("box")
 def test_a_command_line_gets_there_word_by_word_and_input_and_output_byte_for_byte(root, cluster):
     place = registry.target_of("k8s://ml/app=train", root)
     reach = place.find()

@@ -64,6 +64,14 @@ def test_commands_run_on_the_jobs_nodes_in_its_folder(ways, job, tmp_path):
     ways.until(lambda: "dkdbg" not in ways.sh("login", f"squeue -h -s -j {job} -o %j").split())
 
 
+def test_doctor_examines_the_node_of_a_job(job, tmp_path):
+    target = f"slurm://login/{job}/node-22"
+    rows = json.loads(must(dkdbg(tmp_path, "doctor", target, "--json")).stdout)["findings"]
+    assert {(each["target"], each["check"]) for each in rows} == {
+        (target, "shm")
+    }  # a container stands for the node
+
+
 def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
     line = "echo 'the first'; echo 'the last' >&2; sleep 1000"
     target = f"slurm://login/{laptop.job(options='-o job-%j.out', line=line)}"

@@ -35,6 +35,7 @@ GROUPS = {
         "forward": "forward a port of a remote host to this machine, such as TensorBoard's",
     },
     "more": {
+        "doctor": "check this machine, its engine and this repository, or a target",
         "audit": "find what a debugger leaves open in the files of a repository; for CI",
         "completion": "print a script for shell completion",
     },

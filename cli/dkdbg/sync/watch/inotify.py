@@ -23,6 +23,8 @@ from watchdog.observers.inotify_c import (
     WatchDescriptor,
 )
 
+from dkdbg.sync.watch import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -227,11 +229,10 @@ class InotifySource(WatchCallback):
 
 def _limited(error: OSError) -> str:
     """Describe the limit that was hit, its value and the command to raise it, or the user namespace's lower one."""
-    what, floor = ("instances", 512) if error.errno == errno.EMFILE else ("watches", 524288)
-    names = (f"fs.inotify.max_user_{what}", f"user.max_inotify_{what}")
-    found = ((value, name) for name in names if (value := _value(name)) is not None)
-    value, name = min(found, default=(0, names[0]))
-    return f"{name} is {value}, all used up; more with: sudo sysctl {name}={max(2 * value, floor)}"
+    what = "instances" if error.errno == errno.EMFILE else "watches"
+    found = ((value, name) for name in limits.names(what) if (value := _value(name)) is not None)
+    value, name = min(found, default=(0, limits.names(what)[0]))
+    return f"{name} is {value}, all used up; more with: {limits.more(what, name, value)}"
 
 
 def _value(name: str) -> int | None:

@@ -1,0 +1,1 @@
+"""`dkdbg doctor`: a table of checks of this machine, its engine, this repository, or a target."""

@@ -1,0 +1,65 @@
+"""Rows of the table of checks, and their findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from dkdbg.doctor.situation import Situation
+
+#: An error prevents something that was set up, a warning may, a note explains a surprise.
+Severity: TypeAlias = Literal["error", "warning", "note"]
+#: Values that a check has read, for the fields of its texts.
+Values: TypeAlias = "Mapping[str, object]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One row.
+
+    Attributes:
+        name: stable name, for `--json` and bug reports.
+        severity: of its findings.
+        read: returns the values of each finding; empty on a healthy machine. It only looks at what was read before.
+        cause: what is wrong, with fields for the values.
+        next: the exact next command, or the line to change, with fields likewise.
+        safe: whether `--fix` may run `next`, a command line of dkdbg that asks before it writes.
+    """
+
+    name: str
+    severity: Severity
+    read: Callable[[Situation], Iterable[Values]]
+    cause: str
+    next: str
+    safe: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong; the attributes are those of its check, with the values in the texts."""
+
+    check: str
+    severity: Severity
+    cause: str
+    next: str
+    safe: bool = False
+
+
+def examine(checks: Iterable[Check], situation: Situation) -> list[Finding]:
+    """Return the findings of all checks, errors first."""
+    found = [
+        Finding(
+            check=check.name,
+            severity=check.severity,
+            cause=check.cause.format_map(values),
+            next=check.next.format_map(values),
+            safe=check.safe,
+        )
+        for check in checks
+        for values in check.read(situation)
+    ]
+    order = ("error", "warning", "note")
+    return sorted(found, key=lambda each: order.index(each.severity))

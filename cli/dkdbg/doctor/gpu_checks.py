@@ -1,0 +1,211 @@
+"""Checks of the chain from a GPU to the program: driver, nvidia-smi, container toolkit, CDI, CUDA of image and torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.doctor.check import Check
+from dkdbg.targets.docker.compose import started
+from dkdbg.targets.docker.engine_errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from dkdbg.doctor.check import Severity, Values
+    from dkdbg.doctor.situation import Situation
+
+#: CUDA of the newest wheels for drivers of each CUDA version, as pytorch.org names their index.
+#: A driver runs every CUDA of its own major version (NVIDIA's minor version compatibility).
+_WHEELS = {11: "cu118", 12: "cu126", 13: "cu130"}
+_HIDDEN = frozenset({"", "-1", "NoDevFiles"})
+_REFUSED = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
+
+
+def asks_for_gpu(service: Mapping[str, Any]) -> bool:
+    """Return whether a service of a compose project asks for a GPU."""
+    reserved = ((service.get("deploy") or {}).get("resources") or {}).get("reservations") or {}
+    wanted = any("gpu" in (each.get("capabilities") or ()) for each in reserved.get("devices") or ())
+    return wanted or bool(service.get("gpus")) or service.get("runtime") == "nvidia"
+
+
+def _no_driver(situation: Situation) -> Iterator[Values]:
+    machine = situation.machine
+    if machine.has_nvidia and not machine.driver and not machine.smi:
+        yield {}
+
+
+def _broken_driver(situation: Situation) -> Iterator[Values]:
+    if situation.machine.smi:
+        yield {"output": situation.machine.smi}
+
+
+def _hidden(situation: Situation) -> Iterator[Values]:
+    machine = situation.machine
+    if machine.driver and machine.visible is not None and machine.visible.strip() in _HIDDEN:
+        yield {"value": repr(machine.visible)}
+
+
+def _cuda(situation: Situation) -> Iterator[Values]:
+    machine, repository = situation.machine, situation.repository
+    has = _major(machine.cuda)
+    wanted = [(machine.torch_cuda, f"torch {machine.torch}")] if not situation.is_here else []
+    if repository is not None and repository.torch_cuda is not None:
+        wanted.append(
+            (repository.torch_cuda[0], f"the torch of this repository ({repository.torch_cuda[1]})")
+        )
+    for version, what in wanted:
+        if has and _major(version) > has:
+            yield {
+                "what": what, "wanted": version, "driver": machine.driver, "cuda": machine.cuda,
+                "wheels": _WHEELS.get(has, "cpu"),
+            }  # fmt: skip
+
+
+def _major(version: str) -> int:
+    first = version.partition(".")[0]
+    return int(first) if first.isdecimal() else 0
+
+
+def _no_device(situation: Situation) -> Iterator[Values]:
+    machine = situation.machine
+    if not situation.is_here and machine.torch_cuda and not machine.has_device and not machine.driver:
+        yield {"torch": machine.torch, "cuda": machine.torch_cuda}
+
+
+def _toolkit(severity: Severity) -> Callable[[Situation], Iterator[Values]]:
+    def read(situation: Situation) -> Iterator[Values]:
+        machine, engine, repository = situation.machine, situation.engine, situation.repository
+        if (
+            engine is None
+            or engine.error
+            or not engine.is_local
+            or engine.gpu != "none"
+            or not machine.driver
+        ):
+            return
+        is_wanted = repository is not None and repository.service is not None and repository.service.gpu
+        if is_wanted != (severity == "error"):
+            return
+        install = (
+            "" if "nvidia-ctk" in machine.programs else "sudo apt-get install nvidia-container-toolkit && "
+        )
+        configure = (
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+            if engine.is_podman
+            else "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+        )
+        yield {"driver": machine.driver, "version": engine.version, "command": install + configure}
+
+    return read
+
+
+def _stale_cdi(situation: Situation) -> Iterator[Values]:
+    engine, driver = situation.engine, situation.machine.driver
+    if engine is not None and engine.cdi_driver and driver and engine.cdi_driver != driver:
+        yield {"made": engine.cdi_driver, "driver": driver}
+
+
+def _runtime_alone(situation: Situation) -> Iterator[Values]:
+    machine, engine = situation.machine, situation.engine
+    has_gpu = machine.driver or machine.smi or machine.has_nvidia  # its driver is another row's
+    if engine is not None and engine.is_local and engine.gpu in {"nvidia", "cdi"} and not has_gpu:
+        yield {"kind": "nvidia runtime" if engine.gpu == "nvidia" else "CDI specification"}
+
+
+def _needed(situation: Situation) -> Iterator[Values]:
+    engine, repository = situation.engine, situation.repository
+    if engine is None or engine.error or repository is None or repository.service is None:
+        return
+    if repository.service.needs_gpu and engine.gpu == "none":
+        yield {"service": repository.service.name}
+
+
+def _refused(situation: Situation) -> Iterator[Values]:
+    engine, repository = situation.engine, situation.repository
+    if (
+        engine is None
+        or engine.error
+        or repository is None
+        or repository.service is None
+        or engine.gpu != "none"
+    ):
+        return
+    for name in started(repository.model, repository.service.name):
+        if asks_for_gpu(repository.services()[name]):
+            error = explain(1, _REFUSED)
+            yield {"service": name, "message": error.message.partition("\n")[0], "hint": error.hint}
+
+
+CHECKS = (
+    Check(
+        name="gpu-driver",
+        severity="warning",
+        read=_no_driver,
+        cause="a GPU of NVIDIA is on the PCI bus, and its driver is not loaded",
+        next="sudo ubuntu-drivers install (other systems: NVIDIA's driver package), reboot; then nvidia-smi lists the GPU",
+    ),
+    Check(
+        name="gpu-driver",
+        severity="error",
+        read=_broken_driver,
+        cause="nvidia-smi fails: {output}",
+        next="sudo reboot if the driver was updated; sudo dmesg | grep -i nvrm shows another cause",
+    ),
+    Check(
+        name="gpu-hidden",
+        severity="warning",
+        read=_hidden,
+        cause="CUDA_VISIBLE_DEVICES is {value}, which hides every GPU",
+        next="unset CUDA_VISIBLE_DEVICES",
+    ),
+    Check(
+        name="gpu-cuda",
+        severity="error",
+        read=_cuda,
+        cause="{what} needs CUDA {wanted}, and driver {driver} ends at CUDA {cuda}: torch.cuda.is_available() is False",
+        next="pip install torch --index-url https://download.pytorch.org/whl/{wheels}, or a newer driver",
+    ),
+    Check(
+        name="gpu-device",
+        severity="note",
+        read=_no_device,
+        cause="torch {torch} is built for CUDA {cuda}, and there is no GPU: it runs on the CPU",
+        next="ask for one at the start: docker run --gpus all, --gres=gpu:1, limits: {{nvidia.com/gpu: 1}}",
+    ),
+    Check(
+        name="gpu-toolkit",
+        severity="error",
+        read=_toolkit("error"),
+        cause="driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
+        next="{command}",
+    ),
+    Check(
+        name="gpu-toolkit",
+        severity="warning",
+        read=_toolkit("warning"),
+        cause="driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
+        next="{command}",
+    ),
+    Check(
+        name="gpu-cdi",
+        severity="error",
+        read=_stale_cdi,
+        cause="the CDI specification is of driver {made}, and driver {driver} is loaded: containers miss its libraries",
+        next="sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    ),
+    Check(
+        name="gpu-runtime",
+        severity="warning",
+        read=_runtime_alone,
+        cause="the engine has a {kind}, and this machine has no working driver: a service with a GPU does not start",
+        next="DKDBG_GPU=none dkdbg up",
+    ),
+    Check(
+        name="gpu-needed",
+        severity="warning",
+        read=_needed,
+        cause="the program of {service} stops without a GPU, and this engine has none",
+        next="dkdbg --context GPU-BOX up; docker context ls lists the engines",
+    ),
+    Check(name="gpu-request", severity="error", read=_refused, cause="{service}: {message}", next="{hint}"),
+)

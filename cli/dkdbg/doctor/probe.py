@@ -1,0 +1,160 @@
+"""Read a machine with one POSIX shell script, here and on every target where a command can run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.doctor.situation import Disk, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: Programs whose absence a check reports.
+PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
+_PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, -1)))
+#: Maximum bytes of the answer, and its timeout in seconds: a network file system may hang.
+MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
+
+#: Prints `KEY<TAB>VALUE` lines. It reads and changes nothing. torch is not imported, which takes seconds.
+SCRIPT = (
+    r"""
+say() { printf '%s\t%s\n' "$1" "$2"; }
+say system "$(uname -s)"; say release "$(uname -r)"; say time "$(date +%s)"
+say uid "$(id -u)"; say user "$(id -un 2>/dev/null)"; say umask "$(umask)"; say files "$(ulimit -n)"
+say folder "$(pwd -P)"; say owner "$(ls -ldn . | { read -r _ _ uid _; echo "$uid"; })"
+[ -w . ] || say unwritable 1
+[ -z "${CUDA_VISIBLE_DEVICES+x}" ] || say visible "$CUDA_VISIBLE_DEVICES"
+for each in . "$HOME" "${TMPDIR:-/tmp}"; do
+  df -Pk "$each" 2>/dev/null | { read -r _; read -r _ total _ free _ at; say disk "$total $free $each	$at"; }
+done
+[ ! -d /dev/shm ] || df -Pk /dev/shm 2>/dev/null | { read -r _; read -r _ total _ free _ at; say shm "$total $free /dev/shm	$at"; }
+for name in fs/inotify/max_user_watches fs/inotify/max_user_instances user/max_inotify_watches user/max_inotify_instances; do
+  [ ! -r "/proc/sys/$name" ] || say limit "$name $(cat "/proc/sys/$name")"
+done
+[ ! -r /proc/sys/kernel/yama/ptrace_scope ] || say ptrace "$(cat /proc/sys/kernel/yama/ptrace_scope)"
+[ ! -r /proc/self/mounts ] || head -n 2000 /proc/self/mounts | while read -r _ at kind _; do say mount "$at $kind"; done
+if command -v find >/dev/null; then
+  say watchers "$(find /proc/[0-9]*/fd -user "$(id -u)" -lname 'anon_inode:*inotify*' 2>/dev/null | wc -l)"
+fi
+for each in /sys/bus/pci/devices/*; do
+  [ -r "$each/vendor" ] && [ "$(cat "$each/vendor")" = 0x10de ] && case "$(cat "$each/class")" in 0x03*) say nvidia 1; break;; esac
+done
+[ ! -e /dev/nvidia0 ] || say device 1
+"""
+    f"for each in {' '.join(PROGRAMS)}; do command -v $each >/dev/null && say program $each; done\n"
+    r"""
+if command -v nvidia-smi >/dev/null; then
+  answer="$(nvidia-smi 2>&1)" && {
+    say driver "$(printf '%s' "$answer" | sed -n 's/.*Driver Version: \([0-9.]*\).*/\1/p' | head -n 1)"
+    say cuda "$(printf '%s' "$answer" | sed -n 's/.*CUDA Version: \([0-9.]*\).*/\1/p' | head -n 1)"
+  } || say smi "$(printf '%s' "$answer" | tr '\n\t' '  ' | cut -c1-300)"
+fi
+first=
+"""
+    f'for each in "${{DKDBG_PYTHON:-}}" {" ".join(_PYTHONS)}; do\n'
+    r"""  [ -n "$each" ] && command -v "$each" >/dev/null || continue
+  version="$("$each" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)" || continue
+  say python "$each $version"
+  case "$version" in 2.*|3.[0-7].*) continue;; esac
+  first="$each"; break
+done
+[ -z "$first" ] || say torch "$("$first" -c '
+import os, re, sys
+for folder in sys.path:
+    path = os.path.join(folder, "torch", "version.py")
+    if os.path.isfile(path):
+        text = open(path).read(10000)
+        found = [re.search(r"^%s\b.*?= *(?:\x27|\")([^\x27\"]+)" % name, text, re.M) for name in ("__version__", "cuda")]
+        print(" ".join(each.group(1) if each else "-" for each in found))
+        break
+' 2>/dev/null)"
+exit 0
+"""
+)
+
+
+def machine(answer: str, *, label: str, asked: float, answered: float) -> Machine:
+    """Return the machine that the script's output describes; it may be anyone's.
+
+    Args:
+        answer: standard output of SCRIPT.
+        label: of the target, empty for this machine.
+        asked, answered: this machine's clock in seconds before and after the script.
+    """
+    found: dict[str, list[str]] = {}
+    for line in answer.splitlines():
+        key, tab, value = line.partition("\t")
+        if tab:
+            found.setdefault(key, []).append(value.strip(" "))
+    one = {key: values[0] for key, values in found.items()}
+    mounts = [words for each in found.get("mount", ()) if len(words := each.split(" ")) == 2]
+    torch = one.get("torch", "").split(" ")
+    folder = one.get("folder", "")
+    disks = [_disk(each, mounts, {".": folder}) for each in found.get("disk", ())]
+    return Machine(
+        label=label,
+        system=one.get("system", ""),
+        release=one.get("release", ""),
+        skew=_skew(one.get("time", ""), asked, answered),
+        uid=_number(one.get("uid")),
+        user=one.get("user", ""),
+        owner=_number(one.get("owner")),
+        is_writable="unwritable" not in one,
+        folder=folder,
+        umask=int(one["umask"], 8) if re.fullmatch(r"[0-7]{1,5}", one.get("umask", "")) else None,
+        files=_number(one.get("files")),
+        pythons=tuple(pair for each in found.get("python", ()) if (pair := _pair(each)) is not None),
+        programs=frozenset(found.get("program", ())),
+        disks=tuple(each for each in disks if each is not None),
+        shm=_disk(one["shm"], mounts, {}) if "shm" in one else None,
+        limits=_limits(found.get("limit", ())),
+        watchers=_number(one.get("watchers")),
+        ptrace_scope=_number(one.get("ptrace")),
+        has_nvidia="nvidia" in one,
+        has_device="device" in one,
+        driver=one.get("driver", ""),
+        cuda=one.get("cuda", ""),
+        smi=one.get("smi", ""),
+        torch=torch[0].strip("-"),
+        torch_cuda=torch[1].strip("-") if len(torch) > 1 else "",
+        visible=one.get("visible"),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text.strip()) else None
+
+
+def _skew(text: str, asked: float, answered: float) -> float:
+    """Return how far a clock is ahead, beyond the seconds that it took to ask and the second that `date` drops."""
+    there = _number(text)
+    if there is None:
+        return 0.0
+    return there - answered if there > answered else min(0.0, there + 1 - asked)
+
+
+def _pair(text: str) -> tuple[str, str] | None:
+    name, _, value = text.rpartition(" ")
+    return (name, value) if name and value else None
+
+
+def _limits(answer: Iterable[str]) -> Mapping[str, int]:
+    pairs = [pair for each in answer if (pair := _pair(each)) is not None]
+    return {name.replace("/", "."): value for name, text in pairs if (value := _number(text)) is not None}
+
+
+def _disk(text: str, mounts: list[list[str]], names: Mapping[str, str]) -> Disk | None:
+    """Return a file system of `TOTAL FREE PATH<TAB>MOUNT`, in KiB; None if it cannot be read."""
+    found = re.fullmatch(r"(\d{1,15}) (\d{1,15}) ([^\t]*)\t(.*)", text)
+    if not found:
+        return None
+    words = next(
+        (each for each in reversed(mounts) if each[0] == found[4].replace(" ", "\\040")), ["", "", ""]
+    )
+    return Disk(
+        path=names.get(found[3], found[3]),
+        total=int(found[1]) * 1024,
+        free=int(found[2]) * 1024,
+        kind=words[1],
+    )

@@ -1,0 +1,224 @@
+"""Read the files of this repository that decide whether a start works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import __version__, process
+from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.core import config as configuration
+from dkdbg.core.plan import FROM_NOWHERE
+from dkdbg.delivery import single_file
+from dkdbg.doctor.situation import Context, Repository
+from dkdbg.errors import DkdbgError
+from dkdbg.repository import dotenv, transaction
+from dkdbg.setup.detect.docker.dockerfile import read_dockerfile
+from dkdbg.setup.detect.files import SKIP_DIRS, decode
+from dkdbg.setup.detect.repo import inspect
+from dkdbg.setup.render import manifest, token_file
+from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines
+from dkdbg.targets.docker.compose import ComposeService, started
+from dkdbg.targets.docker.engine_errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.core.plan import DebugService
+
+#: Seconds for counting the files of one folder, and for a question to docker.
+_WALK_S, _TIMEOUT_S = 5.0, 60.0
+
+
+def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
+    """Return what the files of a repository say. Runs nothing of it; compose reads its own files.
+
+    Args:
+        root: resolved.
+        has_engine: whether docker and compose can be asked.
+        cuda: whether the torch that it requires matters, which takes an inspection of a second.
+    """
+    errors: list[DkdbgError] = []
+    service, port = None, DEFAULT_PORT
+    try:
+        text = _read(root, configuration.FILE_NAME)
+        config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
+        service = manifest.debug_service(root)
+        port = _port(root, service.port if service else config.port or DEFAULT_PORT)
+        if service is not None and service.token != FROM_NOWHERE:
+            token_file.read(os.environ)
+    except DkdbgError as error:
+        errors.append(error)
+    model: dict[str, Any] = {}
+    if service is not None and has_engine:
+        try:
+            model = _model(root, service)
+        except DkdbgError as error:
+            errors.append(error)
+    return Repository(
+        root=root,
+        service=service,
+        model=model,
+        errors=tuple(errors),
+        agent=_agent(root),
+        installed=__version__,
+        port=port,
+        holder=_holder(root, port, has_engine=has_engine) if service is not None else "",
+        folders=_folders(root),
+        contexts=tuple(_contexts(root, model, service)) if service is not None else (),
+        images_user=_user(root),
+        torch_cuda=_torch_cuda(root) if cuda else None,
+        is_git=os.path.lexists(root / ".git"),
+    )
+
+
+def _read(root: Path, path: str) -> bytes | None:
+    return transaction.read(root, PurePosixPath(path))
+
+
+def _port(root: Path, planned: int) -> int:
+    """Return the debug port: DKDBG_PORT of .env if an earlier `up` chose one, otherwise the planned one."""
+    text = _read(root, ".env")
+    chosen = dotenv.value_of(text.decode("utf-8", errors="replace"), "DKDBG_PORT") if text else None
+    return int(chosen) if chosen and re.fullmatch(r"\d{1,5}", chosen) else planned
+
+
+def _model(root: Path, service: DebugService) -> dict[str, Any]:
+    """Return the project as compose merges it. Raise DkdbgError if compose rejects its files."""
+    done = process.run(ComposeService(service=service.name).config(), cwd=root, timeout=_TIMEOUT_S)
+    if done.code:
+        raise explain(done.code, done.stderr)
+    found = json.loads(done.stdout)
+    return found if isinstance(found, dict) else {}
+
+
+def _agent(root: Path) -> str | None:
+    try:
+        return single_file.version_in(_read(root, f"{manifest.FOLDER}/{single_file.NAME}") or b"")
+    except DkdbgError:
+        return None
+
+
+def _folders(root: Path) -> int:
+    """Count the folders to watch, as far as that takes a few seconds."""
+    until, found = time.monotonic() + _WALK_S, 0
+    for _, folders, _ in os.walk(root):
+        found += 1
+        folders[:] = [each for each in folders if each not in SKIP_DIRS]
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def _user(root: Path) -> tuple[str, str] | None:
+    try:
+        text = _read(root, "Dockerfile")
+    except DkdbgError:
+        return None
+    fact = read_dockerfile(decode(text), "Dockerfile") if text is not None else None
+    return (fact.user, "Dockerfile") if fact is not None and fact.user else None
+
+
+def _torch_cuda(root: Path) -> tuple[str, str] | None:
+    try:
+        torch = inspect(root).torch
+    except DkdbgError:
+        return None
+    return (torch.cuda, torch.source) if torch is not None and torch.cuda else None
+
+
+def _contexts(root: Path, model: dict[str, Any], service: DebugService) -> Iterator[Context]:
+    """Return the folders of this repository that builds of the debug service copy whole."""
+    for name in started(model, service.name):
+        build = model["services"][name].get("build") or {}
+        folder = Path(str(build.get("context") or ""))
+        if not folder.is_absolute() or not folder.is_relative_to(root):
+            continue
+        dockerfile = folder / str(build.get("dockerfile") or "Dockerfile")
+        if not dockerfile.is_relative_to(root):
+            continue
+        own, usual = (
+            f"{dockerfile.relative_to(root).as_posix()}.dockerignore",
+            (folder / ".dockerignore").relative_to(root).as_posix(),
+        )
+        try:
+            text = _read(root, own.removesuffix(".dockerignore")) or b""
+            ignore = usual if _read(root, own) is None else own  # a Dockerfile's own list comes first
+            patterns = Patterns(ignore, dockerignore_lines(_read(root, ignore) or b""))
+        except DkdbgError:
+            continue
+        copies = read_dockerfile(decode(text), dockerfile.name).copies
+        if any(source == "." for source, _ in copies):  # BuildKit sends what is copied, and nothing else
+            size, largest = _size(folder, patterns)
+            where = folder.relative_to(root).as_posix()
+            yield Context(service=name, folder=where, ignore=ignore, size=size, largest=largest)
+
+
+def _size(folder: Path, ignored: Patterns) -> tuple[int, tuple[str, int]]:
+    """Return the bytes below a folder that its .dockerignore leaves in, and its largest entry."""
+    until, sizes = time.monotonic() + _WALK_S, dict[str, int]()
+    for at, folders, files in os.walk(folder):
+        inside = os.path.relpath(at, folder)
+        prefix = "" if inside == "." else f"{inside}/"
+        folders[:] = [each for each in folders if not _is_out(ignored, each, prefix, is_dir=True)]
+        for name in files:
+            if _is_out(ignored, name, prefix, is_dir=False):
+                continue
+            top = (prefix + name).split("/", 1)[0]
+            try:
+                sizes[top] = sizes.get(top, 0) + os.lstat(os.path.join(at, name)).st_size  # noqa: PTH118 - 10,000 of them
+            except OSError:
+                continue
+        if time.monotonic() > until:
+            break
+    largest = max(sizes.items(), key=lambda each: each[1], default=("", 0))
+    return sum(sizes.values()), largest
+
+
+def _is_out(ignored: Patterns, name: str, prefix: str, *, is_dir: bool) -> bool:
+    rule = ignored.last(name, prefix + name, is_dir)
+    return rule is not None and not rule.negated
+
+
+def _holder(root: Path, port: int, *, has_engine: bool) -> str:
+    """Return the program that listens on a port of this machine; empty for none, or for a container of this repository."""
+    listening = [each for each in _listening() if each[0] == port]
+    if not listening:
+        return ""
+    if has_engine:
+        form = '{{.Names}}\t{{.Label "com.docker.compose.project.working_dir"}}'
+        done = process.run(
+            ["docker", "ps", "--filter", f"publish={port}", "--format", form], timeout=_TIMEOUT_S
+        )
+        for line in done.stdout.splitlines() if not done.code else ():
+            name, _, folder = line.partition("\t")
+            return "" if folder == str(root) else f"container {name}"
+    return _process_of({inode for _, inode in listening}) or "another program"
+
+
+def _listening() -> Iterator[tuple[int, str]]:
+    """Return port and inode of each listening TCP socket, as Linux lists them. Nothing connects to a port."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text("ascii", errors="replace").splitlines()[1:]
+        except OSError:
+            continue
+        for words in map(str.split, lines):
+            if len(words) > 9 and words[3] == "0A":
+                yield int(words[1].rpartition(":")[2], 16), words[9]
+
+
+def _process_of(inodes: set[str]) -> str:
+    """Return name and PID of a process with one of these sockets; empty if it belongs to another user."""
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    for process_folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(each) in wanted for each in (process_folder / "fd").iterdir()):  # noqa: PTH115 - no file
+                return f"{(process_folder / 'comm').read_text().strip()} (PID {process_folder.name})"
+        except OSError:  # noqa: PERF203 - it has ended, or is another user's
+            continue
+    return ""

@@ -1,0 +1,199 @@
+"""Everything that the checks look at, as values: a machine, its engine and a repository."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from dkdbg.core.plan import DebugService
+    from dkdbg.errors import DkdbgError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """One file system of a machine.
+
+    Attributes:
+        path: a folder on it, as it was named.
+        total, free: bytes; free is what this user may still write.
+        kind: its type, such as `ext4`; empty if unknown.
+    """
+
+    path: str
+    total: int
+    free: int
+    kind: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A machine or container, as `probe.SCRIPT` saw it. A value that it could not read is None or empty.
+
+    Attributes:
+        label: for messages; empty for this machine.
+        system, release: of the kernel, such as `Linux` and `6.8.0`.
+        skew: seconds that its clock is ahead of this machine's, beyond the time that the question took.
+        uid: of the user; user: its name.
+        owner: uid of the working directory; is_writable: whether the user may create files there.
+        folder: the working directory.
+        umask: as a number.
+        files: maximum open files of a process.
+        pythons: name and version of the Pythons on PATH, up to the first one that can run the agent.
+        programs: those of `probe.PROGRAMS` that are installed.
+        disks: of the working directory, the home and the folder for temporary files.
+        shm: of /dev/shm.
+        limits: inotify's limits by `sysctl` name; watchers: inotify instances that the user has open.
+        ptrace_scope: of Yama.
+        has_nvidia: whether a GPU of NVIDIA is on the PCI bus; has_device: whether /dev/nvidia0 exists.
+        driver: version of NVIDIA's driver; cuda: the newest CUDA that it supports; smi: error of nvidia-smi.
+        torch: version of the torch of that Python; torch_cuda: CUDA version that it was built for.
+        visible: CUDA_VISIBLE_DEVICES; None if it is not set.
+    """
+
+    label: str = ""
+    system: str = ""
+    release: str = ""
+    skew: float = 0.0
+    uid: int | None = None
+    user: str = ""
+    owner: int | None = None
+    is_writable: bool = True
+    folder: str = ""
+    umask: int | None = None
+    files: int | None = None
+    pythons: tuple[tuple[str, str], ...] = ()
+    programs: frozenset[str] = frozenset()
+    disks: tuple[Disk, ...] = ()
+    shm: Disk | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    watchers: int | None = None
+    ptrace_scope: int | None = None
+    has_nvidia: bool = False
+    has_device: bool = False
+    driver: str = ""
+    cuda: str = ""
+    smi: str = ""
+    torch: str = ""
+    torch_cuda: str = ""
+    visible: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The engine that the docker command uses.
+
+    Attributes:
+        error: why it cannot be used; None if it answers.
+        info: of `docker info`.
+        client: version of the docker command.
+        compose, buildx: versions of the plugins; None if missing.
+        is_local: whether it runs on this machine.
+        is_podman: whether it is Podman.
+        context: name that `docker context use` chose, empty for the default; host, api: DOCKER_HOST and DOCKER_API_VERSION, empty if not set.
+        skew: seconds that its clock is ahead of this machine's.
+        gpu: how containers get a GPU: none, nvidia, cdi or amd.
+        cdi_driver: version of NVIDIA's driver for which the CDI specification was made; empty if unknown.
+        disk: of its storage; None if it cannot be read.
+    """
+
+    error: DkdbgError | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+    client: str = ""
+    compose: str | None = None
+    buildx: str | None = None
+    is_local: bool = True
+    is_podman: bool = False
+    context: str = ""
+    host: str = ""
+    api: str = ""
+    skew: float = 0.0
+    gpu: str = "none"
+    cdi_driver: str = ""
+    disk: Disk | None = None
+
+    @property
+    def version(self) -> str:
+        """Return the engine's version, empty if it does not answer."""
+        return str(self.info.get("ServerVersion") or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A folder that a build sends to the engine.
+
+    Attributes:
+        service: of the compose file.
+        folder: relative to the repository's root.
+        ignore: file of patterns that its build reads, relative to the root; it may be missing.
+        size: bytes without what its .dockerignore excludes.
+        largest: the largest entry of the folder, and its bytes.
+    """
+
+    service: str
+    folder: str
+    ignore: str
+    size: int
+    largest: tuple[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """The repository that dkdbg works in.
+
+    Attributes:
+        root: resolved.
+        service: the debug service as `init` wrote it; None if the repository is not set up.
+        model: the project as compose merges it; empty without an engine or compose file.
+        errors: of its files: dkdbg.toml, the compose file, the token.
+        agent: version of dkdbg that made `.dkdbg/agent.pyz`; None if missing.
+        installed: version of dkdbg here.
+        port: the debug port on 127.0.0.1; holder: the program that listens there, empty for none or for our service.
+        folders: number of folders that `dkdbg sync` and DKDBG_RELOAD watch.
+        contexts: of the builds of the debug service.
+        images_user: user of the Dockerfile's final stage and the Dockerfile, if that is not root.
+        torch_cuda: CUDA version of the torch that the repository requires, and its source.
+        is_git: whether git has it.
+    """
+
+    root: Path
+    service: DebugService | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    errors: tuple[DkdbgError, ...] = ()
+    agent: str | None = None
+    installed: str = ""
+    port: int = 0
+    holder: str = ""
+    folders: int = 0
+    contexts: tuple[Context, ...] = ()
+    images_user: tuple[str, str] | None = None
+    torch_cuda: tuple[str, str] | None = None
+    is_git: bool = False
+
+    def services(self) -> dict[str, dict[str, Any]]:
+        """Return the services of the project by name."""
+        found = self.model.get("services")
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """Everything of one examination. Of a target only the machine is known.
+
+    Attributes:
+        machine: this machine, or a target.
+        engine: None for a target.
+        repository: None for a target, or outside of a repository.
+    """
+
+    machine: Machine
+    engine: Engine | None = None
+    repository: Repository | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the machine is this one."""
+        return not self.machine.label

@@ -1,0 +1,154 @@
+"""`dkdbg doctor`: check this machine, its engine and this repository, or a target; name the next command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from dkdbg import console, process
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.targets import registry
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dkdbg.core.target import Target
+    from dkdbg.doctor.check import Finding
+    from dkdbg.doctor.situation import Machine, Situation
+    from dkdbg.verbs.parser import Parser
+
+
+def add_options(parser: Parser) -> None:
+    """Add the arguments of `dkdbg doctor`."""
+    parser.add_argument(
+        "target", nargs="?", metavar="TARGET", help="check the other side instead of this machine"
+    )
+    parser.add_argument("--all", action="store_true", help="include notes, which explain surprises")
+    parser.add_argument(
+        "--fix", action="store_true", help="run the safe commands; each shows what it changes and asks"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, with the notes")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run the verb with the parsed options."""
+    if options.json and options.fix:
+        raise DkdbgError(
+            "--fix asks, and --json is for a program", hint="dkdbg doctor --fix", exit_code=EXIT_USAGE
+        )
+    return doctor(root, options.target, notes=options.all, as_json=options.json, fix=options.fix)
+
+
+def doctor(root: Path, target: str | None, *, notes: bool, as_json: bool, fix: bool) -> int:
+    """Print what is wrong and the next command for each; return 1 if there is an error.
+
+    Args:
+        root: the repository's root, resolved.
+        target: address or name of the target to check; None for this machine, its engine and the repository.
+        notes: whether to print notes.
+        as_json: print one JSON object instead of text.
+        fix: run the safe commands, which ask.
+
+    Raises:
+        DkdbgError: the target cannot be reached, or runs no commands.
+    """
+    found = list(_findings(root, target))
+    commands = dict.fromkeys(each.next for _, each in found if each.safe) if fix else {}
+    for command in commands:
+        console.say(f"$ {command}")
+        process.attached(
+            [sys.executable, "-m", "dkdbg", "-C", str(root), *shlex.split(command)[1:]],
+            tty=sys.stdin.isatty(),
+        )
+    if commands:
+        found = list(_findings(root, target))
+    if as_json:
+        from dkdbg.doctor.table import CHECKS
+
+        rows = [{"target": label or None, **asdict(each)} for label, each in found]
+        console.emit({"checks": len(CHECKS), "findings": rows})
+    else:
+        _print(found, notes=notes)
+    return EXIT_ERROR if any(each.severity == "error" for _, each in found) else 0
+
+
+def _print(found: Sequence[tuple[str, Finding]], *, notes: bool) -> None:
+    shown = [(label, each) for label, each in found if notes or each.severity != "note"]
+    for label, each in shown:
+        where = f"{label}: " if label else ""
+        console.say(f"{each.severity}: {each.check}: {where}{each.cause}")
+        console.say(
+            "".join(f"    {line}\n" for line in each.next.splitlines()).rstrip() or "    (nothing to type)"
+        )
+    hidden = len(found) - len(shown)
+    more = f" ({hidden} note{'s' * (hidden > 1)}: dkdbg doctor --all)" if hidden else ""
+    if not shown:
+        console.say(f"nothing is wrong{more}")
+    elif more:
+        console.say(more.strip())
+
+
+def _findings(root: Path, name: str | None) -> Iterator[tuple[str, Finding]]:
+    """Return the findings with the label of the target that each belongs to, empty for this machine."""
+    from dkdbg.doctor.check import examine
+    from dkdbg.doctor.situation import Situation
+    from dkdbg.doctor.table import CHECKS
+
+    situations: list[Situation] = []
+    if name is None:
+        situations.append(_here(root))
+    else:
+        for target in registry.targets_of(name, root):
+            with contextlib.closing(target):
+                situations.append(Situation(machine=_there(target)))
+    for situation in situations:
+        yield from ((situation.machine.label, each) for each in examine(CHECKS, situation))
+
+
+def _here(root: Path) -> Situation:
+    from dkdbg.doctor import probe
+    from dkdbg.doctor.engine import engine
+    from dkdbg.doctor.repository import repository
+    from dkdbg.doctor.situation import Situation
+    from dkdbg.setup.detect.around import is_project
+
+    asked = time.time()
+    done = process.run(["sh", "-c", probe.SCRIPT], cwd=root, timeout=probe.TIMEOUT_S)
+    machine = probe.machine(done.stdout, label="", asked=asked, answered=time.time())
+    found = engine()
+    is_repository = is_project(root) or any(os.path.lexists(root / each) for each in (".git", "dkdbg.toml"))
+    has_compose = found.error is None and found.compose is not None
+    return Situation(
+        machine=machine,
+        engine=found,
+        repository=repository(root, has_engine=has_compose, cuda=bool(machine.cuda))
+        if is_repository
+        else None,
+    )
+
+
+def _there(target: Target) -> Machine:
+    """Return the other side of a target.
+
+    Raises:
+        DkdbgError: it cannot be reached, or no command runs there.
+    """
+    from dkdbg.doctor import probe
+
+    reach = target.find()
+    asked = time.time()
+    done = process.read(reach.wrap(["sh", "-c", probe.SCRIPT]), most=probe.MAX_BYTES, timeout=probe.TIMEOUT_S)
+    answered = time.time()
+    if done.code:
+        raise reach.explain(done.stderr) or DkdbgError(
+            f"{target.label} runs no shell script (exit code {done.code}): {done.stderr.strip()[-300:]}",
+            hint=f"dkdbg ps {target.address} shows whether it runs; its image needs sh",
+        )
+    return probe.machine(done.stdout, label=str(target.address), asked=asked, answered=answered)
