@@ -90,6 +90,10 @@ ENV_CONTINUE = declare(
 ENV_THEN = declare(
     "DKDBG_THEN", _USUAL, "when no editor came: exit (code 124) or run", default="exit", in_compose=True
 )
+ENV_FOR = declare(
+    "DKDBG_FOR", _USUAL, "close the debug port after this time: 2h, 30m, 90s; the program keeps running", unset="never",
+    in_compose=True, more="Set by `dkdbg up --for`. Editors are detached, and nothing listens until the next start",
+)
 ENV_ON_CRASH = declare(
     "DKDBG_ON_CRASH", _USUAL, "hold=20m: an uncaught exception waits that long for an editor", unset="the process ends",
     in_compose=True, more="It is held in the failing frame; if no editor comes: same traceback, same exit code",

@@ -69,6 +69,7 @@ def add_options(parser: Parser) -> None:
         help="attach to this running Python process there (repeatable)",
     )  # fmt: skip
     parser.add_argument("--ranks", dest="choice", metavar="SET", help=values.RANKS)
+    parser.add_argument("--for", type=values.duration, metavar="TIME", dest="limit", help=values.FOR)
     parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
 
 
@@ -83,6 +84,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
         ranks=options.choice,
         listen=options.listen,
         pids=options.pids,
+        is_over=values.has_passed(options.limit),
     )
 
 

@@ -19,7 +19,7 @@ from dkdbg.verbs import values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.core.target import Target
@@ -40,15 +40,25 @@ def add_options(parser: Parser) -> None:
         metavar="[LOCAL:]PORT",
         help="the port on its loopback; LOCAL is the port here",
     )
+    parser.add_argument("--for", type=values.duration, metavar="TIME", dest="limit", help=values.FOR)
     parser.add_argument("--json", action="store_true", help="one JSON object per line for each event")
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
     """Run the verb with the parsed options."""
-    return forward(root, options.target, options.ports, as_json=options.json)
+    return forward(
+        root, options.target, options.ports, as_json=options.json, is_over=values.has_passed(options.limit)
+    )
 
 
-def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, as_json: bool) -> int:
+def forward(
+    root: Path,
+    name: str,
+    ports: Sequence[tuple[int | None, int]],
+    *,
+    as_json: bool,
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
     """Forward ports of 127.0.0.1 to ports of the target's loopback until Ctrl-C; return the exit code.
 
     Args:
@@ -56,6 +66,7 @@ def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, a
         name: an address or a name.
         ports: local port, None for the same number or the next free one, and remote port.
         as_json: print events as JSON objects, one a line.
+        is_over: polled; ends it once it returns True.
 
     Raises:
         DkdbgError: the target cannot be reached, or a port here is taken.
@@ -79,7 +90,7 @@ def forward(root: Path, name: str, ports: Sequence[tuple[int | None, int]], *, a
                 text = f"127.0.0.1:{chosen} is port {there} of {target.label}"
                 _say(as_json, "port", text, local=chosen, remote=there)
             with contextlib.suppress(KeyboardInterrupt):
-                _watch(relay, as_json)
+                _watch(relay, as_json, is_over)
     _say(as_json, "end", "ended")
     return 0
 
@@ -117,11 +128,11 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
         ) from error
 
 
-def _watch(relay: Relay, as_json: bool) -> None:
-    """Report each cut and each reconnection, until Ctrl-C."""
+def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
+    """Report each cut and each reconnection, until Ctrl-C or the end of the time."""
     why = relay.why
     reported: tuple[str, int] | None = (why, 0) if why else None
-    while True:
+    while not is_over():
         # A cut that is over before a poll shows in the number: programs wait for the connection after it.
         now = (why, 0 if why else relay.connections)
         if now != reported:

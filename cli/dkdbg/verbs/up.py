@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.agent.settings import ENV_FOR
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -47,6 +49,13 @@ def add_options(parser: Parser) -> None:
         help="how long to wait until it is ready (300)",
     )
     parser.add_argument(
+        "--for",
+        metavar="TIME",
+        dest="limit",
+        type=values.duration,
+        help=f"{values.FOR}; the program keeps running",
+    )
+    parser.add_argument(
         "--sync", action="store_true", help="then sync until Ctrl-C, if the workspace is not mounted"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
@@ -81,6 +90,12 @@ def _add_copy(parser: Parser) -> None:
 def call(options: argparse.Namespace, root: Path) -> int:
     """Run the verb with the parsed options."""
     if options.target:
+        if options.limit is not None:
+            raise DkdbgError(
+                "--for is for the debug service of this repository",
+                hint=f"dkdbg attach {options.target} --for {options.limit:.0f}s closes the port here and the tunnel",
+                exit_code=EXIT_USAGE,
+            )
         from dkdbg.verbs.parts import debug_copy
 
         return debug_copy.up(
@@ -93,6 +108,8 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint="dkdbg up k8s://NAMESPACE/deployment/NAME --attach",
             exit_code=EXIT_USAGE,
         )
+    if options.limit is not None:  # the debug service reads it from the environment of compose
+        os.environ[ENV_FOR] = f"{options.limit:.3f}s"
     code = up(root, as_json=options.json, wait_timeout=options.wait_timeout)
     if code or not options.sync:
         return code

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.inprocess.duration import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Help of --ranks for the verbs that start or attach.
 RANKS = "debug only these ranks, the others run free: 0,3 or 0-7:2 or failing (all)"
+
+#: Help of --for for the verbs that open a port.
+FOR = "close it after this time: 2h, 30m, 90s"
 
 
 def seconds(text: str) -> int:
@@ -13,6 +24,23 @@ def seconds(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds above 0")
     return int(text)
+
+
+def duration(text: str) -> float:
+    """Return the seconds of `2h`, `30m`, `90s` or `90`, more than 0."""
+    found = seconds_of(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2h, 30m or 90s")
+    return found
+
+
+def has_passed(limit: float | None) -> Callable[[], bool]:
+    """Return a function that tells whether so many seconds have passed since now; None never pass.
+
+    The clock is the wall's, which goes on while a laptop sleeps.
+    """
+    end = math.inf if limit is None else time.time() + limit
+    return lambda: time.time() >= end
 
 
 def count(text: str) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from . import duration
 
 #: Default for a failing rank, with `failing` in the set of ranks.
 FAILING_S = 1200.0
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_FORM = re.compile(r"hold=(\d+(?:\.\d+)?)([smh]?)$")
 
 
 def seconds(text: str) -> float:
@@ -16,7 +14,8 @@ def seconds(text: str) -> float:
     Raises:
         ValueError: it has another form.
     """
-    match = _FORM.match(text.strip() or "hold=%s" % FAILING_S)
-    if match is None:
+    name, _, value = (text.strip() or "hold=%s" % FAILING_S).partition("=")
+    found = duration.seconds_of(value) if name == "hold" else None
+    if found is None:
         raise ValueError("--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not %r" % text)
-    return float(match.group(1)) * _UNITS[match.group(2)]
+    return found

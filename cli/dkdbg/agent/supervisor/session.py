@@ -9,7 +9,7 @@ import threading
 import time
 
 from dkdbg.agent import console, contract, settings
-from dkdbg.agent.inprocess import bundle
+from dkdbg.agent.inprocess import bundle, duration
 from dkdbg.agent.inprocess.clocks import timeouts
 from dkdbg.agent.proxy.adapter import backend
 from dkdbg.agent.proxy.broker import broadcast_query, relay
@@ -132,6 +132,8 @@ class Session:
         self._asking = threading.Lock()
         self._asks = False
         self._service = relay.Service(_Behind(self, token))
+        self._limit = _limit_of(os.environ.get(settings.ENV_FOR, ""))
+        self._is_closed = threading.Event()
         goes_by_user = not (token or allow.anyone)
         try:
             self._listener = listener.Listener(
@@ -220,6 +222,7 @@ class Session:
             self._listener.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
+            self._close_after(self._limit)
             self._connect_back()
             self._table.start()
             self._original_service.start()
@@ -378,14 +381,29 @@ class Session:
             self.store.close_for_users()
             self.tell("processes of other users cannot be debugged: %s" % error)
 
+    def _close_after(self, seconds: float) -> None:
+        """Close the debug port after this time: editors are detached, and the program keeps running."""
+
+        def close() -> None:
+            self.tell(
+                "the debug port closes now (%s); the program keeps running" % settings.ENV_FOR, "important"
+            )
+            self._is_closed.set()
+            self._listener.stop()
+            if self._reverse is not None:
+                self._reverse.close()
+            self._write(detail="the debug port was closed (%s)" % settings.ENV_FOR, expires=None)
+            self.inbox.wake()
+
+        if seconds:
+            _later(seconds, close)
+
     def _report_missing_hook_after(self, seconds: float) -> None:
         def tell() -> None:
             if self._phase == "running" and self.attached and (note := self._hook_check.note()):
                 self.tell(note, "important")
 
-        timer = threading.Timer(seconds, tell)
-        timer.daemon = True
-        timer.start()
+        _later(seconds, tell)
 
     def ranks_left(self) -> List[int]:
         """Return the pids of the job's running ranks."""
@@ -416,7 +434,7 @@ class Session:
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
                 return 128 + arrival.number, "signal %d while waiting for a debugger" % arrival.number
-            if time.monotonic() >= end and not self._has_attached.is_set():
+            if (time.monotonic() >= end or self._is_closed.is_set()) and not self._has_attached.is_set():
                 if options.then == "run":
                     console.log("no debugger within %g s: continuing without one" % options.wait)
                     self.store.update(expires=None)
@@ -504,11 +522,7 @@ class Session:
                 if note:
                     self.tell(note, "important")
 
-        timer = threading.Timer(
-            max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell
-        )
-        timer.daemon = True
-        timer.start()
+        _later(max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell)
 
     def _look(self) -> Set[int]:
         """Check whether the running code is what the attaching editor shows; see `LOOK` of the broker.
@@ -640,6 +654,21 @@ class Session:
         program = naming.command(record.pop("argv"))
         processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
         return dict(record, program=program, processes=processes)
+
+
+def _limit_of(text: str) -> float:
+    """Return the seconds of DKDBG_FOR, 0 for none. Raise ValueError for another text."""
+    seconds = duration.seconds_of(text) if text else 0.0
+    if seconds is None:
+        raise ValueError("%s takes a time such as 2h, 30m or 90s, not %r" % (settings.ENV_FOR, text))
+    return seconds
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    """Call a function on another thread after this time; the agent's end does not wait for it."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
 
 
 class _Behind(Agent):

@@ -1,0 +1,93 @@
+"""A debug port that closes after its time: nothing listens then, editors are detached, and the program keeps running."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dkdbg.agent.inprocess import duration
+from tests.engine.projects import dkdbg
+from tests.ports import free_port
+
+
+def listening() -> set[int]:
+    """The TCP ports of this machine that something listens on; nothing connects to find out."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":
+                found.add(int(words[1].rpartition(":")[2], 16))
+    return found
+
+
+def wait_until_closed(port: int) -> None:
+    end = time.monotonic() + 300
+    while port in listening():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_the_port_closes_under_an_editor_and_the_program_goes_on(loop, tmp_path):
+    running = loop(DKDBG_FOR="15s")
+    port = running.port
+    assert port in listening()
+    with running.debugged(4) as debugger:  # inside the loop
+        debugger.wait_stopped()
+        wait_until_closed(port)
+    assert running.process.poll() is None
+    assert running.record()["detail"] == "the debug port was closed (DKDBG_FOR)"
+    (tmp_path / "stop").touch()
+    code, _, err = running.finish()
+    assert code == 0
+    assert "the debug port closes now (DKDBG_FOR); the program keeps running" in err
+
+
+def test_a_program_that_waits_for_an_editor_does_not_wait_for_a_closed_port(launch):
+    code, _, err = launch("true", wait="forever", env={"DKDBG_FOR": "1s"}).finish()
+    assert code == 124
+    assert "the program was not started" in err
+    assert launch("true", wait="forever", env={"DKDBG_FOR": "1s", "DKDBG_THEN": "run"}).finish()[0] == 0
+
+
+def test_another_word_is_refused(launch):
+    code, _, err = launch("true", env={"DKDBG_FOR": "soon"}).finish()
+    assert code == 125
+    assert "DKDBG_FOR takes a time such as 2h, 30m or 90s, not 'soon'" in err
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2h", 7200),
+        ("1.5m", 90),
+        ("90s", 90),
+        ("90", 90),
+        ("", None),
+        ("h", None),
+        ("-1s", None),
+        ("1d", None),
+    ],
+)
+def test_times_are_read(text, seconds):
+    assert duration.seconds_of(text) == seconds
+
+
+def test_an_attach_proxy_ends_at_its_time(tmp_path, runtime):
+    port = free_port()
+    env = {"DKDBG_RUNTIME_DIR": str(runtime)}
+    done = dkdbg(tmp_path, "attach", "local:", "--port", str(port), "--for", "2s", env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"127.0.0.1:{port}" in done.stdout
+    assert port not in listening()
+    refused = subprocess.run(
+        [sys.executable, "-m", "dkdbg", "attach", "local:", "--for", "soon"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "'soon' is not a time such as 2h" in refused.stderr
