@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.agent.contract import CONTINUE_ALL, DEFAULT_PORT, RESTART_AUTO
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.settings import FLAG, RANKS, SIZE, TEXTS
-from dkdbg.core.plan import FROM_NOWHERE
+from dkdbg.core.plan import CHECKED_IN, FROM_NOWHERE
 from dkdbg.core.settings import KEYS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
@@ -55,6 +55,7 @@ class Config:
         ranks: ranks to debug, as agent/inprocess/ranks.py reads them; the others run free.
         continues: effect of Continue and Pause in one rank on the others of its job, `all` or `one`; the key
             `continue`.
+        agent: `checked-in` if git has the agent; `fetched` if git has its digest and `dkdbg up` writes it.
         token: source from which the launch entry takes the token that the debug port requires.
         sync: the table [sync].
         targets: names and addresses of the tables [targets.NAME], as typed; checked where they are used.
@@ -68,6 +69,7 @@ class Config:
     restart: str = RESTART_AUTO
     ranks: str = ranks.ALL
     continues: str = CONTINUE_ALL
+    agent: str = CHECKED_IN
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
     targets: tuple[tuple[str, str], ...] = ()

@@ -22,6 +22,8 @@ FROM_NOWHERE: TokenKind = "none"
 FROM_ENVIRONMENT: TokenKind = "env"
 FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
+#: Contents of git: the agent, or its digest.
+CHECKED_IN, FETCHED = AGENTS = ("checked-in", "fetched")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dkdbg.agent import settings as agent
 from dkdbg.agent.settings import FLAG, HOST, JOB, SERVICE, SIZE, TEXTS, Setting
-from dkdbg.core.plan import FROM_NOWHERE, TOKEN_KINDS
+from dkdbg.core.plan import AGENTS, CHECKED_IN, FROM_NOWHERE, TOKEN_KINDS
 
 # fmt: off
 _PROGRAM = (
@@ -13,6 +13,7 @@ _PROGRAM = (
 )
 _HOST = (
     Setting("", HOST, 'where others use this machine too: "env" (DKDBG_TOKEN) or "prompt"', key="token", values=TOKEN_KINDS, default=FROM_NOWHERE),
+    Setting("", HOST, 'git has the agent (1 MB), or, with "fetched", its digest: `dkdbg up` writes the file', key="agent", values=AGENTS, default=CHECKED_IN),
     Setting("", HOST, "like .gitignore, after it and .dockerignore; ! brings back", key="sync.ignore", values=TEXTS, example='["data/", "!data/tiny.csv"]'),
     Setting("", HOST, "larger files are not copied", key="sync.max_size", values=SIZE, example='"100 MB"', unset="`100 MB`"),
     Setting("", HOST, "address of the target that `NAME` stands for", key="targets.NAME.uri"),

@@ -13,7 +13,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.repository import git
 from dkdbg.setup.plan import editor
 from dkdbg.setup.plan.editor import ATTACH_NAME
-from dkdbg.setup.render import changes, manifest
+from dkdbg.setup.render import changes, fetched_agent, manifest
 from dkdbg.setup.render.editor_files import LAUNCH, TASKS, launch_names, launch_port, ranks_files
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets.docker import image_build
@@ -217,7 +217,8 @@ def _lines_to_remove_containers(root: Path) -> list[str]:
 def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
     console.say(hints.INIT_DONE(service=plan.service.name))
-    names = [str(path) for path in manifest.load(root).files]
+    fetched = {str(fetched_agent.AGENT)} if fetched_agent.is_fetched(root) else set()
+    names = [str(path) for path in manifest.load(root).files if str(path) not in fetched]
     ignored = git.ignored(root, list(dict.fromkeys([*names, LAUNCH, TASKS])))
     if ignored:
         shown = " ".join(shlex.quote(name) for name in ignored)

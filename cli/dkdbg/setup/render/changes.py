@@ -95,7 +95,7 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
         reason = "tells generated files from edited ones"
         changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
     ignored = read(root, GITIGNORE)
-    if changes and ignored is None and disk.journal.is_beside:
+    if changes and ignored is None and disk.journal.is_beside and str(GITIGNORE) not in wanted:
         reason = "keeps the undo journal out of git"
         changes.append(Change(path=GITIGNORE, before=None, after=GITIGNORE_TEXT, reason=reason))
     if ignored == GITIGNORE_TEXT and not disk.journal.is_beside:

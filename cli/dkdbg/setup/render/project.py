@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.settings import SERVICE
 from dkdbg.core import config as configuration
 from dkdbg.core import debug_names
-from dkdbg.core.plan import FROM_NOWHERE
+from dkdbg.core.plan import FETCHED, FROM_NOWHERE
 from dkdbg.core.settings import SETTINGS, toml_template
 from dkdbg.delivery import single_file
 from dkdbg.repository import dotenv
@@ -20,7 +20,7 @@ from dkdbg.repository.artefacts import artefact, for_compose, quoted, render
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
 from dkdbg.setup.plan.image import conda_environment
-from dkdbg.setup.render import manifest
+from dkdbg.setup.render import fetched_agent, manifest
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.setup.render.editor_files import editor_files, project_id
 
@@ -70,7 +70,7 @@ def wanted_files(
         )
     files.update(editor_files(root, plan, local_port, project))
     files.update(_devcontainer(plan))
-    files.update(_payload(root, plan))
+    files.update(_payload(root, plan, config))
     return files
 
 
@@ -327,7 +327,7 @@ def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
 
 
-def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
+def _payload(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted]:
     up = render(
         "templates/up.sh.j2",
         attach_name=editor.ATTACH_NAME,
@@ -350,12 +350,14 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         idle=plan.service.idle,
         stands_for=next(iter(_aliases(plan.service)), ""),
         command_sh=_shell_command(plan.service),
+        is_fetched=config.agent == FETCHED,
     )
     files = {
         ".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True),
     }
     python = tuple(int(part) for part in plan.python.split(".")[:2])
+    agent = single_file.build(python)
     files[f".dkdbg/{single_file.NAME}"] = FileWanted(
-        content=single_file.build(python), reason="the agent and its debugpy, mounted read-only"
+        content=agent, reason="the agent and its debugpy, mounted read-only"
     )
-    return files
+    return {**files, **(fetched_agent.files(agent, python) if config.agent == FETCHED else {})}

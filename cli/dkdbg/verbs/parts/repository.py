@@ -17,7 +17,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.repository import dotenv
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.around import no_way_to
-from dkdbg.setup.render import manifest
+from dkdbg.setup.render import fetched_agent, manifest
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets import registry
 from dkdbg.targets.kubernetes import overlay
@@ -119,20 +119,25 @@ def local_port(root: Path, planned: int) -> int:
 def debug_service(root: Path) -> DebugService:
     """Return the debug service as `init` wrote it, or else as it would be written now, which takes an inspection.
 
+    An agent that git does not have is written first.
+
     Raises:
-        DkdbgError: as `make_plan`; or `init` has not written the debug service and the agent.
+        DkdbgError: as `make_plan` and `fetched_agent.fill`; or `init` has not written the debug service and the agent.
     """
     service = manifest.debug_service(root)
     if service is None:
         plan, _ = make_plan(root)
         service = plan.debug_service
+    fetched_agent.fill(root)
     check_written(root, service.compose_file)
     return service
 
 
 def check_written(root: Path, compose_file: str) -> None:
     """Raise DkdbgError unless `init` has written the debug service and the agent."""
-    if read(root, PurePosixPath(compose_file)) is None or not (root / FOLDER / single_file.NAME).is_file():
+    if read(root, PurePosixPath(compose_file)) is None or not (
+        (root / FOLDER / single_file.NAME).is_file() or fetched_agent.is_fetched(root)
+    ):
         raise DkdbgError(
             f"{root} is not set up for dkdbg yet: {compose_file} or .dkdbg/ is missing",
             hint=hints.INIT_FIRST(),

@@ -1,0 +1,73 @@
+"""`agent = "fetched"`: git has the digest of the agent and not the agent, and a clone gets the very same file."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.main import main
+from dkdbg.setup.render import fetched_agent
+from dkdbg.verbs.parts.repository import debug_service
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone of a repository in which `dkdbg init` was committed, and the agent of the original."""
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    (origin / "train.py").write_text("print(1)\n")
+    (origin / "dkdbg.toml").write_text('[debug]\nagent = "fetched"\n')
+    git(origin, "init", "-q")
+    assert main(["-C", str(origin), "init", "--yes"]) == 0
+    git(origin, "add", ".")
+    git(origin, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "x")
+    git(tmp_path, "clone", "-q", "origin", "clone")
+    return tmp_path / "clone", (origin / ".dkdbg" / "agent.pyz").read_bytes()
+
+
+def git(folder, *words):
+    subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+def test_git_has_the_digest_alone_and_a_clone_gets_the_same_file(clone, capsys):
+    root, agent = clone
+    assert "git ignores" not in capsys.readouterr().out
+    assert not (root / ".dkdbg" / "agent.pyz").exists()
+    assert debug_service(root).name
+    assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
+    checked = shutil.which("sha256sum")
+    if checked:
+        subprocess.run([checked, "--check", "--status", "agent.sha256"], cwd=root / ".dkdbg", check=True)
+    assert not fetched_agent.fill(root)
+    assert main(["-C", str(root), "init", "--check"]) == 0
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert status.stdout == ""
+
+
+def test_another_file_is_replaced_and_another_digest_refused(clone):
+    root, agent = clone
+    (root / ".dkdbg" / "agent.pyz").write_bytes(b"an older one")
+    assert fetched_agent.fill(root)
+    assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
+    digest = root / ".dkdbg" / "agent.sha256"
+    text = digest.read_text()
+    digest.write_text(text[:-20] + "0" * 8 + text[-12:])
+    with pytest.raises(DkdbgError, match="builds another one"):
+        fetched_agent.fill(root)
+    assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
+    digest.write_text("x\n")
+    with pytest.raises(DkdbgError, match="is not as dkdbg init wrote it"):
+        debug_service(root)
+
+
+def test_undo_and_the_other_way_take_everything_back(clone):
+    root, _ = clone
+    fetched_agent.fill(root)
+    (root / "dkdbg.toml").write_text('[debug]\nagent = "checked-in"\n')
+    assert main(["-C", str(root), "init", "--yes"]) == 0
+    assert not (root / ".dkdbg" / "agent.sha256").exists()
+    assert not (root / ".dkdbg" / ".gitignore").exists()
+    assert (root / ".dkdbg" / "agent.pyz").is_file()
