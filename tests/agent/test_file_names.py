@@ -5,6 +5,8 @@ import sys
 import pytest
 
 from dkdbg.agent.inprocess.pydevd_patches import file_names
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Client, Editor, wait_for
 
 SPAWNS = """\
@@ -64,3 +66,24 @@ def test_a_file_that_is_mapped_by_itself_goes_before_the_folder_that_has_it_too(
     ) as editor:
         assert running.finish(300)[0] == 0
     assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(str(local / "train.py"), 2)]
+
+
+def test_a_mapped_package_among_the_installed_ones_is_the_users_code(program, tmp_path):
+    """`init` mounts the sources over an installed copy; justMyCode would hide them."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    installed = tmp_path / "base/lib" / version / "site-packages"
+    for name in ("ours", "theirs"):  # pydevd takes equal code for the same, whatever its file
+        (installed / name).mkdir(parents=True)
+        (installed / name / "net.py").write_text(f"def rate(n):\n    {name} = n\n    return {name}\n")
+    text = "from ours.net import rate\nfrom theirs.net import rate as other\nprint(other(1), rate(2))\n"
+    running = program(
+        text, wait="300", env={"PYTHONUSERBASE": str(tmp_path / "base"), "PYTHONPATH": str(installed)}
+    )
+    here = tmp_path / "checkout"
+    mappings = ((str(here / "ours"), str(installed / "ours")),)
+    with Debugger(AttachOptions(port=running.port, path_mappings=mappings)) as debugger:
+        debugger.set_breakpoints(str(here / "ours/net.py"), [2])
+        debugger.set_breakpoints(str(installed / "theirs/net.py"), [2])
+        debugger.attach()
+        assert debugger.stack(debugger.wait_stopped(120))[0].path == str(here / "ours/net.py")
+    assert running.finish()[:2] == (0, "1 2\n")

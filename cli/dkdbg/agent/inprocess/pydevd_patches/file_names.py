@@ -9,6 +9,9 @@ pydevd tries path mappings of folders before those of files: with `proj/train.py
 `proj` at `/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which exists and does
 not run.
 
+justMyCode takes all files of installed packages for libraries. A mapped folder among them is the user's package,
+mounted over an installed copy: breakpoints there stop.
+
 A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir
 (ray/driver.py).
 """
@@ -20,15 +23,22 @@ A driver that `ray job submit` has started runs in a folder where Ray has unpack
 from __future__ import annotations
 
 import os
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
+#: A folder of one installed package.
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/[^/]")
+#: Mapped folders of this process that are folders of installed packages, with a slash at their end.
+_own_packages: List[str] = []
+
 
 def watch() -> None:
     """Install the corrections in pydevd; once per process."""
     import pydevd_file_utils as files
+    from _pydevd_bundle.pydevd_filtering import FilesFiltering
 
     if getattr(files._abs_and_canonical_path, "dkdbg", False):
         return
@@ -44,10 +54,17 @@ def watch() -> None:
         paths = [(theirs, unpacked), *paths] if theirs else paths
         set_up(paths)
         _map_files_first(files, paths)
+        _own_packages[:] = [ours.rstrip("/") + "/" for _, ours in paths if _PACKAGE.search(ours)]
+
+    in_project = FilesFiltering.in_project_roots
+
+    def in_project_roots(self: Any, received_filename: str) -> bool:
+        return bool(in_project(self, received_filename)) or received_filename.startswith(tuple(_own_packages))
 
     _abs_and_canonical_path.dkdbg = True  # type: ignore[attr-defined]
     files._abs_and_canonical_path = _abs_and_canonical_path
     files.setup_client_server_paths = setup_client_server_paths
+    FilesFiltering.in_project_roots = in_project_roots
 
 
 def single(path: str) -> str:

@@ -226,6 +226,12 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd_file_utils", "setup_client_server_paths", "file_names", "files are mapped before folders"),
     ("pydevd_file_utils", "map_file_to_server", "file_names", "the same"),
     ("pydevd_file_utils", "normcase_from_client", "file_names", "the same"),
+    (
+        "_pydevd_bundle.pydevd_filtering",
+        "FilesFiltering.in_project_roots",
+        "file_names",
+        "a mapped package is no library",
+    ),
 )
 
 #: Names used in the adapter's process, all by proxy/adapter/adapter.py, in a valid order of import.
