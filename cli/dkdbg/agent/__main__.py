@@ -28,6 +28,7 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
        dkdbg.agent restart | stop [--name NAME]
        dkdbg.agent pdb [--pid N] [--name NAME]
        dkdbg.agent where [--name NAME] [--native]
+       dkdbg.agent line [--name NAME] [--also FILE] FILE LINE
        dkdbg.agent ranks [--ranks SET] [--frame N] [--limit SECONDS] [--name NAME] [--json]
                          pause | continue | stack | eval EXPRESSION
        dkdbg.agent health [--wait] | sessions [--json] | mapping | relay WORD | call
@@ -70,6 +71,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from dkdbg.agent.supervisor import where
 
         return where.main(words)
+    if command == "line":
+        from dkdbg.agent.supervisor import line
+
+        return line.main(words)
     if command == "ranks":
         from dkdbg.agent.supervisor import ranks
 

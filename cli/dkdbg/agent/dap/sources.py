@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 << 20
 
 
+def line_ends(path: str) -> str:
+    """Return `CRLF`, `LF`, `mixed`, or an empty text for a file without line ends, or one that cannot be read."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as source:
+            if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+                return ""
+            content = source.read(MAX_BYTES)
+    except (OSError, ValueError):
+        return ""
+    windows, all_ends = content.count(b"\r\n"), content.count(b"\n")
+    return "" if not all_ends else "LF" if not windows else "CRLF" if windows == all_ends else "mixed"
+
+
 def look(path: str) -> Dict[str, Any]:
     """Return digest, number of lines and modification time (epoch seconds) of a regular file.
 

@@ -129,6 +129,13 @@ def _text(member: Member, command: bytes) -> str:
         from . import loaded
 
         return loaded.changed(member.base + ".json")
+    if command.startswith(b"line "):
+        import json
+
+        from . import line
+
+        _, number, path = command.split(b" ", 2)
+        return json.dumps(dict(line.describe(os.fsdecode(path), int(number)), free=member.free))
     if command.startswith(b"child ") and command[6:].isdigit():
         from . import parent_lookup
 

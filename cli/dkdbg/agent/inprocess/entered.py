@@ -84,10 +84,15 @@ def hook_functions(files: str) -> ModuleType:
         files: folder of the hook's modules.
     """
     path = files + "/hook/sitecustomize.py"
+    with open(path, "rb") as source:
+        return functions_of(source.read(), path)
+
+
+def functions_of(source: bytes, path: str) -> ModuleType:
+    """Return the functions of the hook's source; `path` is its file."""
     hook = type(sys)(HOOK)
     hook.__file__ = path
-    with open(path, "rb") as source:
-        functions, _, _ = source.read().rpartition(b"\n_main()")
+    functions, _, _ = source.rpartition(b"\n_main()")
     exec(compile(functions, path, "exec", dont_inherit=True), hook.__dict__)  # noqa: S102 - our own file
     return hook
 

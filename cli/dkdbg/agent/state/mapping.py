@@ -44,7 +44,7 @@ def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]])
         for root in roots:
             if any(entry["localRoot"] == local and entry["remoteRoot"] == root for entry in found):
                 continue
-            kind = _kind(os.path.realpath(root), mount_points)
+            kind = kind_of(os.path.realpath(root), mount_points)
             found.append(
                 {"localRoot": local, "remoteRoot": root, "exists": os.path.isdir(root), "kind": kind}
             )
@@ -77,7 +77,8 @@ def here() -> List[contract.Mapping]:
     return checked(configured(os.environ.get(settings.ENV_MAPPINGS, "")), read_mount_points())
 
 
-def _kind(real: str, mount_points: Optional[List[str]]) -> Literal["mount", "image", "unknown"]:
+def kind_of(real: str, mount_points: Optional[List[str]]) -> Literal["mount", "image", "unknown"]:
+    """Tell whether a mount other than `/` covers a path without links; `unknown` without a mount table."""
     if mount_points is None:
         return "unknown"
     covering = [p for p in mount_points if real == p or real.startswith(p.rstrip("/") + "/")]

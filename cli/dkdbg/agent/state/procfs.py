@@ -57,6 +57,12 @@ def start_ticks(pid: int) -> Optional[int]:
     return int(fields[19]) if fields is not None and len(fields) > 19 else None
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, user and system, in seconds; 0 if unknown."""
+    fields = _stat_fields(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
 def parent(pid: int) -> int:
     """Return the parent's pid; 0 when unknown."""
     fields = _stat_fields(pid)

@@ -79,12 +79,12 @@ class HookCheck:
             for pid in procfs.below([program], parents)
             if pid not in announced
             and parents.get(pid) not in announced
-            and (words := _python(pid, leaves_out))
+            and (words := python_words(pid, leaves_out))
         }
         self._since = {pid: self._since.get(pid, now) for pid in found}
         lines = []
         for pid, words in found.items():
-            name = _name(words)
+            name = program_name(words)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
@@ -103,8 +103,8 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
     flags = _flags(words)
     if "S" in flags:
         return "python -S loads nothing from site folders"
-    environment = _environment(pid)
-    if environment is None:
+    environment = environment_of(pid)
+    if not environment:
         return "it runs as uid %d, whose processes the agent cannot inspect" % procfs.owner(pid)
     if settings.ENV_SESSION_DIR not in environment:
         return "its environment has been emptied (env -i, sudo, tox)"
@@ -116,7 +116,7 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
     return "it is not CPython 3.8 or newer, or ends before it has loaded its site folders"
 
 
-def _python(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
+def python_words(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
     """Return the command line of a Python that runs a user's program; None for any other process."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as source:
@@ -144,7 +144,7 @@ def _flags(words: Sequence[str]) -> str:
     return found
 
 
-def _name(words: Sequence[str]) -> str:
+def program_name(words: Sequence[str]) -> str:
     """Return a Python's program: its script's name, `-m` with the module, or `python`."""
     rest = list(words[1:])
     while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
@@ -154,10 +154,11 @@ def _name(words: Sequence[str]) -> str:
     return os.path.basename(rest[0]) if rest and rest[0] != "-c" else os.path.basename(words[0])
 
 
-def _environment(pid: int) -> Optional[Dict[str, str]]:
+def environment_of(pid: int) -> Dict[str, str]:
+    """Return the environment with which a process was started; empty if it cannot be read."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as source:
             entries = source.read().split(b"\0")
     except OSError:
-        return None
+        return {}
     return {name: value for name, _, value in (os.fsdecode(entry).partition("=") for entry in entries)}

@@ -58,14 +58,14 @@ def main(words: List[str]) -> int:
 
 def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     folder = os.path.realpath(os.path.join(records.folder_of(record), contract.PROCESSES_NAME))
-    there = _processes(folder, record)[:_MAX_PROCESSES]
+    there = announced_processes(folder, record)
     answers = ask_all(folder, [each["pid"] for each in there], "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
     outside.fill_in(told, native=native)
     return {"id": record["id"], "name": record["name"], "state": record["state"], "processes": told}
 
 
-def _processes(folder: str, record: contract.Record) -> List[contract.Process]:
+def announced_processes(folder: str, record: contract.Record) -> List[contract.Process]:
     """Return the announced processes that still run; the record may be half a second old."""
     listed = {each["pid"]: each for each in record["processes"]}
     names: List[str] = []
@@ -81,7 +81,7 @@ def _processes(folder: str, record: contract.Record) -> List[contract.Process]:
             found.append(known)
         elif announced is not None:
             found.append(announced)
-    return found
+    return found[:_MAX_PROCESSES]
 
 
 def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
@@ -124,7 +124,7 @@ def _asked(path: str, word: str) -> Optional[socket.socket]:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)  # a stopped process's queue takes only a few questions
         sock.connect(path)
-        connection = sockets.ask(sock, word.encode())
+        connection = sockets.ask(sock, os.fsencode(word))  # it may hold a path
         connection.setblocking(False)
         return connection
     return None

@@ -1,0 +1,256 @@
+"""Reports what this process knows of one line of a source file, for `dkdbg why`.
+
+Which loaded modules come from a file of that name, whether the line has code, and whether that code has run.
+It runs in the hook's thread; the program goes on meanwhile.
+"""
+
+# pydevd and torch have no types, and are only used where they are already loaded.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType
+    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+#: Maximum files to report, functions of a module to look at, and bytes of a source to compile.
+MAX_FILES, MAX_FUNCTIONS, MAX_SOURCE_BYTES = 50, 20_000, 4 << 20
+#: Suffixes of a compiled module in place of its source.
+_COMPILED = (".pyc", ".so", ".pyd")
+
+
+def describe(path: str, line: int) -> Dict[str, Any]:
+    """Return the answer about line `line` of the file that an editor's mapping calls `path`."""
+    name = os.path.basename(path)
+    running = _running(name)
+    found: List[Dict[str, Any]] = []
+    seen: Set[str] = set()
+    for module_name, module in list(sys.modules.items()):
+        file = _file_of(module)
+        if file and _is_called(file, name) and file not in seen:
+            seen.add(file)
+            found.append(_of_file(file, module_name, module, line, running))
+        elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
+            found.append({"path": "", "module": module_name, "origin": "frozen"})
+    for code, _ in running:  # run by runpy, exec or a loader that leaves no module
+        file = code.co_filename
+        if file not in seen and not any(each.get("real") == os.path.realpath(file) for each in found):
+            seen.add(file)
+            found.append(_of_file(file, "", None, line, running))
+    return {
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "executable": sys.executable,
+        "optimize": sys.flags.optimize,
+        "uid": os.getuid(),
+        "debugger": _debugger(),
+        "files": found[:MAX_FILES],
+    }
+
+
+def _is_called(file: str, name: str) -> bool:
+    """Tell whether a module's file is the source `name`, or was compiled from one of that name."""
+    base = os.path.basename(file)
+    return base == name or (base.endswith(_COMPILED) and base.partition(".")[0] + ".py" == name)
+
+
+def _file_of(module: Any) -> str:
+    try:
+        found = vars(module).get("__file__")
+    except TypeError:  # a program may put anything there
+        return ""
+    return os.path.abspath(found) if isinstance(found, str) else ""
+
+
+def _is_frozen(module: Any) -> bool:
+    spec = getattr(module, "__spec__", None)
+    return getattr(spec, "origin", None) == "frozen"
+
+
+def _of_file(
+    file: str, module_name: str, module: Optional[ModuleType], line: int, running: List[Tuple[CodeType, int]]
+) -> Dict[str, Any]:
+    facts: Dict[str, Any] = {
+        "path": file, "real": os.path.realpath(file), "module": module_name,
+        "origin": "compiled" if file.endswith(_COMPILED) else "zip" if ".zip/" in file or ".egg/" in file else "source",
+        "importing": bool(getattr(getattr(module, "__spec__", None), "_initializing", False)),
+        "breakpoints": _breakpoints(file),
+    }  # fmt: skip
+    whole = _compiled(file, sys.flags.optimize)
+    if whole is None:
+        return facts
+    lines = sorted({number for _, code in _codes(whole) for number in _lines(code)})
+    facts["code"] = line in lines
+    facts["next"] = next((number for number in lines if number > line), None)
+    facts["unoptimised"] = bool(sys.flags.optimize) and _has_line(_compiled(file, 0), line)
+    name, fresh = _around(whole, line)
+    facts["function"] = name
+    if fresh is whole:
+        facts["at"] = [
+            at
+            for code, at in running
+            if code.co_name == "<module>" and os.path.abspath(code.co_filename) == file
+        ]
+        facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
+    else:
+        live = _live(module, fresh, running)
+        facts["ran"] = _has_run(live, fresh, running)
+        facts["compiled"] = live is not None and _is_compiled(live)
+        facts["at"] = [at for code, at in running if code is live]
+    return facts
+
+
+def _compiled(file: str, optimize: int) -> Optional[CodeType]:
+    try:
+        with open(file, "rb") as source:
+            text = source.read(MAX_SOURCE_BYTES + 1)
+        if len(text) > MAX_SOURCE_BYTES:
+            return None
+        code: CodeType = compile(text, file, "exec", dont_inherit=True, optimize=optimize)
+        return code
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _codes(code: CodeType, name: str = "") -> Iterator[Tuple[str, CodeType]]:
+    """Yield a code object and all in it, with their qualified names; the module's has none."""
+    yield name, code
+    for inner in code.co_consts:
+        if hasattr(inner, "co_code"):
+            yield from _codes(inner, "%s.%s" % (name, inner.co_name) if name else inner.co_name)
+
+
+def _lines(code: CodeType) -> Iterator[int]:
+    if hasattr(code, "co_lines"):  # Python 3.10
+        return (number for _, _, number in code.co_lines() if number)
+    import dis
+
+    return (number for _, number in dis.findlinestarts(code) if number)
+
+
+def _has_line(code: Optional[CodeType], line: int) -> bool:
+    return code is not None and any(line in _lines(each) for _, each in _codes(code))
+
+
+def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
+    """Return the innermost function that has code on this line, or around it; else the module."""
+    best = ("", whole)
+    for name, code in _codes(whole):
+        numbers = list(_lines(code))
+        if code is not whole and numbers and min(code.co_firstlineno, *numbers) <= line <= max(numbers):
+            best = (name, code)
+    return best
+
+
+def _live(
+    module: Optional[ModuleType], fresh: CodeType, running: List[Tuple[CodeType, int]]
+) -> Optional[CodeType]:
+    """Return the code object that the program runs for this function, None if it is not found."""
+    for active, _ in running:
+        if _is_same(active, fresh):
+            return active
+    if module is None:
+        return None
+    left, seen = MAX_FUNCTIONS, set()
+    todo: List[Any] = list(vars(module).values())
+    while todo and left:
+        left -= 1
+        value = todo.pop()
+        if isinstance(value, type) and value.__module__ == module.__name__ and id(value) not in seen:
+            seen.add(id(value))
+            todo += list(vars(value).values())
+        for inner in (value, getattr(value, "__func__", None), getattr(value, "fget", None), _wrapped(value)):
+            code: Any = getattr(inner, "__code__", None)
+            if hasattr(code, "co_consts"):
+                for _, each in _codes(code):
+                    if _is_same(each, fresh):
+                        return each
+    return None
+
+
+def _wrapped(value: Any) -> Any:
+    """Return the function below decorators, which `functools.wraps` and torch.compile record."""
+    for _ in range(8):
+        names = getattr(value, "__dict__", None)
+        inner = (
+            names.get("__wrapped__", names.get("_torchdynamo_orig_callable"))
+            if isinstance(names, dict)
+            else None
+        )
+        if inner is None:
+            return value
+        value = inner
+    return value
+
+
+def _is_same(code: Any, fresh: CodeType) -> bool:
+    return bool(code.co_name == fresh.co_name and code.co_firstlineno == fresh.co_firstlineno)
+
+
+def _has_run(
+    live: Optional[CodeType], fresh: CodeType, running: List[Tuple[CodeType, int]]
+) -> Optional[bool]:
+    """Tell whether a function has run; None where that is unknown.
+
+    The interpreter (3.11 and newer) rewrites the instructions of code that has run: counters and specialised
+    instructions differ from those of a fresh compilation. Python 3.11 does so from the eighth call on.
+    """
+    if live is None:
+        return None
+    if any(code is live for code, _ in running):
+        return True
+    adaptive = getattr(live, "_co_code_adaptive", None)
+    if adaptive is None or live.co_code != fresh.co_code:
+        return None
+    return bool(adaptive != fresh._co_code_adaptive)  # type: ignore[attr-defined]
+
+
+def _running(name: str) -> List[Tuple[CodeType, int]]:
+    """Return the code of files of this name that threads are in, each with the thread's line."""
+    found: List[Tuple[CodeType, int]] = []
+    frames = sys._current_frames()
+    for top in list(frames.values()):
+        frame: Any = top
+        while frame is not None:
+            code = frame.f_code
+            if os.path.basename(code.co_filename) == name and len(found) < MAX_FILES:
+                found.append((code, frame.f_lineno or 0))
+            frame = frame.f_back
+    frames.clear()
+    return found
+
+
+def _is_compiled(code: CodeType) -> bool:
+    """Tell whether torch.compile has replaced this code (torch 2.0 and newer)."""
+    frames = sys.modules.get("torch._dynamo.convert_frame")
+    seen: List[Any] = list(getattr(getattr(frames, "input_codes", None), "seen", ()))
+    return any(reference() is code for reference in seen)
+
+
+def _debugger() -> str:
+    """Return `dkdbg`, `other` or an empty text: the debugger that this process has joined."""
+    pydevd = sys.modules.get("pydevd")
+    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    if debugger is None:
+        return "other" if "pdb" in sys.modules and sys.gettrace() is not None else ""
+    return "dkdbg" if getattr(debugger, "dkdbg_joined", False) else "other"
+
+
+def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
+    """Return the editor's breakpoints in a file, None without a debugger."""
+    pydevd = sys.modules.get("pydevd")
+    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    if debugger is None:
+        return None
+    names = sys.modules.get("pydevd_file_utils")
+    if names is None:
+        return None
+    canonical = names.canonical_normalized_path(file)
+    found = dict(getattr(debugger, "breakpoints", {})).get(canonical) or {}
+    return [
+        {"line": number, "condition": str(getattr(each, "condition", None) or "")}
+        for number, each in list(found.items())[:MAX_FILES]
+    ]

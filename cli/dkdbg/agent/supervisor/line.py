@@ -1,0 +1,130 @@
+"""`dkdbg.agent line`: what the sessions here know of one line of a file, as one JSON object on standard output.
+
+Each process answers in its own thread (`inprocess/line.py`); the files are read here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pkgutil
+import socket
+
+from dkdbg.agent import contract
+from dkdbg.agent.dap import sources
+from dkdbg.agent.inprocess import entered
+from dkdbg.agent.state import mapping, procfs, records
+from dkdbg.agent.supervisor import hook_check, where
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+#: Seconds for the answers: a process compiles the file, and may hold the GIL in C.
+TIMEOUT_S = 10.0
+#: Maximum bytes of a path in a question, and maximum Pythons without the hook to report.
+_MAX_PATH_BYTES, _MAX_UNHOOKED = 4096, 50
+_FIELDS = ("pid", "ppid", "name", "rank", "joined", "state", "stopped", "started")
+_RECORD_FIELDS = (
+    "id",
+    "name",
+    "state",
+    "host",
+    "port",
+    "client",
+    "cwd",
+    "argv",
+    "child",
+    "mappings",
+    "python",
+    "detail",
+)
+
+
+def main(words: List[str]) -> int:
+    """Query all processes of all live sessions of this user, or of the named one, and print the answers."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="dkdbg.agent line")
+    parser.add_argument("--name", help="a session's name or id; all that are live by default")
+    parser.add_argument("--also", action="append", default=[], help="another file here to describe")
+    parser.add_argument("path", help="absolute, by the editor's mapping")
+    parser.add_argument("line", type=int)
+    given = parser.parse_args(words)
+    live = [record for record in records.list_records() if records.is_live(record)]
+    found = [each for each in live if given.name in (None, each["name"], each["id"])]
+    points = mapping.read_mount_points()
+    facts = {
+        "version": 1,
+        "host": socket.gethostname(),
+        "files": [_file(path, points) for path in [given.path, *given.also]],
+        "sessions": [_session(each, given.path, given.line, points) for each in found],
+    }
+    print(json.dumps(facts))
+    return 0
+
+
+def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict[str, Any]:  # noqa: ANN401
+    folder = os.path.realpath(os.path.join(records.folder_of(record), contract.PROCESSES_NAME))
+    there = where.announced_processes(folder, record)
+    question = "line %d %s" % (line, path)
+    pids = [each["pid"] for each in there] if len(os.fsencode(path)) <= _MAX_PATH_BYTES else []
+    answers = where.ask_all(folder, pids, question, TIMEOUT_S)
+    facts: Dict[str, Any] = {key: record.get(key) for key in _RECORD_FIELDS}
+    facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
+    facts["unhooked"] = _unhooked(record, {each["pid"] for each in there})
+    return facts
+
+
+def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
+    facts: Dict[str, Any] = {key: process.get(key) for key in _FIELDS}
+    facts["cpu"] = procfs.cpu_seconds(process["pid"])
+    facts["answer"] = None
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        data = json.loads(answer)
+        for each in data["files"]:
+            if each["path"]:
+                each.update(_file(each["path"], points))
+        facts["answer"] = data
+    return facts
+
+
+def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
+    """Return the file as it is here: whether it exists, its real path, its digest, and whether a mount shows it."""
+    real = os.path.realpath(path)
+    found = sources.look(path)
+    kind = mapping.kind_of(real, points)
+    return {
+        "path": path, "real": real, "exists": os.path.exists(path), "kind": kind, "line_ends": sources.line_ends(path), **found,
+    }  # fmt: skip
+
+
+def _unhooked(record: contract.Record, hooked: Any) -> List[Dict[str, Any]]:  # noqa: ANN401
+    """Return the Pythons below the program that have not loaded the hook, with the reason."""
+    program = record["child"]
+    if not program:
+        return []
+    hook = pkgutil.get_data("dkdbg.agent.inprocess", "hook/sitecustomize.py") or b""  # perhaps in a zip
+    leaves_out = entered.functions_of(hook, "sitecustomize.py")._is_housekeeping
+    parents, now = procfs.parents(), procfs.uptime() * os.sysconf("SC_CLK_TCK")
+    found = []
+    for pid in procfs.below([program], parents):
+        words, above = hook_check.python_words(pid, leaves_out), parents.get(pid, 0)
+        # A forked process has its parent's command line, and announces itself late.
+        is_fork = above in hooked and words == hook_check.python_words(above, leaves_out)
+        is_new = now - (procfs.start_ticks(pid) or now) < hook_check.ANNOUNCE_TIMEOUT_S * os.sysconf(
+            "SC_CLK_TCK"
+        )
+        if words and pid not in hooked and not is_fork and not is_new:
+            name = "%s (pid %d)" % (hook_check.program_name(words), pid)
+            found.append({"name": name, "why": hook_check.why(pid, words, _hook_of(pid))})
+    return found[:_MAX_UNHOOKED]
+
+
+def _hook_of(pid: int) -> str:
+    """Return the hook's folder on the PYTHONPATH of a process; a name that no path has, where it is not on it."""
+    for entry in hook_check.environment_of(pid).get("PYTHONPATH", "").split(os.pathsep):
+        if os.path.basename(entry) == "hook" and os.path.exists(os.path.join(entry, "sitecustomize.py")):
+            return entry
+    return "hook"
