@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import DebugService
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
-    from dkdbg.core.target_values import CopyPlan, Once, Prepared, Start, Started
+    from dkdbg.core.target_values import CopyPlan, Once, Prepared, Start, Started, Trial
 
 
 class Capability(Enum):
@@ -328,6 +328,17 @@ class Target(ABC):
 
         Raises:
             DkdbgError: it cannot be prepared, with cause and next step.
+        """
+        raise self._unsupported(Capability.ONE_OFF)
+
+    def trial(self, wanted: Once, *, report: Callable[[str], None]) -> Trial:
+        """Start the program of the debug service once more, beside all that runs, for a proof.
+
+        Args:
+            report: takes one line of progress.
+
+        Raises:
+            DkdbgError: it cannot be started, with cause and next step; nothing of it is left.
         """
         raise self._unsupported(Capability.ONE_OFF)
 

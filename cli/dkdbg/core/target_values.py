@@ -56,7 +56,7 @@ class Once:
     """Parameters for running another command in a debug service.
 
     Attributes:
-        command: word by word.
+        command: word by word; empty for the service's own.
         port: on this machine, if it is free there.
         wait: seconds that the command waits for an editor before its first line.
         ranks: ranks to debug; empty for the service's own setting.
@@ -83,6 +83,9 @@ class Prepared:
         tell: passes a signal on to the command; returns False if it has not begun.
         cleaning: the local command line that removes leftovers after its end.
         is_met: whether F5 attaches to it there, instead of to the program that F5 would start.
+        name: name of its container.
+        program: words of the program under the agent.
+        gpu: how it gets a GPU, and why.
     """
 
     argv: tuple[str, ...]
@@ -91,6 +94,38 @@ class Prepared:
     tell: Callable[[int], bool]
     cleaning: tuple[str, ...]
     is_met: bool = True
+    name: str = ""
+    program: tuple[str, ...] = ()
+    gpu: tuple[str, str] = ("none", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A run of the program for a proof, beside all that runs there.
+
+    Attributes:
+        address: address of its target, as any verb accepts it.
+        port: its debug port on 127.0.0.1.
+        program: words of the program under the agent.
+        gpu: how it gets a GPU, and why.
+        ready: waits at most so many seconds until an attach works; returns False if the program ends first.
+        session: returns the id of its session once it is ready; empty if there is only one.
+        ended: returns its exit code; None while it runs.
+        probe: runs a shell script in the same image, without the program, and returns its output.
+        output: returns the end of what the program and the agent have printed.
+        stop: ends it and removes all that its start has created, except the image.
+    """
+
+    address: str
+    port: int
+    program: tuple[str, ...]
+    gpu: tuple[str, str]
+    ready: Callable[[float], bool]
+    session: Callable[[], str]
+    ended: Callable[[], int | None]
+    output: Callable[[], str]
+    probe: Callable[[str], str]
+    stop: Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,6 +63,7 @@ class ComposeService:
         tty: bool,
         name: str,
         stays: bool,
+        detached: bool = False,
     ) -> tuple[str, ...]:
         """Run another command in a new container, which is removed at its end unless it `stays`.
 
@@ -72,14 +73,28 @@ class ComposeService:
             variables: additional variables of the container.
             name: name of the container.
             stays: keep the container, because Podman forgets the exit code of one that it removes.
+            detached: return once it is started.
         """
         kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         words = ("--entrypoint", entrypoint) if entrypoint else ()
         return self._compose(
-            "run", *kept, *(() if tty else ("--no-TTY",)), *ports, *flags, *words, self.service, *command
+            "run",
+            *kept,
+            *(("--detach",) if detached else ()),
+            *(() if tty else ("--no-TTY",)),
+            *ports,
+            *flags,
+            *words,
+            self.service,
+            *command,
         )
+
+    def script(self, text: str) -> tuple[str, ...]:
+        """Run a shell script in a new container of the service, without the services that it depends on."""
+        words = ("run", "--rm", "--no-TTY", "--no-deps", "--entrypoint", "sh", self.service, "-c", text)
+        return self._compose(*words)
 
     def create(self) -> tuple[str, ...]:
         """Create the service's container without starting it; an up-to-date running one is left alone."""

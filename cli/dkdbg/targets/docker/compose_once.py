@@ -32,11 +32,14 @@ _ANSWER_LIMIT = 10.0
 _AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 
 
-def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
+def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached: bool = False) -> Prepared:
     """Prepare `OneOff.once` for a service of the compose project in `root`, without changing files.
 
     A running service is left alone: then only the debug port is published, on a free port. A service that idles is
-    stopped.
+    stopped, unless its own command is to run once more.
+
+    Args:
+        detached: the command line returns once the command is started, and its container stays after its end.
     """
     service = wanted.service
     host = host_facts()
@@ -47,7 +50,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
             hint=f"dkdbg init --command {shlex.quote(shlex.join(wanted.command))}, then dkdbg up",
             exit_code=EXIT_ENGINE,
         )
-    gpu, _ = choose_gpu(root, service, host)
+    gpu, why = choose_gpu(root, service, host)
     token = wanted.token()
     target = ComposeService(service=service.name)
     env = environment(port=wanted.port, gpu=gpu, token=token)
@@ -56,10 +59,17 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     check_name(str(model.get("name", "")), root)
     running = compose_cli.running(target, root, service.port)
     runs = running is not None and running.state == "running"
-    if running is not None and runs and runs_nothing(model, service.name) and not _is_entered(running.id):
+    if (
+        wanted.command
+        and running is not None
+        and runs
+        and runs_nothing(model, service.name)
+        and not _is_entered(running.id)
+    ):
         report(f"stopping {service.name}, in which nothing runs: this program needs its port")
         process.run(target.stop(), cwd=root)
-    port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
+    is_fixed = service.host_network and not detached  # F5 attaches to it there
+    port = wanted.port if is_fixed else free_port(wanted.port, ours=None)
     env = environment(port=port, gpu=gpu, token=token)
     image = ImageBuild(root, service, target)
     if image.is_needed:
@@ -67,27 +77,32 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
             podman_engine.build(model, service.name, root, env=env, report=report)
         else:
             compose_cli.build(target, root, env=env, report=report)
-    image.copy_files(str(model.get("name", "")), report)
+    if not (detached and runs):  # the files of another image would take the running container away
+        image.copy_files(str(model.get("name", "")), report)
     described: Mapping[str, Any] = _described(model, service.name)
     name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
     argv = target.once(
         wanted.command,
-        entrypoint=_entrypoint(described.get("entrypoint") or ()),
+        entrypoint=_entrypoint(described.get("entrypoint") or ()) if wanted.command else "",
         publish="" if service.host_network else f"{LOOPBACK}:{port}:{service.port}",
-        all_ports=not service.host_network and all(map(is_free, _published(described))),
+        all_ports=not service.host_network and all(map(is_free, published_ports(described))),
         variables={
             "DKDBG_WAIT": str(wanted.wait),
             "DKDBG_LINGER": "0",
             ENV_STANDS_FOR: "",  # it answers only to its own name
             **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
+            **({"PYTHONDONTWRITEBYTECODE": "1"} if detached else {}),  # a proof changes no file
         },
         tty=wanted.tty,
         name=name,
-        stays=host.is_podman,
+        stays=host.is_podman or detached,
+        detached=detached,
     )
+    words = [str(word) for key in ("entrypoint", "command") for word in described.get(key) or ()]
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port, is_met=not host.is_podman,
-        tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name),
+        tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name), name=name,
+        program=tuple(words[words.index("--") + 1 :] if "--" in words else words), gpu=(gpu, why),
     )  # fmt: skip
 
 
@@ -112,7 +127,7 @@ def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:
     return (services.get(name) or {}) if isinstance(services, dict) else {}
 
 
-def _published(described: Mapping[str, Any]) -> list[int]:
+def published_ports(described: Mapping[str, Any]) -> list[int]:
     """Return the ports of this machine that the service publishes."""
     return [
         int(each["published"])

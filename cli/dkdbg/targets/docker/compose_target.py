@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from dkdbg.core.plan import DebugService
     from dkdbg.core.target import Reach
-    from dkdbg.core.target_values import Once, Prepared, Start, Started
+    from dkdbg.core.target_values import Once, Prepared, Start, Started, Trial
     from dkdbg.sync.report import Event
     from dkdbg.targets.docker.container import Container
     from dkdbg.targets.docker.remote_project import Filled
@@ -91,6 +91,12 @@ class ComposeTarget(ContainerTarget):
         from dkdbg.targets.docker.compose_once import prepare
 
         return prepare(self._root, wanted, report=report)
+
+    def trial(self, wanted: Once, *, report: Callable[[str], None]) -> Trial:
+        """Start a `docker compose run --detach` of the service's own command."""
+        from dkdbg.targets.docker.compose_trial import start
+
+        return start(self._root, wanted, report=report)
 
     def replaced(self) -> tuple[str, ...]:
         """Return mounted files that were replaced on this machine, by inode and contents; empty for a remote engine."""
