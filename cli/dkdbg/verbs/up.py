@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
@@ -13,14 +12,11 @@ from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.repository import dotenv, git
-from dkdbg.repository.transaction import read
-from dkdbg.setup.render import changes
-from dkdbg.setup.render.changes import FileWanted
-from dkdbg.setup.render.editor_files import LAUNCH, editor_files, launch_port, project_id, with_port
+from dkdbg.setup.render.editor_files import LAUNCH, launch_port
 from dkdbg.targets import registry
 from dkdbg.verbs import values
-from dkdbg.verbs.parts.repository import check_root, debug_service, local_port, make_plan
+from dkdbg.verbs.parts.keep_port import keep_port
+from dkdbg.verbs.parts.repository import check_root, debug_service, local_port
 from dkdbg.verbs.parts.service_token import choose_token
 from dkdbg.verbs.parts.start_report import StartReport
 
@@ -188,22 +184,3 @@ def startable(target: Target) -> Target:
             exit_code=EXIT_USAGE,
         )
     return target
-
-
-def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
-    """Write another port to launch.json and .env: `docker compose` and F5 have to use the same."""
-    # An earlier `init` may have left no record of the entry: the plan has it too.
-    launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, project_id(root))[LAUNCH]
-    env = read(root, PurePosixPath(".env"))
-    text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))
-    wanted = {
-        ".env": FileWanted(content=dotenv.encode(text), reason="the port that is free here", owned=False),
-        LAUNCH: launch,
-    }
-    changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
-    report(f"{why}; using {port}, written to {LAUNCH} and .env")
-    shared = [name for name in (LAUNCH, ".env") if git.tracks(root, name)]
-    if shared:
-        report(f"  {port} is for this machine: keep it out of a commit of {' and '.join(shared)}")
-    for phrase in launch.yours:
-        report(f"  {LAUNCH}: yours stays {phrase}")

@@ -1,0 +1,36 @@
+"""Write the local debug port to the files that `docker compose` and F5 read."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.repository import dotenv, git
+from dkdbg.repository.transaction import read
+from dkdbg.setup.render import changes
+from dkdbg.setup.render.changes import FileWanted
+from dkdbg.setup.render.editor_files import LAUNCH, editor_files, project_id, with_port
+from dkdbg.verbs.parts.repository import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
+    """Write another port to launch.json and .env: `docker compose` and F5 have to use the same."""
+    # An earlier `init` may have left no record of the entry: the plan has it too.
+    launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, project_id(root))[LAUNCH]
+    env = read(root, PurePosixPath(".env"))
+    text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))
+    wanted = {
+        ".env": FileWanted(content=dotenv.encode(text), reason="the port that is free here", owned=False),
+        LAUNCH: launch,
+    }
+    changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
+    report(f"{why}; using {port}, written to {LAUNCH} and .env")
+    shared = [name for name in (LAUNCH, ".env") if git.tracks(root, name)]
+    if shared:
+        report(f"  {port} is for this machine: keep it out of a commit of {' and '.join(shared)}")
+    for phrase in launch.yours:
+        report(f"  {LAUNCH}: yours stays {phrase}")
