@@ -46,6 +46,7 @@ class Debugger(Arrivals, Inspection):
         self.options = options
         self._breakpoints: dict[str, tuple[Breakpoint, ...]] = {}
         self._exceptions: tuple[str, ...] = ()
+        self._functions: tuple[str, ...] = ()
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -105,6 +106,11 @@ class Debugger(Arrivals, Inspection):
                 if not session.is_ended:
                     session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
 
+    def set_functions(self, names: Sequence[str]) -> None:
+        """Stop at functions of these names, in any file, in all future sessions; call it before `attach`."""
+        with self.changed:
+            self._functions = tuple(names)
+
     def disconnect(self, *, terminate: bool = False, timeout: float = 30.0) -> None:
         """Detach from all sessions and close; may be called twice.
 
@@ -154,9 +160,12 @@ class Debugger(Arrivals, Inspection):
         with lock:
             with self.changed:
                 self._ready[session] = lock
-                paths, filters = list(self._breakpoints), self._exceptions
+                paths, filters, names = list(self._breakpoints), self._exceptions, self._functions
             for path in paths:
                 self._send_breakpoints(session, path, timeout)
+            if names:
+                functions = {"breakpoints": [{"name": name} for name in names]}
+                session.request("setFunctionBreakpoints", functions, timeout=timeout)
             session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
             session.request("configurationDone", timeout=timeout)
 

@@ -18,6 +18,7 @@ GROUPS = {
         "init": "set up this repository: shows a plan, asks, writes",
         "up": "start the debug service, ready for F5",
         "down": "stop and remove the debug service",
+        "verify": "prove that a breakpoint stops, or name the first broken link",
     },
     "while it runs": {
         "ps": "list the debug sessions in containers and on this machine",
@@ -27,6 +28,7 @@ GROUPS = {
         "pdb": "attach pdb to the running program; q detaches it",
         "ranks": "pause, continue or compare all ranks, side by side",
         "where": "show where each process of a job is, the odd one out first",
+        "why": "say why a breakpoint in FILE:LINE does not stop",
     },
     "anywhere else": {
         "run": "run a command under the debugger, here or on any target",

@@ -132,6 +132,11 @@ def launch_port(root: Path) -> int | None:
     return port if isinstance(port, int) else None
 
 
+def attach_entry(root: Path) -> Mapping[str, Any]:
+    """Return our entry as it is in launch.json now; empty if it is missing or cannot be read."""
+    return next((entry for name, entry in _entries(root) if name == editor.ATTACH_NAME), {})
+
+
 def connects(root: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the endpoint of our launch entry, as last written and as in launch.json now; empty if missing."""
     written = _written(root, LAUNCH).get("configurations", ())

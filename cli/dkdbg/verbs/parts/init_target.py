@@ -43,7 +43,7 @@ def init_target(
         DkdbgError: the target cannot be reached, the program is unknown, or a file cannot be written.
     """
     check_root(root)
-    argv = _command(root, command)
+    argv = command_of(root, command)
     with contextlib.closing(registry.target_of(name, root)) as target:
         lies = target.planned_workdir(folder_name(root))
         where = f"{target.label}:{lies.remote}"
@@ -60,7 +60,12 @@ def init_target(
     )  # fmt: skip
 
 
-def _command(root: Path, text: str | None) -> Sequence[str]:
+def command_of(root: Path, text: str | None) -> Sequence[str]:
+    """Return the program's words: of `text`, else of dkdbg.toml, else of what was found in the repository.
+
+    Raises:
+        DkdbgError: the program is unknown, or dkdbg.toml is invalid.
+    """
     if text is None:
         data = read(root, PurePosixPath(configuration.FILE_NAME))
         text = configuration.parse(configuration.decode(data)).command if data else None

@@ -54,6 +54,18 @@ _RUN = {
     "cairosvg": ("libcairo2",),
     "wand": ("libmagickwand-6.q16-6",),
 }
+#: Library of the loader's messages, without its version -> Debian package (names of bookworm).
+_LIBRARIES = {
+    "libGL.so": "libgl1", "libEGL.so": "libegl1", "libgthread-2.0.so": "libglib2.0-0", "libglib-2.0.so": "libglib2.0-0",
+    "libSM.so": "libsm6", "libXext.so": "libxext6", "libXrender.so": "libxrender1", "libX11.so": "libx11-6", "libICE.so": "libice6",
+    "libxcb.so": "libxcb1", "libgomp.so": "libgomp1", "libsndfile.so": "libsndfile1", "libportaudio.so": "libportaudio2",
+    "libpq.so": "libpq5", "libmagic.so": "libmagic1", "libzbar.so": "libzbar0", "libcairo.so": "libcairo2",
+    "libpango-1.0.so": "libpango-1.0-0", "libOSMesa.so": "libosmesa6", "libglfw.so": "libglfw3", "libusb-1.0.so": "libusb-1.0-0",
+    "libmpi.so": "libopenmpi3", "libstdc++.so": "libstdc++6", "libgfortran.so": "libgfortran5", "libopenblas.so": "libopenblas0",
+    "libxml2.so": "libxml2", "libssl.so": "libssl3", "libnuma.so": "libnuma1", "libibverbs.so": "libibverbs1",
+    "libtcmalloc.so": "libgoogle-perftools4", "libjemalloc.so": "libjemalloc2", "libaio.so": "libaio1", "libmysqlclient.so": "libmysqlclient21",
+    "libmariadb.so": "libmariadb3", "libgdal.so": "libgdal32", "libgeos_c.so": "libgeos-c1v5", "libhdf5.so": "libhdf5-103-1",
+}  # fmt: skip
 _COMPILER = ("build-essential",)
 #: Distribution without Linux wheels -> Debian packages for its build.
 _BUILD = {
@@ -82,6 +94,11 @@ _BUILD = {
     "webrtcvad": _COMPILER,
     "triton": _COMPILER,
 }
+
+
+def package_of_library(library: str) -> str:
+    """Return the Debian package of a shared library, such as `libGL.so.1`; empty if unknown."""
+    return _LIBRARIES.get(library.partition(".so")[0] + ".so", "")
 
 
 def system_packages(

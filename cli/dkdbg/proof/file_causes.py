@@ -1,0 +1,189 @@
+"""Find why the file of a breakpoint is not the one that runs: mapping, copies, content."""
+
+from __future__ import annotations
+
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.dap import sources
+from dkdbg.proof.asked import INSTALLED
+from dkdbg.proof.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dkdbg.proof.asked import Asked
+    from dkdbg.proof.editor import Entry
+    from dkdbg.proof.line_answer import LineSession, LoadedFile, Process, RemoteFile
+
+_IN_PLACE = "install the package in place: pip install -e . in the image instead of pip install ."
+
+
+def of_file(path: Path, there: RemoteFile, entry: Entry, session: LineSession) -> Finding | None:
+    """Return why a mapped file is not the local one: it is absent, or differs; None if it is the same."""
+    if not there.exists:
+        return _wrong_root(path, there.path, entry, session, actual="")
+    here = sources.look(str(path))
+    if here and there.digest and here["digest"] != there.digest:
+        return _differs(path, there, here, session.name)
+    return None
+
+
+def of_mapping(
+    asked: Asked,
+    mapped: Sequence[tuple[Process, LoadedFile]],
+    copies: Sequence[tuple[Process, LoadedFile]],
+) -> Iterator[Finding]:
+    """Report a mapping that leads nowhere, or past the file that is loaded.
+
+    Args:
+        mapped: loaded by the mapped name. copies: the same file by another name, or another file in its place.
+    """
+    there, entry, session = asked.there, asked.entry, asked.session
+    actual = copies[0][1].file.path if copies else ""
+    if not asked.remote:
+        if INSTALLED.search(str(asked.path)) and not asked.path.is_relative_to(asked.root):
+            return
+        roots = ", ".join(local for local, _ in entry.mappings) or "nothing"
+        yield Finding(
+            link="mapping", cause="not-mapped", says=f"{asked.path} is in no mapped folder; {entry.source} maps {roots}",
+            remedy=_mapping_line(asked.path, actual, asked.root) if actual else "dkdbg init writes the mapping of the repository",
+        )  # fmt: skip
+        return
+    if mapped:
+        return
+    if there is not None and not there.exists:
+        yield _wrong_root(asked.path, asked.remote, entry, session, actual=actual)
+        return
+    if copies:
+        yield _other_copy(asked, copies[0][0], copies[0][1])
+
+
+def _wrong_root(path: Path, remote: str, entry: Entry, session: LineSession, *, actual: str) -> Finding:
+    known = [there for _, there in session.mappings]
+    known_text = f"; the session maps the repository to {', '.join(known)}" if known else ""
+    where = f"; the program has loaded {actual}" if actual else known_text
+    root = actual.removesuffix(_tail(path, actual)).rstrip("/") if actual else (known[0] if known else "")
+    return Finding(
+        link="mapping", cause="wrong-root", says=f"{entry.source} maps {path.name} to {remote}, where no such file is{where}",
+        remedy=f'"remoteRoot": "{root}" in {entry.source}; dkdbg init writes it' if root else f"dkdbg init writes {entry.source}",
+    )  # fmt: skip
+
+
+def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
+    loaded, name = file.file, process.name or f"process {process.pid}"
+    if file.origin == "frozen":
+        return Finding(
+            link="file", cause="frozen", says=f"{file.module} is frozen into the interpreter of {name}: it has no source file",
+            remedy="python -X frozen_modules=off runs the file instead",
+        )  # fmt: skip
+    if file.origin in {"compiled", "zip"}:
+        what = "a compiled file" if file.origin == "compiled" else "an archive"
+        return Finding(
+            link="file", cause="compiled-file" if file.origin == "compiled" else "zipped",
+            says=f"{name} has loaded {file.module} from {what}: {loaded.path}",
+            remedy="remove it there, so that Python loads the source; or build it without (no Cython, no zip)",
+        )  # fmt: skip
+    same = asked.there is not None and asked.there.digest == loaded.digest
+    if asked.there is not None and asked.there.exists and loaded.real == asked.there.real:
+        return Finding(
+            link="mapping", cause="symlink", says=f"{name} calls the file {loaded.path}, the mapping {asked.remote}, and a link leads from one to the other: a stop shows the target's file, not yours",
+            remedy=f"map that name too: {_mapping_line(asked.path, loaded.path, asked.root)}",
+        )  # fmt: skip
+    here = sources.look(str(asked.path))
+    stale = bool(here) and here["digest"] != loaded.digest
+    cause = "two-copies" if INSTALLED.search(loaded.path) or same or not stale else "stale-copy"
+    age = f", and it differs from yours since {_when(loaded.changed)}" if stale else ", with the same content"
+    remedy = (
+        _IN_PLACE
+        if INSTALLED.search(loaded.path)
+        else f"mount the repository over {PurePosixPath(loaded.path).parent} instead of COPY, or rebuild: docker compose build; dkdbg init plans the mount"
+    )
+    return Finding(
+        link="file", cause=cause, says=f"{name} has loaded another copy: {loaded.path}{age}; the mapping leads to {asked.remote}",
+        remedy=remedy,
+    )  # fmt: skip
+
+
+def installed_copy(loaded: str, local: str) -> Finding:
+    """Return the finding for a file of the user's that runs from another place.
+
+    Args:
+        loaded: path there. local: the file here that it is a copy of; empty if unknown.
+    """
+    here = f" of {local}" if local else ""
+    return Finding(
+        link="file", cause="two-copies", says=f"the program has loaded another copy{here}: {loaded}",
+        remedy=_IN_PLACE if INSTALLED.search(loaded) else "mount the repository over that folder, or start the program in the mounted one",
+    )  # fmt: skip
+
+
+def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Finding | None:
+    """Return the finding for a file that was changed after a process had loaded it; None if it was not."""
+    for process, file in mapped:
+        if process.started and file.file.changed > process.started + 1.0:
+            return Finding(
+                link="file", cause="edited", says=f"{asked.path.name} was changed at {_when(file.file.changed)}, after {process.name or process.pid} had started: the previous code runs",
+                remedy="dkdbg restart",
+            )  # fmt: skip
+    return None
+
+
+def line_ends_of(path: Path, there: RemoteFile) -> str:
+    """Return how the line ends of a file differ on both sides; empty if they are the same."""
+    ends = sources.line_ends(str(path))
+    if not ends or not there.line_ends or ends == there.line_ends:
+        return ""
+    return f"only the line ends differ: {ends} here, {there.line_ends} there"
+
+
+def of_line_ends(asked: Asked, there: RemoteFile) -> Finding | None:
+    """Return the finding for a file of which only the line ends differ; None if they are the same."""
+    differ = line_ends_of(asked.path, there)
+    if not differ:
+        return None
+    return Finding(
+        link="file", cause="crlf", says=f"{differ}; the lines are the same",
+        remedy="breakpoints do not mind; for equal digests: *.py text eol=lf in .gitattributes, then git add --renormalize .",
+    )  # fmt: skip
+
+
+def _differs(path: Path, there: RemoteFile, here: dict[str, object], name: str) -> Finding:
+    lines = here["lines"]
+    count = f" ({lines} lines here, {there.lines} there)" if lines != there.lines else ""
+    changed = here["changed"]
+    newer = "here" if isinstance(changed, float) and changed > there.changed else "there"
+    if there.kind == "image":
+        return Finding(
+            link="file", cause="stale-copy",
+            says=f"{there.path} is a copy in the image, and differs from {path.name} here{count}; changed last {newer}, there at {_when(there.changed)}",
+            remedy="mount the repository (dkdbg init plans it), or build the image again: docker compose build",
+        )  # fmt: skip
+    return Finding(
+        link="file", cause="digest-differs",
+        says=f"{path.name} here and {there.path} at {name} differ{count} since {_when(max(there.changed, changed if isinstance(changed, float) else 0.0))}; changed last {newer}",
+        remedy="dkdbg sync copies it there; is another folder mounted? dkdbg restart runs it",
+    )  # fmt: skip
+
+
+def _tail(path: Path, actual: str) -> str:
+    """Return the longest end of the paths that both share."""
+    ours, theirs = path.parts, actual.split("/")
+    count = 0
+    while count < min(len(ours), len(theirs)) and ours[-1 - count] == theirs[-1 - count]:
+        count += 1
+    return "/".join(theirs[len(theirs) - count :])
+
+
+def _mapping_line(path: Path, actual: str, root: Path) -> str:
+    tail = _tail(path, actual)
+    local = str(path)[: -len(tail)].rstrip("/") if tail else str(path.parent)
+    shown = "${workspaceFolder}" + local.removeprefix(str(root)) if local.startswith(str(root)) else local
+    remote = actual[: -len(tail)].rstrip("/") if tail else str(PurePosixPath(actual).parent)
+    return f'{{"localRoot": "{shown}", "remoteRoot": "{remote or "/"}"}} in pathMappings of launch.json'
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "an unknown time"

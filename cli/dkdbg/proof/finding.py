@@ -1,0 +1,47 @@
+"""A broken link of the chain from a breakpoint to a stop. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+#: Characters of a line of detail to show; programs get it whole.
+_WIDTH = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One cause.
+
+    Attributes:
+        link: the link of the chain that is broken: `setup`, `engine`, `port`, `image`, `start`, `listen`, `agent`,
+            `attach`, `mapping`, `file`, `process`, `line`, `program`, `gpu`.
+        cause: the kind of the cause, for programs, such as `wrong-root`; see docs/troubleshooting.md.
+        says: what is wrong, with its values; one sentence.
+        remedy: what to type or change next.
+        detail: lines that show it, such as the program's last ones.
+        subject: what is missing, for `--fix`: a distribution, a library; may be empty.
+    """
+
+    link: str
+    cause: str
+    says: str
+    remedy: str
+    detail: tuple[str, ...] = ()
+    subject: str = ""
+
+    def lines(self) -> list[str]:
+        """Return the cause as lines for a terminal."""
+        shown = [f"  | {line[:_WIDTH]}" for line in self.detail]
+        return [f"{self.link}: {self.says}  [{self.cause}]", *shown, f"  remedy: {self.remedy}"]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as a JSON object."""
+        return {**asdict(self), "detail": list(self.detail)}
+
+
+class BrokenError(Exception):
+    """The chain is broken at this finding."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.says)
+        self.finding = finding

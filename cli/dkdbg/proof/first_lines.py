@@ -1,0 +1,126 @@
+"""Choose the lines at which a run surely stops: the first ones of the user's modules and functions."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.launchers.lines.command_lines import launchers_in
+from dkdbg.setup.detect.files import Tree, is_vendored
+from dkdbg.setup.detect.launch.candidates import find_file, module_file
+from dkdbg.setup.detect.python.python_source import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+#: Maximum files to set breakpoints in.
+_MAX_FILES = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLines:
+    """The lines of one file.
+
+    Attributes:
+        path: absolute, local side.
+        module: first line of the module's own code, None without any.
+        functions: name and first line of each function, in order.
+    """
+
+    path: str
+    module: int | None
+    functions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """The program as its command line names it.
+
+    Attributes:
+        entry: its file, absolute, local side; empty if unknown.
+    """
+
+    entry: str = ""
+
+
+def program_of(tree: Tree, words: Sequence[str]) -> Program:
+    """Return the program that a command line starts.
+
+    Args:
+        tree: the files of the mapped folder.
+        words: the command line under the agent.
+    """
+    for launcher, line in launchers_in(words):
+        launch = launcher.launch(line)
+        target = launch.target if launch is not None else None
+        if launch is None or target is None:
+            return Program()
+        name = target.split(":", maxsplit=1)[0]
+        is_module = launch.is_module or (not name.endswith(".py") and "/" not in name)
+        found = module_file(tree, name, ".", package=True) if is_module else find_file(tree, name, ".")[0]
+        return Program(entry=str(tree.root / found) if found else "")
+    return Program()
+
+
+def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
+    """Return the lines of the user's files, the entry first, then those nearest to it.
+
+    Args:
+        entry: absolute path of the program's file; empty if unknown.
+    """
+    near = {
+        path: _distance(path, entry.removeprefix(f"{tree.root}/"))
+        for path in tree.files
+        if path.endswith(".py") and not is_vendored(path)
+    }
+    found = []
+    for path in sorted(near, key=near.__getitem__)[:_MAX_FILES]:
+        lines = of_text(str(tree.root / path), tree.text(path))
+        if lines is not None:
+            found.append(lines)
+    return tuple(found)
+
+
+def of_text(path: str, text: str) -> FirstLines | None:
+    """Return the lines of a file; None if it is not Python, or has no code."""
+    try:
+        module = parsed(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    first = next((_start(each) for each in _code(module.body)), None)
+    functions = tuple(sorted(_functions(module), key=lambda each: each[1]))
+    return FirstLines(path=path, module=first, functions=functions) if first or functions else None
+
+
+def _distance(path: str, entry: str) -> tuple[int, int, str]:
+    """Return a sort key: the entry, its neighbours, then files in other folders, tests last."""
+    folder = entry.rpartition("/")[0]
+    is_test = "test" in path.rsplit("/", 1)[-1] or path.startswith("tests/")
+    rank = (
+        0 if path == entry else 3 if is_test else 1 if path.startswith(f"{folder}/" if folder else "") else 2
+    )
+    return rank, path.count("/"), path
+
+
+def _functions(module: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = next((_start(each) for each in _code(node.body)), None)
+            if first is not None and first > node.lineno:  # `def f(): ...` on one line
+                yield node.name, first
+
+
+def _code(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that have code: no docstring, no bare constant, no `global`."""
+    for each in body:
+        is_constant = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+        is_future = isinstance(each, ast.ImportFrom) and each.module == "__future__"
+        if not (is_constant or is_future or isinstance(each, ast.Global | ast.Nonlocal)):
+            yield each
+
+
+def _start(statement: ast.stmt) -> int:
+    """Return the line of the first instruction of a statement: of a decorated function, its first decorator's."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(each.lineno for each in decorators)])

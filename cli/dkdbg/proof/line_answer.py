@@ -1,0 +1,267 @@
+"""Ask a target's agent about one line of a file, and check its answer on arrival: all of it is untrusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.agent.dap.messages import as_dict, as_list, as_text
+from dkdbg.core.pairs import pairs_of_record
+from dkdbg.core.record import BadRecord, decode
+from dkdbg.core.target import Capability
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dkdbg.core.target import Target
+
+#: Maximum bytes of an answer, its timeout in seconds, and maximum entries of a list in it.
+_MAX_ANSWER_BYTES, _TIMEOUT_S, _MAX_ENTRIES = 16 << 20, 60.0, 4096
+#: Kind of a file outside of containers.
+DISK = "disk"
+#: Maximum characters of a text in it.
+_MAX_TEXT = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteFile:
+    """A file at the target.
+
+    Attributes:
+        path, real: as named, and without links.
+        kind: in a container `mount`, `image` or `unknown`, see agent/state/mapping.py; elsewhere DISK.
+        digest, lines, changed: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
+        line_ends: `CRLF`, `LF`, `mixed` or empty.
+    """
+
+    path: str
+    real: str
+    exists: bool
+    kind: str
+    digest: str
+    lines: int
+    changed: float
+    line_ends: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedFile:
+    """A file that a process has loaded.
+
+    Attributes:
+        file: the file. module: name of the module, empty for code outside of modules.
+        origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
+        importing: whether the module is still being imported.
+        code: whether the line has code; None if unknown. next: next line with code. function: around the line.
+        ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
+        compiled: whether torch.compile has replaced the function. at: lines of it at which threads are.
+        breakpoints: line -> condition of the editor's breakpoints; None without a debugger.
+    """
+
+    file: RemoteFile
+    module: str
+    origin: str
+    importing: bool
+    code: bool | None
+    next: int | None
+    function: str
+    ran: bool | None
+    unoptimised: bool
+    compiled: bool
+    at: tuple[int, ...]
+    breakpoints: tuple[tuple[int, str], ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One Python process.
+
+    Attributes:
+        name: description, such as `rank 3`. joined: whether it is connected to the adapter.
+        free: whether it is not among the chosen ranks.
+        answered: whether it has answered. files: that it has loaded under the asked name.
+        stopped: where a debugger holds it. cpu: seconds of CPU time.
+    """
+
+    pid: int
+    ppid: int
+    name: str
+    rank: int | None
+    joined: bool
+    stopped: str
+    started: float
+    cpu: float
+    answered: bool
+    free: bool = False
+    python: str = ""
+    executable: str = ""
+    optimize: int = 0
+    uid: int = -1
+    debugger: str = ""
+    files: tuple[LoadedFile, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineSession:
+    """One session.
+
+    Attributes:
+        host, port: of its listener. client: whether an editor is attached.
+        mappings: folders relative to the repository's root, and there.
+        unhooked: name and reason of Pythons below the program without the agent's hook.
+    """
+
+    id: str
+    name: str
+    state: str
+    host: str
+    port: int
+    client: bool
+    cwd: str
+    detail: str
+    mappings: tuple[tuple[str, str], ...]
+    processes: tuple[Process, ...]
+    unhooked: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineAnswer:
+    """The answer of one agent: the asked files as they are there, and its sessions."""
+
+    files: tuple[RemoteFile, ...]
+    sessions: tuple[LineSession, ...]
+
+
+def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[str] = ()) -> LineAnswer:
+    """Ask the agent at `target` about line `line` of the remote file `path`.
+
+    Args:
+        name: id of the session; empty for all.
+        also: more remote files to describe.
+
+    Raises:
+        DkdbgError: no agent runs there, or its answer cannot be understood.
+    """
+    agent = target.agent()
+    if agent is None:
+        raise DkdbgError(f"no agent of dkdbg runs on {target.label}", hint=f"dkdbg ps {target.address}")
+    named = ("--name", name) if name else ()
+    more = [word for each in also for word in ("--also", each)]
+    done = process.read(
+        target.wrap([*agent, "line", *named, *more, path, str(line)]),
+        most=_MAX_ANSWER_BYTES,
+        timeout=_TIMEOUT_S,
+    )
+    if done.code:
+        reason = (
+            (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
+        )
+        if "usage" in done.stderr:
+            reason = "its agent is older than dkdbg why: restart the program under this dkdbg"
+        raise DkdbgError(
+            f"{target.label}: {reason[:300]}", hint=f"dkdbg ps {target.address} shows what runs there"
+        )
+    try:
+        return parse(done.stdout, is_container=Capability.CONTAINER in target.capabilities)
+    except BadRecord as error:
+        raise DkdbgError(f"{target.label}: its agent's answer cannot be understood: {error}") from error
+
+
+def parse(text: str, *, is_container: bool) -> LineAnswer:
+    """Parse an answer.
+
+    Args:
+        is_container: whether its files may be those of an image; otherwise they are on a disk.
+
+    Raises:
+        BadRecord: it is not one.
+    """
+    data = decode(text)
+    if not isinstance(data, dict) or data.get("version") != 1:
+        raise BadRecord("it has another format")
+    if not is_container:
+        for each in _files_in(data):
+            each["kind"] = DISK
+    return LineAnswer(
+        files=tuple(_file(each) for each in _entries(data.get("files"))),
+        sessions=tuple(_session(each) for each in _entries(data.get("sessions"))),
+    )
+
+
+def _files_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield each description of a file in an answer."""
+    yield from _entries(data.get("files"))
+    for session in _entries(data.get("sessions")):
+        for process_ in _entries(session.get("processes")):
+            yield from _entries(as_dict(process_.get("answer")).get("files"))
+
+
+def _session(data: dict[str, Any]) -> LineSession:
+    return LineSession(
+        id=_text(data, "id"), name=_text(data, "name"), state=_text(data, "state"), host=_text(data, "host"),
+        port=_number(data, "port"), client=data.get("client") is True, cwd=_text(data, "cwd"), detail=_text(data, "detail"),
+        mappings=pairs_of_record(data.get("mappings")),
+        processes=tuple(_process(each) for each in _entries(data.get("processes"))),
+        unhooked=tuple((_text(each, "name"), _text(each, "why")) for each in _entries(data.get("unhooked"))),
+    )  # fmt: skip
+
+
+def _process(data: dict[str, Any]) -> Process:
+    answer = as_dict(data.get("answer"))
+    rank = data.get("rank")
+    return Process(
+        pid=_number(data, "pid"), ppid=_number(data, "ppid"), name=_text(data, "name"),
+        rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
+        started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), free=answer.get("free") is True, python=_text(answer, "python"),
+        executable=_text(answer, "executable"), optimize=_number(answer, "optimize"), uid=_number(answer, "uid", -1),
+        debugger=_text(answer, "debugger"), files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
+    )  # fmt: skip
+
+
+def _loaded(data: dict[str, Any]) -> LoadedFile:
+    found = data.get("breakpoints")
+    line = data.get("next")
+    return LoadedFile(
+        file=_file(data), module=_text(data, "module"), origin=_text(data, "origin"), importing=data.get("importing") is True,
+        code=_known(data, "code"), next=line if isinstance(line, int) else None, function=_text(data, "function"),
+        ran=_known(data, "ran"), unoptimised=data.get("unoptimised") is True, compiled=data.get("compiled") is True,
+        at=tuple(each for each in as_list(data.get("at"))[:_MAX_ENTRIES] if isinstance(each, int)),
+        breakpoints=None if not isinstance(found, list) else tuple(
+            (_number(each, "line"), _text(each, "condition")) for each in _entries(found)
+        ),
+    )  # fmt: skip
+
+
+def _file(data: dict[str, Any]) -> RemoteFile:
+    return RemoteFile(
+        path=_text(data, "path"), real=_text(data, "real"), exists=data.get("exists") is True, kind=_text(data, "kind"),
+        digest=_text(data, "digest"), lines=_number(data, "lines"), changed=_seconds(data, "changed"),
+        line_ends=_text(data, "line_ends"),
+    )  # fmt: skip
+
+
+def _entries(value: object) -> list[dict[str, Any]]:
+    return [as_dict(each) for each in as_list(value)[:_MAX_ENTRIES]]
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    return as_text(data.get(key))[:_MAX_TEXT]
+
+
+def _number(data: dict[str, Any], key: str, default: int = 0) -> int:
+    found = data.get(key)
+    return (
+        found if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 40 else default
+    )
+
+
+def _seconds(data: dict[str, Any], key: str) -> float:
+    found = data.get(key)
+    return float(found) if isinstance(found, int | float) and 0 <= found < 1e11 else 0.0
+
+
+def _known(data: dict[str, Any], key: str) -> bool | None:
+    found = data.get(key)
+    return found if isinstance(found, bool) else None

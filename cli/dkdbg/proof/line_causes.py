@@ -1,0 +1,304 @@
+"""Find why a breakpoint in one line does not stop: each cause that the facts of both sides show, the first link first."""
+
+from __future__ import annotations
+
+import ast
+import ipaddress
+from typing import TYPE_CHECKING
+
+from dkdbg.proof import file_causes
+from dkdbg.proof.asked import INSTALLED
+from dkdbg.proof.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dkdbg.proof.asked import Asked
+    from dkdbg.proof.line_answer import LineSession, LoadedFile, Process
+
+    Loaded = Sequence[tuple[Process, LoadedFile]]
+
+
+def causes(asked: Asked) -> list[Finding]:
+    """Return the causes, the first broken link first; empty if every link holds as far as can be seen."""
+    return list(_causes(asked))
+
+
+def _causes(asked: Asked) -> Iterator[Finding]:
+    session = asked.session
+    if asked.isolated and is_loopback(session.host):
+        yield listens_inside(session)
+    loaded = asked.loaded()
+    mapped = [(process, file) for process, file in loaded if asked.is_mapped(file)]
+    copies = [(process, file) for process, file in loaded if not asked.is_mapped(file)]
+    if not loaded or (session.unhooked and not any(file.ran for _, file in loaded)):
+        yield from _of_processes(session)
+    yield from file_causes.of_mapping(asked, mapped, copies)
+    yield from _of_content(asked, mapped)
+    if not loaded:
+        yield from _not_loaded(asked)
+        return
+    yield from _of_library(asked, loaded)
+    yield from _of_ranks(asked, loaded)
+    yield from _of_attachment(asked, mapped)
+    yield from _of_line(asked, mapped)
+    yield from _of_time(asked, mapped)
+    if mapped and (ends := file_causes.of_line_ends(asked, mapped[0][1].file)) is not None:
+        yield ends
+
+
+# -- which process --------------------------------------------------------------------------------------------------
+
+
+def _of_processes(session: LineSession) -> Iterator[Finding]:
+    if session.unhooked:
+        name, why = session.unhooked[0]
+        yield Finding(
+            link="process", cause="other-interpreter" if "not CPython" in why else "hook-missing",
+            says=f"{name} runs in a Python that has not loaded the agent: {why}",
+            remedy="start it with the interpreter of the image, without -S, -I and -E, and with PYTHONPATH extended, not replaced",
+        )  # fmt: skip
+    elif not session.processes and session.state == "waiting":
+        yield Finding(
+            link="process", cause="waiting", says=f"{session.name} waits for an editor before the program's first line",
+            remedy="press F5, or dkdbg attach",
+        )  # fmt: skip
+    elif not session.processes:
+        yield Finding(
+            link="process", cause="no-process", says=f"no Python process of {session.name} has loaded the agent ({session.state})",
+            remedy="is the program Python, and does it start without -S, -I and -E? dkdbg logs shows what it prints",
+        )  # fmt: skip
+
+
+def _not_loaded(asked: Asked) -> Iterator[Finding]:
+    session = asked.session
+    if not session.processes or session.unhooked:
+        return  # said already
+    silent = [each for each in session.processes if not each.answered]
+    if len(silent) == len(session.processes):
+        yield Finding(
+            link="process", cause="silent", says=f"{_named(silent)} does not answer: its code holds the interpreter",
+            remedy="dkdbg where shows where it is",
+        )  # fmt: skip
+        return
+    yield Finding(
+        link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}",
+        remedy="nothing has imported it yet, or another program runs: dkdbg where shows what does",
+    )  # fmt: skip
+
+
+def _of_library(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
+    path = loaded[0][1].file.path
+    if asked.is_mapped(loaded[0][1]) and any(
+        INSTALLED.search(f"{root}/") for _, root in asked.entry.mappings
+    ):
+        return  # a mapped package is the user's code
+    if asked.entry.just_my_code and INSTALLED.search(path):
+        yield Finding(
+            link="line", cause="just-my-code", says=f"{path} is installed code, which justMyCode hides",
+            remedy=f'"justMyCode": false in {asked.entry.source}',
+        )  # fmt: skip
+
+
+def _of_ranks(asked: Asked, loaded: Loaded) -> Iterator[Finding]:
+    """Report that the line runs only in ranks that are not debugged."""
+    free = [process for process, _ in loaded if process.free]
+    ran = [process for process, file in loaded if file.ran]
+    if not free or not (all(each.free for each in ran) if ran else len(free) == len(loaded)):
+        return
+    those = [each for each in ran if each.free] or free
+    ranks = ", ".join(str(each.rank) for each in those if each.rank is not None)
+    yield Finding(
+        link="process", cause="rank-not-chosen", says=f"{asked.where} runs in {_named(those)}, which {'is' if len(those) == 1 else 'are'} not among the debugged ranks",
+        remedy=f"DKDBG_RANKS={ranks or 'all'} dkdbg up, ranks in dkdbg.toml, or --ranks {ranks or 'all'}",
+    )  # fmt: skip
+
+
+def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
+    """Report that an editor is attached, and not to the processes that have the file."""
+    there = [process for process, _ in mapped if not process.free]
+    foreign = [each for each in there if each.debugger == "other"]
+    if foreign and len(foreign) == len(there):
+        yield Finding(
+            link="process", cause="other-debugger", says=f"{_named(foreign)} is held by another debugger, which it started itself",
+            remedy="take debugpy.listen, pdb and breakpoint() out of the program: dkdbg brings the debugger",
+        )  # fmt: skip
+        return
+    if not there or not asked.session.client or any(each.joined for each in there):
+        return
+    child = there[0]
+    parent = next((each for each in asked.session.processes if each.pid == child.ppid), None)
+    origin = f", a child of {_named([parent])} such as a reloader's or a worker" if parent is not None else ""
+    yield Finding(
+        link="process", cause="child-not-attached",
+        says=f"{asked.path.name} is loaded in {_named([child])}{origin}, which the editor is not attached to",
+        remedy="an editor that follows child sessions; dkdbg logs says why a process has not joined",
+    )  # fmt: skip
+
+
+# -- which content --------------------------------------------------------------------------------------------------
+
+
+def _of_content(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
+    there = mapped[0][1].file if mapped else asked.there
+    if there is None:
+        return
+    finding = file_causes.of_file(asked.path, there, asked.entry, asked.session) if there.exists else None
+    if finding is None:
+        finding = file_causes.of_edit(asked, mapped)
+    if finding is not None:
+        yield finding
+
+
+# -- which line -----------------------------------------------------------------------------------------------------
+
+
+def _of_line(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
+    if not mapped:
+        return
+    process, file = mapped[0]
+    if file.code is False and file.unoptimised:
+        yield Finding(
+            link="line", cause="optimised-away", says=f"{asked.where} is left out by python -O (optimize {process.optimize}): an assert, or if __debug__",
+            remedy="run without -O, and with PYTHONOPTIMIZE unset",
+        )  # fmt: skip
+    elif file.code is False and _has_statement(asked.path, asked.line):
+        yield Finding(
+            link="line", cause="optimised-away", says=f"Python compiles nothing for {asked.where}: a constant, a declaration, or code that can never run",
+            remedy=_next_line(file),
+        )  # fmt: skip
+    elif file.code is False:
+        following = f"; the next line with code is {file.next}" if file.next else ""
+        yield Finding(
+            link="line",
+            cause="no-code",
+            says=f"{asked.where} has no code{following}",
+            remedy=_next_line(file),
+        )
+    elif any(each.compiled for _, each in mapped):
+        yield Finding(
+            link="line", cause="compiled", says=f"torch.compile has compiled {file.function}, and its compiled code has no lines to stop in",
+            remedy="DKDBG_NO_COMPILE=1 dkdbg up, or TORCH_COMPILE_DISABLE=1 in the program's environment",
+        )  # fmt: skip
+
+
+def _next_line(file: LoadedFile) -> str:
+    return f"set the breakpoint in line {file.next}" if file.next else "set it in a line that runs"
+
+
+def _has_statement(path: Path, line: int) -> bool:
+    module = _parsed(path)
+    return module is not None and any(
+        isinstance(node, ast.stmt) and node.lineno == line for node in ast.walk(module)
+    )
+
+
+# -- which time -----------------------------------------------------------------------------------------------------
+
+
+def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
+    """Report whether the line ran before the breakpoint came, has not run, or does not stop as it is set."""
+    debugged = [(process, file) for process, file in mapped if not process.free]
+    if not debugged or any(file.code is not True or file.compiled for _, file in debugged):
+        return
+    if any(process.stopped and asked.line in file.at for process, file in debugged):
+        return  # it stops there now
+    joined = [
+        (process, file) for process, file in debugged if process.joined and file.breakpoints is not None
+    ]
+    conditions = [
+        condition
+        for _, file in joined
+        for line, condition in file.breakpoints or ()
+        if line == asked.line and condition
+    ]
+    is_set = any(line == asked.line for _, file in joined for line, _ in file.breakpoints or ())
+    _, file = debugged[0]
+    name = file.function or "the module's own code"
+    if conditions:
+        yield Finding(
+            link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}",
+            remedy="remove the condition, or evaluate it in the Debug Console",
+        )  # fmt: skip
+    elif all(not each.function and each.ran for _, each in debugged):
+        yield Finding(
+            link="line", cause="ran-before", says=f"{asked.where} ran when the module was imported, before the breakpoint came, and does not run again",
+            remedy="dkdbg restart with the breakpoint set: the program waits for the editor before its first line",
+        )  # fmt: skip
+    elif all(each.ran is False for _, each in debugged):
+        yield Finding(
+            link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{_or_rarely(debugged)}",
+            remedy="does anything call it? dkdbg where shows where the program is",
+        )  # fmt: skip
+    elif any(_is_past(asked, each) for _, each in debugged) or (
+        is_set and any(each.ran for _, each in joined)
+    ):
+        yield _ran_before(asked, name)
+    elif joined and not is_set:
+        lines = ", ".join(str(line) for _, each in joined[:1] for line, _ in each.breakpoints or ()) or "none"
+        yield Finding(
+            link="line", cause="not-set", says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})",
+            remedy="set it, and see that it is enabled",
+        )  # fmt: skip
+
+
+def _ran_before(asked: Asked, name: str) -> Finding:
+    return Finding(
+        link="line", cause="ran-before", says=f"{name} ran past {asked.where} before the breakpoint came, and has not come back",
+        remedy="dkdbg restart with the breakpoint set: the program waits for the editor before its first line",
+    )  # fmt: skip
+
+
+def _or_rarely(debugged: Loaded) -> str:
+    return (
+        ", or fewer than eight times" if any(each.python.startswith("3.11.") for each, _ in debugged) else ""
+    )
+
+
+def _is_past(asked: Asked, file: LoadedFile) -> bool:
+    """Return whether a thread is in the line's function behind it, with no loop that leads back."""
+    behind = [each for each in file.at if each > asked.line]
+    if not behind or len(behind) < len(file.at):
+        return False
+    module = _parsed(asked.path)
+    loops = [] if module is None else [
+        each for each in ast.walk(module) if isinstance(each, ast.For | ast.While | ast.AsyncFor)
+    ]  # fmt: skip
+    return not any(
+        loop.lineno <= asked.line <= (loop.end_lineno or 0) and loop.lineno <= at <= (loop.end_lineno or 0)
+        for loop in loops
+        for at in behind
+    )
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+# -- the listener ---------------------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is only for its own machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listens_inside(session: LineSession) -> Finding:
+    """Return the finding for an agent that listens on its container's loopback."""
+    return Finding(
+        link="listen", cause="loopback-inside",
+        says=f"the agent listens on {session.host}:{session.port} inside the container, where no published port leads",
+        remedy='DKDBG_HOST: "0.0.0.0" in the service\'s environment; the port stays on 127.0.0.1 of this machine by its ports: line',
+    )  # fmt: skip
+
+
+def _named(processes: Sequence[Process]) -> str:
+    shown = [each.name or f"process {each.pid}" for each in processes[:4]]
+    return ", ".join(shown) + (f" and {len(processes) - 4} more" if processes[4:] else "")

@@ -1,0 +1,306 @@
+"""Name the cause from the end of what a program printed. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.proof.finding import Finding
+from dkdbg.setup.detect.python.imports import distributions
+from dkdbg.setup.detect.python.system_packages import package_of_library
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+#: Lines of the output to show.
+_SHOWN = 8
+_OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """Facts about the repository that a remedy needs.
+
+    Attributes:
+        installs_from: file that the image installs packages from, and how a line in it is written; called when needed.
+        own: names of the repository's own modules.
+        command: the program's command line as typed.
+    """
+
+    installs_from: Callable[[str], tuple[str, str]]
+    own: Collection[str] = ()
+    command: str = ""
+
+
+def cause_of(text: str, code: int | None, around: Around) -> Finding:
+    """Return the cause for which a program has ended, or has not begun.
+
+    Args:
+        text: end of what the program and the agent have printed.
+        code: its exit code, None if it still runs.
+    """
+    clean = text.replace("\x1b[2K", "")
+    if found := of_agent(clean):
+        return found
+    for search in (_of_gpu, _of_import, _of_arguments, _of_system, _of_code):
+        found = search(clean, code, around)
+        if found is not None:
+            return found
+    if own := re.search(r"^dkdbg: ([^\n]+)\n  hint: ([^\n]+)", clean, re.MULTILINE):
+        return _finding("not-started", own[1], own[2], clean, link="start")
+    last = _last_error(clean)
+    says = f"the program ended with {_called(code)}" + (
+        f": {last}" if last else " before any of its own lines stopped"
+    )
+    return _finding(
+        "program-ends",
+        says,
+        "correct it, or give the right command: dkdbg init --command 'python train.py'",
+        clean,
+    )
+
+
+def of_agent(text: str) -> Finding | None:
+    """Return why the agent has not started a session, by its own lines; None if they do not say so."""
+    if found := re.search(r"no debugpy for (Python \S+)[^\n]*", text):
+        return _finding(
+            "debugpy-missing", f"the agent has no debugpy for the {found[1]} of the image",
+            "dkdbg init writes an agent with the debugpy that fits; it must be a Python from 3.8 on", text, link="agent",
+        )  # fmt: skip
+    if found := re.search(
+        r"dkdbg: (?:cannot start: )?([^\n]*?)(?:: the program runs without the debugger|\n|$)", text
+    ):
+        reason = found[1]
+        if "without the debugger" not in text and "cannot start" not in text:
+            return None
+        is_read_only = re.search(
+            r"[Rr]ead-only file system|no (?:folder|directory)[^\n]*writ|not writable", reason
+        )
+        if is_read_only:
+            return _finding(
+                "read-only", f"the agent finds no folder to write in: {reason}",
+                "give the service a writable /tmp (tmpfs: [/tmp]), or name one with DKDBG_RUNTIME_DIR", text, link="agent",
+            )  # fmt: skip
+        return _finding(
+            "agent-off",
+            f"the agent cannot start: {reason}",
+            "DKDBG_DEBUG=1 dkdbg up says more",
+            text,
+            link="agent",
+        )
+    return None
+
+
+_NO_GPU = (
+    r"Found no NVIDIA driver on your system|No CUDA GPUs are available|Torch not compiled with CUDA enabled|"
+    r"libcuda\.so\.1: cannot open|CUDA driver version is insufficient|no CUDA-capable device is detected|"
+    r"Unable to initialize backend 'cuda'|could not select device driver|CUDA (?:is )?(?:not available|required)|"
+    r"[Nn]o GPU (?:found|detected|available)|requires a GPU|NVIDIA-SMI has failed|hip(?:ErrorNoDevice)"
+)
+
+
+def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
+    found = re.search(_NO_GPU, text)
+    if found is None:
+        return None
+    return _finding(
+        "gpu-absent", f"the program wants a GPU, and sees none: {_line_around(text, found.start())}",
+        "nvidia-smi on this machine, then the NVIDIA Container Toolkit and DKDBG_GPU=nvidia; or a program that runs on the CPU "
+        "(CUDA_VISIBLE_DEVICES= and its device option)",
+        text, link="gpu",
+    )  # fmt: skip
+
+
+_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?")
+
+
+def missing_module(text: str) -> str:
+    """Return the top name of the module that a traceback misses; empty without one."""
+    found = _MISSING.search(text)
+    return found[1].split(".")[0] if found else ""
+
+
+def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
+    if found := _MISSING.search(text):
+        name = found[1].split(".")[0]
+        if name == "debugpy":
+            return _finding(
+                "debugpy-missing", "the program imports debugpy, which is not installed in the image",
+                "take debugpy out of the program and its command: dkdbg's agent brings its own; or pip install debugpy in the image",
+                text, link="agent",
+            )  # fmt: skip
+        if name in around.own:
+            return _finding(
+                "own-module", f"Python does not find your module {found[1]}",
+                f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
+                text,
+            )  # fmt: skip
+        distribution = (distributions((name,)) or (name,))[0]
+        file, line = around.installs_from(distribution)
+        return _finding(
+            "module-missing", f"the module {name} is not installed in the image, and no file declares it",
+            f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
+        )  # fmt: skip
+    if found := re.search(r"(\S*lib[\w+.-]*\.so[\w.]*): cannot open shared object file", text):
+        library = found[1].rpartition("/")[2]
+        package = package_of_library(library)
+        remedy = (
+            f"install {package} in the image: RUN apt-get update && apt-get install -y --no-install-recommends {package}"
+            if package
+            else f"install the package that has {library}: apt-file search {library}"
+        )
+        return _finding(
+            "library-missing",
+            f"the system library {library} is not in the image",
+            remedy,
+            text,
+            subject=library,
+        )
+    return None
+
+
+_ARGUMENTS = (
+    r"error: the following arguments are required: ([^\n]+)",
+    r"Error: Missing (?:option|argument|parameter) ['\"]?([^'\"\n]+)",
+    r"Missing mandatory value: ([^\n]+)",
+    r"ERROR: The function received no value for the required argument: ([^\n]+)",
+    r"Missing option[^\n]*?(--[\w-]+)",
+    r"error: one of the arguments ([^\n]+) is required",
+    r"Field required[^\n]*\n?[^\n]*?(--[\w-]+)",
+    r"FLAGS?[^\n]*?--(\w+) must be specified|Flag --(\w+) must have a value",
+)
+
+
+def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None:
+    for pattern in _ARGUMENTS:
+        if found := re.search(pattern, text):
+            names = next(each for each in found.groups() if each).strip().rstrip(".")
+            return _arguments(names, text, around)
+    if code == _USAGE and (found := re.search(r"^usage: .*", text, re.MULTILINE)):
+        return _arguments(f"others than given ({_last_line(text)})", text, around)
+    return None
+
+
+def _arguments(names: str, text: str, around: Around) -> Finding:
+    command = around.command or "python train.py"
+    shown = " ".join(
+        f"{word} VALUE" if word.startswith("--") else word for word in re.split(r",\s*|\s+or\s+", names)
+    )
+    return _finding(
+        "argument-missing", f"the program demands {names}",
+        f"give it: dkdbg init --command '{command} {shown}'", text, subject=names,
+    )  # fmt: skip
+
+
+def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
+    if found := re.search(
+        r"(?:\^M|\\r|\r)['\"]?: (?:bad interpreter|No such file or directory)|\$'\\r': command not found",
+        text,
+    ):
+        return _finding(
+            "crlf", f"a script of the image has CRLF line ends: {_line_around(text, found.start())}",
+            "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes", text, link="file",
+        )  # fmt: skip
+    if found := re.search(r"can't open file '?([^':\n]+)'?: \[Errno 2\]", text):
+        return _finding(
+            "program-absent", f"there is no {found[1]} in the container",
+            "the command or its folder is wrong: dkdbg init --command 'python PATH', or working_dir of the service", text, link="file",
+        )  # fmt: skip
+    if found := re.search(r"[^\n]*(?:\[Errno 30\]|[Rr]ead-only file system)[^\n]*", text):
+        return _finding(
+            "read-only", f"something is written where the target is read-only: {found[0].strip()}",
+            "mount that folder writable (volumes, tmpfs), or name another output folder", text,
+        )  # fmt: skip
+    if found := re.search(
+        r"FileNotFoundError: (?:\[Errno 2\] )?([^\n]*)|([^\n]*No such file or directory[^\n]*)", text
+    ):
+        shown = (found[1] or found[2]).strip()
+        path = re.search(r"['\"]([^'\"]+)['\"]", shown)
+        return _finding(
+            "data-missing", f"a file that the program reads is not in the container: {path[1] if path else shown}",
+            "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
+            subject=path[1] if path else shown,
+        )  # fmt: skip
+    if found := re.search(r"[^\n]*(?:PermissionError|\[Errno 13\]|Permission denied)[^\n]*", text):
+        return _finding(
+            "permission", f"the program may not read or write a file: {found[0].strip()}",
+            "ls -ln shows its owner; the program runs as the owner of the workspace", text,
+        )  # fmt: skip
+    if found := re.search(
+        r"[^\n]*(?:Address already in use|\[Errno 98\]|error while attempting to bind)[^\n]*", text
+    ):
+        return _finding(
+            "port-taken", f"a port that the program listens on is taken: {found[0].strip()}",
+            "let it listen on another one, or stop the other program: ss -ltnp shows it", text, link="port",
+        )  # fmt: skip
+    if found := re.search(
+        r"Bus error|unable to (?:write to file|open shared memory)[^\n]*|insufficient shared memory", text
+    ):
+        return _finding(
+            "shared-memory",
+            f"shared memory is too small: {found[0]}",
+            "shm_size: 8gb for the service, or ipc: host",
+            text,
+        )
+    if found := re.search(r"exec format error|Exec format error", text):
+        return _finding(
+            "architecture",
+            "the image is for another processor",
+            "build it here: docker compose build",
+            text,
+            link="image",
+        )
+    if code == _OUT_OF_MEMORY:
+        return _finding(
+            "killed", "the program was killed (137), most likely for its memory",
+            "docker inspect --format '{{.State.OOMKilled}}' and dmesg say so; give it more memory, or a smaller batch", text,
+        )  # fmt: skip
+    if code in {_NOT_FOUND, _NOT_EXECUTABLE} or re.search(
+        r"cannot execute|executable file not found|command not found", text
+    ):
+        return _finding(
+            "command-missing", f"the container has no such command: {_last_line(text) or around.command}",
+            "dkdbg init --command 'python train.py', or install it in the image", text,
+        )  # fmt: skip
+    return None
+
+
+def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
+    if (found := re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text)) and "environ" in text:
+        return _finding(
+            "variable-missing", f"the environment variable {found[1]} is not set in the container",
+            f"environment: [{found[1]}] of your service, and its value in .env", text, subject=found[1],
+        )  # fmt: skip
+    if found := re.search(r"SyntaxError: [^\n]*", text):
+        return _finding(
+            "syntax", f"this Python does not understand the source: {found[0]}",
+            "correct it; or is the image's Python older than your code needs? python in dkdbg's Dockerfile, FROM in yours", text,
+        )  # fmt: skip
+    return None
+
+
+def _finding(
+    cause: str, says: str, remedy: str, text: str, *, link: str = "program", subject: str = ""
+) -> Finding:
+    lines = [line for line in text.splitlines() if line.strip()][-_SHOWN:]
+    return Finding(link=link, cause=cause, says=says, remedy=remedy, detail=tuple(lines), subject=subject)
+
+
+def _last_error(text: str) -> str:
+    found = re.findall(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b[^\n]*)", text, re.MULTILINE)
+    return found[-1][:300] if found else ""
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("dkdbg:")]
+    return lines[-1][:200] if lines else ""
+
+
+def _line_around(text: str, position: int) -> str:
+    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    return text[start : end if end >= 0 else len(text)].strip()[:300]
+
+
+def _called(code: int | None) -> str:
+    return "an unknown code" if code is None else f"exit code {code}"

@@ -1,0 +1,428 @@
+"""Prove a run: start the program once more, attach as F5 does, demand a stop in the user's code, compare both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg.dap.values import AttachOptions
+from dkdbg.errors import DkdbgError
+from dkdbg.proof import (
+    file_causes,
+    first_lines,
+    gpu,
+    interpreters,
+    line_answer,
+    line_causes,
+    program_end,
+    start_errors,
+    stopping,
+)
+from dkdbg.proof.asked import Asked, below_packages
+from dkdbg.proof.finding import BrokenError, Finding
+from dkdbg.setup.detect.files import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dkdbg.core.target import Target
+    from dkdbg.core.target_values import Trial
+    from dkdbg.proof.editor import Entry
+    from dkdbg.proof.first_lines import FirstLines, Program
+    from dkdbg.proof.line_answer import LineAnswer
+    from dkdbg.proof.program_end import Around
+    from dkdbg.proof.stopping import Attempt, Stopped
+
+#: Seconds for torch to look for a GPU, and for a session to appear.
+_GPU_TIMEOUT_S, _SESSION_TIMEOUT_S = 180.0, 20.0
+#: Seconds for a first stop; for one by name; for the end of a program that the debugger has seen end.
+_STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 60.0, 10.0
+#: Seconds between two looks at the agent's own lines while it starts.
+_READY_EVERY_S = 3.0
+#: Maximum files to compare on both sides, and to ask the processes about.
+_MAX_COMPARED, _MAX_ASKED = 100, 10
+#: Causes that a program which has just begun can show already.
+_DECISIVE = frozenset(
+    {
+        "two-copies", "stale-copy", "symlink", "compiled-file", "frozen", "zipped", "wrong-root", "not-mapped", "rank-not-chosen",
+        "child-not-attached", "hook-missing", "other-interpreter", "other-debugger", "just-my-code", "compiled", "optimised-away",
+    }
+)  # fmt: skip
+#: Seconds of CPU time between two looks below which a program waits.
+_IDLE_CPU_S = 0.3
+#: Characters of a value to show.
+_WIDTH = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The run to prove.
+
+    Attributes:
+        root: the repository's root, resolved.
+        entry: the editor's launch entry.
+        start: starts a trial run; raises DkdbgError, after the lines of its progress went to its argument.
+        target_at: returns the target at an address.
+        around: facts for remedies.
+        gpu: source of the wish for a GPU; empty without one.
+        isolated: whether the program's loopback is not this machine's.
+        extra: further attach arguments, such as the token.
+        timeout: seconds until an attach works, and until the first stop.
+    """
+
+    root: Path
+    entry: Entry
+    start: Callable[[Callable[[str], None]], Trial]
+    target_at: Callable[[str], Target]
+    around: Around
+    gpu: str = ""
+    isolated: bool = False
+    extra: Mapping[str, object] = field(default_factory=dict)
+    timeout: float = 300.0
+
+
+@dataclass(kw_only=True)
+class Proof:
+    """Result of a proof.
+
+    Attributes:
+        links: links that hold, with what was seen. finding: the first broken one; None if proven.
+        seconds: how long it took.
+        stopped: the stop.
+    """
+
+    links: list[tuple[str, str]] = field(default_factory=list)
+    finding: Finding | None = None
+    seconds: float = 0.0
+    stopped: Stopped | None = None
+
+
+def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[str, str], None]) -> Proof:
+    """Prove it, and leave nothing behind.
+
+    Args:
+        report: takes one line of progress.
+        held: takes each link that holds, with what was seen.
+    """
+    began = time.monotonic()
+    proof = Proof()
+
+    def hold(link: str, seen: str) -> None:
+        proof.links.append((link, seen))
+        held(link, seen)
+
+    try:
+        _Run(subject, report, hold, proof).run()
+    except BrokenError as error:
+        proof.finding = error.finding
+    proof.seconds = round(time.monotonic() - began, 1)
+    return proof
+
+
+class _Run:
+    def __init__(
+        self, subject: Subject, report: Callable[[str], None], hold: Callable[[str, str], None], proof: Proof
+    ) -> None:
+        self._subject, self._report, self._hold, self._proof = subject, report, hold, proof
+        self._session = ""
+        self._asked = (Path(), 0)
+
+    def run(self) -> None:
+        subject = self._subject
+        trial = self._start()
+        try:
+            gpu.check_given(trial.gpu, subject.gpu)
+            files, program = self._files(trial)
+            self._ready(trial)
+            self._session = trial.session()
+            target = subject.target_at(trial.address)
+            answer = self._listens(target, files, program)
+            self._mapped(answer, program)
+            self._proof.stopped = stopped = self._stop(trial, target, files, program)
+            shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(stopped.values.items())[:3])
+            self._hold(
+                "stop",
+                f"{os.path.relpath(stopped.path, subject.root)}:{stopped.line} in {stopped.function}"
+                + (f"; {shown}" if shown else ""),
+            )
+            if stopped.executable:
+                self._hold(
+                    "interpreter",
+                    f"{stopped.executable} (Python {stopped.python}), uid {stopped.uid}, {stopped.process}",
+                )
+            if seen := gpu.seen(trial.gpu, target, stopped.executable):
+                self._hold("gpu", seen)
+        finally:
+            trial.stop()
+
+    def _start(self) -> Trial:
+        lines: list[str] = []
+
+        def report(line: str) -> None:
+            lines.append(line)
+            self._report(line)
+
+        try:
+            trial = self._subject.start(report)
+        except DkdbgError as error:
+            raise BrokenError(start_errors.finding_of(error, lines, self._subject.around)) from error
+        self._hold("start", f"{trial.address}: {' '.join(trial.program)}"[:200])
+        return trial
+
+    def _files(self, trial: Trial) -> tuple[tuple[FirstLines, ...], Program]:
+        files: list[FirstLines] = []
+        program = first_lines.Program()
+        for local in dict.fromkeys(
+            local for local, _ in self._subject.entry.mappings if Path(local).is_dir()
+        ):
+            tree = Tree(Path(local))
+            found = first_lines.program_of(tree, trial.program)
+            program = program if program.entry else found
+            known = {each.path for each in files}
+            files += [each for each in first_lines.of_tree(tree, found.entry) if each.path not in known]
+        if not files:
+            roots = ", ".join(local for local, _ in self._subject.entry.mappings) or "no folder"
+            raise BrokenError(
+                Finding(
+                    link="mapping", cause="not-mapped", says=f"{self._subject.entry.source} maps {roots}, without a Python file",
+                    remedy="dkdbg init writes the mapping",
+                )
+            )  # fmt: skip
+        return tuple(files), program
+
+    def _ready(self, trial: Trial) -> None:
+        """Wait until an attach works."""
+        end = time.monotonic() + self._subject.timeout
+        while not trial.ready(min(_READY_EVERY_S, max(0.1, end - time.monotonic()))):
+            code, text = trial.ended(), trial.output()
+            if (finding := program_end.of_agent(text)) is not None:
+                raise BrokenError(finding)
+            if code is not None:
+                raise BrokenError(self._ended(trial, text, code))
+            if time.monotonic() > end:
+                raise BrokenError(
+                    Finding(
+                        link="agent", cause="not-listening", says=f"the debugger did not start to listen within {self._subject.timeout:g} s",
+                        remedy="DKDBG_DEBUG=1 dkdbg up says more", detail=tuple(text.splitlines()[-8:]),
+                    )
+                )  # fmt: skip
+
+    def _listens(self, target: Target, files: tuple[FirstLines, ...], program: Program) -> LineAnswer:
+        """Return the agent's answer about the program's file, once it has a session that this machine can reach."""
+        also = [self._subject.entry.remote_of(each.path) for each in files[:_MAX_COMPARED]]
+        end = time.monotonic() + _SESSION_TIMEOUT_S
+        while True:
+            try:
+                answer = self._ask(target, _first(files, program), also)
+            except DkdbgError as error:
+                raise BrokenError(
+                    Finding(
+                        link="agent", cause="agent-silent", says=error.message, remedy=error.hint or "dkdbg ps"
+                    )
+                ) from error  # fmt: skip
+            if answer.sessions or time.monotonic() > end:
+                break
+            time.sleep(0.2)
+        if not answer.sessions:
+            raise BrokenError(
+                Finding(
+                    link="agent", cause="agent-absent", says=f"no session of the agent runs on {target.label}",
+                    remedy="dkdbg init writes the agent, dkdbg up starts it",
+                )
+            )  # fmt: skip
+        session = answer.sessions[0]
+        if self._subject.isolated and line_causes.is_loopback(session.host):
+            raise BrokenError(line_causes.listens_inside(session))
+        self._hold("listen", f"{session.host}:{session.port} there, 127.0.0.1 here")
+        return answer
+
+    def _ask(self, target: Target, file: FirstLines, also: Sequence[str] = ()) -> LineAnswer:
+        """Ask about the first function of a file."""
+        line = file.functions[0][1] if file.functions else file.module or 1
+        self._asked = (Path(file.path), line)
+        remote = self._subject.entry.remote_of(file.path)
+        return line_answer.ask(target, remote, line, name=self._session, also=also)
+
+    def _mapped(self, answer: LineAnswer, program: Program) -> None:
+        """Compare the files on both sides, the program's first."""
+        entry, session = self._subject.entry, answer.sessions[0]
+        there = [each for each in answer.files if each.exists]
+        if not there or (program.entry and not answer.files[0].exists):
+            first = answer.files[0]
+            there = [first]
+        for each in there:
+            finding = file_causes.of_file(Path(entry.local_of(each.path)), each, entry, session)
+            if finding is not None:
+                raise BrokenError(finding)
+        first = there[0]
+        shown = os.path.relpath(entry.local_of(first.path), self._subject.root)
+        self._hold("mapping", f"{shown} is {first.path} ({first.kind})")
+        self._hold(
+            "digest",
+            f"{first.digest[:12]} on both sides; files compared: {len({each.path for each in there})}",
+        )
+
+    def _stop(self, trial: Trial, target: Target, files: tuple[FirstLines, ...], program: Program) -> Stopped:
+        found: list[Finding] = []
+
+        def look(is_last: bool, file: FirstLines | None = None) -> bool:
+            with contextlib.suppress(DkdbgError):
+                causes = self._causes(self._ask(target, file or _first(files, program)))
+                found[:] = [each for each in causes if is_last or each.cause in _DECISIVE]
+            return bool(found)
+
+        options = self._options(trial)
+        try:
+            attempt = stopping.stop(
+                options,
+                files,
+                timeout=min(_STOP_TIMEOUT_S, self._subject.timeout),
+                look=look,
+                is_idle=self._idle(target, files, program),
+            )
+        except DkdbgError as error:
+            raise BrokenError(self._refused(trial, error)) from error
+        if attempt.stopped is None:
+            raise BrokenError(self._why_no_stop(trial, files, attempt, found))
+        if not attempt.stopped.is_function:
+            if code := self._end_of(trial, attempt):
+                raise BrokenError(self._ended(trial, trial.output(), code))
+            for each in [_first(files, program), *files[:_MAX_ASKED]]:
+                if look(False, each):
+                    raise BrokenError(found[0])
+        copy = next((each for each in attempt.installed if self._copy_here(each)), "")
+        if copy:
+            raise BrokenError(file_causes.installed_copy(copy, self._copy_here(copy)))
+        return attempt.stopped
+
+    def _idle(self, target: Target, files: tuple[FirstLines, ...], program: Program) -> Callable[[], bool]:
+        """Return a function that tells whether the program has used no CPU time since its last call."""
+        before: list[float] = []
+
+        def is_idle() -> bool:
+            with contextlib.suppress(DkdbgError):
+                answer = self._ask(target, _first(files, program))
+                used = sum(each.cpu for session in answer.sessions for each in session.processes)
+                before.append(used)
+            return len(before) > 1 and before[-1] - before[-2] < _IDLE_CPU_S
+
+        return is_idle
+
+    def _options(self, trial: Trial) -> AttachOptions:
+        subject = self._subject
+        return AttachOptions(
+            port=trial.port, path_mappings=subject.entry.mappings, just_my_code=subject.entry.just_my_code,
+            sub_process=subject.entry.sub_process, extra=dict(subject.extra),
+        )  # fmt: skip
+
+    def _causes(self, answer: LineAnswer) -> list[Finding]:
+        path, line = self._asked
+        if not answer.sessions:
+            return []
+        entry = self._subject.entry
+        asked = Asked(
+            path=path, line=line, entry=entry, remote=entry.remote_of(str(path)), session=answer.sessions[0],
+            there=answer.files[0] if answer.files else None, root=self._subject.root, isolated=self._subject.isolated,
+        )  # fmt: skip
+        return line_causes.causes(asked)
+
+    def _copy_here(self, installed: str) -> str:
+        """Return the local file of which an installed file is a copy, empty if it is none."""
+        below = below_packages(installed)
+        for local, _ in self._subject.entry.mappings:
+            for folder in ("", "src"):
+                path = Path(local, folder, below)
+                if path.is_file():
+                    return str(path)
+        return ""
+
+    def _refused(self, trial: Trial, error: DkdbgError) -> Finding:
+        code = trial.ended()
+        if code is not None:
+            return self._ended(trial, trial.output(), code)
+        return Finding(
+            link="attach", cause="attach-refused", says=f"the attach to 127.0.0.1:{trial.port} failed: {error.message}",
+            remedy=error.hint or "dkdbg logs shows what the agent says",
+        )  # fmt: skip
+
+    def _ended(self, trial: Trial, text: str, code: int | None) -> Finding:
+        """Return why the program has ended; a module may be installed for another interpreter of the image."""
+        finding = program_end.cause_of(text, code, self._subject.around)
+        module = program_end.missing_module(text) if finding.cause == "module-missing" else ""
+        found = trial.probe(interpreters.script(module)).split() if module else []
+        return interpreters.other(finding, module, found) if found else finding
+
+    def _end_of(self, trial: Trial, attempt: Attempt) -> int | None:
+        """Return the program's exit code, once the debugger has seen it end; None while it runs."""
+        end = time.monotonic() + _END_TIMEOUT_S
+        while trial.ended() is None and time.monotonic() < end and attempt.has_ended:
+            time.sleep(0.2)
+        return trial.ended()
+
+    def _why_no_stop(
+        self, trial: Trial, files: tuple[FirstLines, ...], attempt: Attempt, found: list[Finding]
+    ) -> Finding:
+        decisive = [each for each in found if each.cause in _DECISIVE]
+        if decisive:
+            return decisive[0]
+        code, text = self._end_of(trial, attempt), trial.output()
+        if code:
+            return self._ended(trial, text, code)
+        if code is None and found:
+            return found[0]
+        return self._by_name(files, code, text, attempt)
+
+    def _by_name(
+        self, files: tuple[FirstLines, ...], code: int | None, text: str, attempt: Attempt
+    ) -> Finding:
+        """Run it once more, and stop in the user's functions by their names, wherever they are loaded from."""
+        found: list[Finding] = []
+        copies: list[str] = []
+        with contextlib.suppress(DkdbgError):
+            trial = self._subject.start(self._report)
+            try:
+                target = self._subject.target_at(trial.address)
+                program = first_lines.Program(entry=files[0].path)
+
+                def look(path: str) -> None:
+                    copies.append(path)
+                    with contextlib.suppress(DkdbgError):
+                        found[:] = self._causes(self._ask(target, _first(files, program)))
+
+                if trial.ready(self._subject.timeout):
+                    self._session = trial.session()
+                    stopping.copy_of(self._options(trial), files, timeout=_BY_NAME_TIMEOUT_S, look=look)
+            finally:
+                trial.stop()
+        decisive = [each for each in found if each.cause in _DECISIVE]
+        if decisive:
+            return decisive[0]
+        detail = tuple(text.splitlines()[-8:])
+        if copies:
+            return file_causes.installed_copy(copies[0], self._copy_here(copies[0]))
+        if code == 0:
+            return Finding(
+                link="process", cause="no-own-code", says="the program ended with exit code 0, and none of its lines in your files ran under the agent",
+                remedy="does its command start another program, or a Python without the agent (python -S, -I)? "
+                "dkdbg init --command 'python train.py' names the right one",
+                detail=detail,
+            )  # fmt: skip
+        return Finding(
+            link="process", cause="never-reached",
+            says=f"the program runs, and none of the first lines of {len(files)} files was reached in time ({attempt.why})",
+            remedy="does it wait for something, or for a request? dkdbg where shows where it is; dkdbg verify --timeout 600 waits longer",
+            detail=detail,
+        )  # fmt: skip
+
+
+def _first(files: Sequence[FirstLines], program: Program) -> FirstLines:
+    """Return the program's file; the nearest to it where that is unknown."""
+    return next((each for each in files if each.path == program.entry), files[0])
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _WIDTH else value[: _WIDTH - 3] + "..."

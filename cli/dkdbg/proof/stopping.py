@@ -1,0 +1,192 @@
+"""Attach as F5 does, and wait for a stop in the user's own code."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.dap.values import AttachOptions, Frame, Stop
+    from dkdbg.proof.first_lines import FirstLines
+
+#: Seconds after a stop in a module's own code to wait for one in a function.
+FUNCTION_TIMEOUT_S = 60.0
+#: Variables that pydevd adds to a scope.
+_GROUPS = ("special variables", "function variables", "class variables", "protected variables")
+_IDENTITY = (
+    "[__import__('sys').executable, __import__('platform').python_version(), __import__('os').getuid()]"
+)
+#: Files whose module code stops before the others are waited for; a package may have hundreds.
+_MAX_STOPS = 2000
+#: Seconds between two looks.
+_LOOK_EVERY_S = 5.0
+_MODULE = "<module>"
+#: Maximum functions to stop at by name.
+_MAX_NAMES = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """A stop in the user's own code.
+
+    Attributes:
+        path, line: local side. function: its name; `<module>` for a module's own code.
+        values: local variables as text. process: name of the process.
+        executable, python, uid: of the process, there.
+    """
+
+    path: str
+    line: int
+    function: str
+    values: dict[str, str] = field(default_factory=dict)
+    process: str = ""
+    executable: str = ""
+    python: str = ""
+    uid: int = -1
+
+    @property
+    def is_function(self) -> bool:
+        """Return whether it is in a function."""
+        return self.function != _MODULE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Result of an attach.
+
+    Attributes:
+        stopped: the best stop; None without any.
+        installed: files in folders of installed packages that are called as one of the user's files, loaded at that stop.
+        why: why it waited no longer. has_ended: because all programs have ended.
+    """
+
+    stopped: Stopped | None
+    installed: tuple[str, ...]
+    why: str
+    has_ended: bool
+
+
+def copy_of(
+    options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, look: Callable[[str], None]
+) -> str:
+    """Attach, stop in a function of the user's in any file, and return that file's path; empty without such a stop.
+
+    Args:
+        timeout: seconds to wait.
+        look: called with the path, as the editor sees it, while the program is stopped there.
+
+    Raises:
+        DkdbgError: the attach failed.
+    """
+    names = {name for each in files for name, _ in each.functions if not name.startswith("__")}
+    stems = {PurePath(each.path).name for each in files}
+    end = time.monotonic() + timeout
+    with Debugger(replace(options, just_my_code=False)) as debugger:
+        debugger.set_functions(sorted(names)[:_MAX_NAMES])
+        debugger.attach()
+        for _ in range(_MAX_STOPS):
+            try:
+                found = debugger.wait_stopped(max(0.1, end - time.monotonic()))
+            except DkdbgError:
+                return ""
+            top = debugger.stack(found, levels=1)[0]
+            if top.path is not None and PurePath(top.path).name in stems:
+                look(top.path)
+                return top.path
+            debugger.continue_(found)
+    return ""
+
+
+def stop(
+    options: AttachOptions,
+    files: Sequence[FirstLines],
+    *,
+    timeout: float,
+    look: Callable[[bool], bool],
+    is_idle: Callable[[], bool],
+) -> Attempt:
+    """Attach, set breakpoints in the first lines, and return the first stop in a function, else in a module.
+
+    The program runs on.
+
+    Args:
+        timeout: seconds until the first stop.
+        look: called now and then before the first stop, and with True at last; whether to wait no longer.
+        is_idle: called now and then after it; whether the program waits for something, such as requests.
+
+    Raises:
+        DkdbgError: the attach failed.
+    """
+    best: Stopped | None = None
+    installed: tuple[str, ...] = ()
+    why, has_ended = "", False
+    own = {each.path for each in files}
+    with Debugger(options) as debugger:
+        for each in files:
+            lines = {line for _, line in each.functions} | ({each.module} if each.module else set())
+            debugger.set_breakpoints(each.path, sorted(lines))
+        debugger.attach()
+        end = time.monotonic() + timeout
+        for _ in range(_MAX_STOPS):
+            left = max(0.1, end - time.monotonic())
+            try:
+                found = debugger.wait_stopped(min(left, _LOOK_EVERY_S))
+            except DkdbgError as error:
+                why, has_ended = error.message, error.exit_code != EXIT_TIMEOUT
+                is_last = has_ended or time.monotonic() >= end
+                if is_last or (look(False) if best is None else is_idle()):
+                    break
+                continue
+            top = debugger.stack(found, levels=1)[0]
+            if top.path in own:
+                if best is None or top.name != _MODULE:
+                    best, installed = _described(debugger, found, top), _installed(debugger, top, own)
+                if best.is_function:
+                    break
+                end = time.monotonic() + FUNCTION_TIMEOUT_S
+            elif best is None and look(False):
+                why = f"it stopped in {top.path}, which is none of your files"
+                break
+            debugger.continue_(found)
+        if best is None:
+            look(True)
+    return Attempt(stopped=best, installed=installed, why=why, has_ended=has_ended)
+
+
+def _installed(debugger: Debugger, frame: Frame, own: set[str]) -> tuple[str, ...]:
+    """Return the loaded files of installed packages that are called as one of the user's files."""
+    names = sorted({PurePath(each).name for each in own} - {"__init__.py", "__main__.py"})
+    code = (
+        "[f for f in [getattr(m, '__file__', None) for m in list(__import__('sys').modules.values())]"
+        f" if isinstance(f, str) and '-packages/' in f and f.rpartition('/')[2] in {names!r}]"
+    )
+    with contextlib.suppress(DkdbgError, ValueError, SyntaxError):
+        found = ast.literal_eval(debugger.evaluate(code, frame, context="clipboard"))
+        return tuple(sorted(str(each) for each in found))
+    return ()
+
+
+def _described(debugger: Debugger, stop: Stop, frame: Frame) -> Stopped:
+    values = {
+        name: " ".join(value.split())[:200]
+        for name, value in debugger.local_values(frame).items()
+        if name not in _GROUPS
+    }
+    identity: tuple[str, str, int] = ("", "", -1)
+    with contextlib.suppress(DkdbgError, ValueError, SyntaxError):  # the program replaced a module
+        executable, python, uid = ast.literal_eval(debugger.evaluate(_IDENTITY, frame))
+        identity = (str(executable), str(python), int(uid))
+    executable, python, uid = identity
+    return Stopped(
+        path=frame.path or "", line=frame.line, function=frame.name, values=values, process=stop.session.name,
+        executable=executable, python=python, uid=uid,
+    )  # fmt: skip

@@ -1,0 +1,142 @@
+"""Prove a run on another target: `dkdbg run --on TARGET` starts it, with the port that an editor would use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.agent.proxy.listener import tokens
+from dkdbg.core import sessions
+from dkdbg.core.mapping import folder_name
+from dkdbg.core.target import Capability
+from dkdbg.core.target_values import Trial
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.proof import editor, line_causes, proving
+from dkdbg.targets import registry
+from dkdbg.targets.docker.ports import free_port
+from dkdbg.verbs.parts import proof_repair
+from dkdbg.verbs.parts.init_target import command_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.core.target import Target
+    from dkdbg.proof.proving import Subject
+
+#: Seconds that the program waits for the client; seconds to end, and between two looks.
+_WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
+#: First local port to try: that of `dkdbg run --attach`.
+_FIRST_PORT = 5677
+
+
+def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeout: float) -> Subject:
+    """Return the proof of a run on a target.
+
+    Args:
+        root: the repository's root, resolved.
+        name: address or name of the target.
+        command: words of the program; empty for the one in dkdbg.toml or of the plan.
+        sync: copy the files there first.
+        timeout: seconds for the start, and for the first stop.
+
+    Raises:
+        DkdbgError: the target cannot be reached, its folder is unknown, or so is the program.
+    """
+    argv = tuple(command) or tuple(command_of(root, None))
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        if Capability.ATTACH_ONLY in target.capabilities:
+            raise DkdbgError(
+                f"{target.address} can only be attached to: nothing can be started there",
+                hint="dkdbg why FILE:LINE --on TARGET for what runs there", exit_code=EXIT_USAGE,
+            )  # fmt: skip
+        is_here = (
+            Capability.CONTAINER not in target.capabilities and Capability.REMOTE not in target.capabilities
+        )
+        pairs = [(".", str(root))] if is_here else [_workspace(target, root, sync=sync)]
+        host, _ = ("127.0.0.1", 0) if is_here else target.listen_address()
+        isolated = Capability.CONTAINER in target.capabilities and not line_causes.is_loopback(host)
+    token = tokens.read(os.environ) if is_here else None
+    return proving.Subject(
+        root=root, entry=editor.Entry(port=None, mappings=editor.absolute(root, pairs), source=f"the target {name}"),
+        start=lambda report: _start(root, name, argv, sync=sync, report=report),
+        target_at=lambda _: registry.target_of(name, root), around=proof_repair.around(root, shlex.join(argv)),
+        isolated=isolated, extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
+    )  # fmt: skip
+
+
+def _workspace(target: Target, root: Path, *, sync: bool) -> tuple[str, str]:
+    found = target.planned_workdir(folder_name(root)) if sync else target.workspace()
+    return found.local, found.remote
+
+
+def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Callable[[str], None]) -> Trial:
+    """Start `dkdbg run`, which brings the agent and forwards a local port to it."""
+    before = _ids(root, name)
+    port = free_port(_FIRST_PORT, ours=None)
+    flags = ("--sync",) if sync else ()
+    words = (
+        sys.executable, "-m", "dkdbg", "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags,
+        "--attach", str(port), "--", *argv,
+    )  # fmt: skip
+    log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed by `stop`
+    child = process.start(words, cwd=root, stdout=log, stderr=log, new_session=True)
+
+    def output() -> str:
+        with contextlib.suppress(ValueError):
+            log.seek(0)
+            return log.read()[-20_000:]
+        return ""
+
+    new: set[str] = set()
+
+    def ready(limit: float) -> bool:
+        end = time.monotonic() + limit
+        while time.monotonic() < end and child.poll() is None:
+            new.update(_ids(root, name) - before)
+            if new:
+                return True
+            time.sleep(_PAUSE_S)
+        return False
+
+    def probe(script: str) -> str:
+        with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
+            return process.run(target.wrap(["sh", "-c", script]), cwd=root).stdout
+        return ""
+
+    def stop() -> None:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+            try:
+                child.wait(_END_TIMEOUT_S)
+            except process.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        log.close()
+
+    report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
+    return Trial(
+        address=name, port=port, program=tuple(argv), gpu=("none", "not asked for there"), ready=ready,
+        session=lambda: next(iter(new), ""), ended=child.poll, output=output, probe=probe, stop=stop,
+    )  # fmt: skip
+
+
+def _ids(root: Path, name: str) -> set[str]:
+    """Return the sessions there that an attach works with."""
+    with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
+        return {
+            each.id
+            for each in target.sessions()
+            if not each.is_ended
+            and each.state in {"waiting", "running"}
+            and each.state != sessions.UNREADABLE
+        }
+    return set()

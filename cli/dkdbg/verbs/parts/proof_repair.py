@@ -1,0 +1,113 @@
+"""Facts of the repository for remedies, and the repairs of `dkdbg verify --fix`: each is shown before it is done."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.proof.program_end import Around
+from dkdbg.repository.transaction import read
+from dkdbg.setup.detect.files import Tree
+from dkdbg.verbs.parts.keep_port import keep_port
+from dkdbg.verbs.parts.repository import debug_service, local_port, make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dkdbg.proof.finding import Finding
+
+_REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
+
+
+def around(root: Path, command: str) -> Around:
+    """Return the facts that name remedies.
+
+    Args:
+        command: the program's command line.
+    """
+    tree = Tree(root)
+    own = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
+    own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
+    return Around(
+        installs_from=lambda name: (_file(root, tree), _line(_file(root, tree), name)),
+        own=own,
+        command=command,
+    )
+
+
+def mend(root: Path, finding: Finding, *, yes: bool, report: Callable[[str], None]) -> str:
+    """Mend a finding where that is safe, after showing the change; return what was done, empty for nothing."""
+    if finding.cause == "port-taken" and finding.link == "port" and finding.subject.isdigit():
+        return _other_port(root, int(finding.subject), yes=yes, report=report)
+    if finding.cause == "module-missing":
+        return _declare(root, finding.subject, yes=yes)
+    return ""
+
+
+def _other_port(root: Path, taken: int, *, yes: bool, report: Callable[[str], None]) -> str:
+    from dkdbg.targets.docker.ports import free_port
+
+    port = free_port(local_port(root, debug_service(root).port), ours=None)
+    if not _agreed(f"write port {port} to .vscode/launch.json and .env?", yes=yes):
+        return ""
+    keep_port(root, port, why=f"port {taken} is taken", report=report)
+    return f"port {port} in launch.json and .env"
+
+
+def _declare(root: Path, distribution: str, *, yes: bool) -> str:
+    """Append a requirement to the file that the image installs from; other kinds of files are the user's to edit."""
+    name = _file(root, Tree(root))
+    if not name.endswith((".txt", ".in")):
+        return ""
+    before = (read(root, PurePosixPath(name)) or b"").decode("utf-8", "replace")
+    after = before + ("" if not before or before.endswith("\n") else "\n") + f"{distribution}\n"
+    console.diff(
+        "\n".join(
+            difflib.unified_diff(
+                before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
+            )
+        )
+    )
+    if not _agreed(f"Write {name}?", yes=yes):
+        return ""
+    with (root / name).open("a", encoding="utf-8") as file:
+        file.write(after[len(before) :])
+    return f"{distribution} in {name}"
+
+
+def _agreed(question: str, *, yes: bool) -> bool:
+    return yes or console.ask(question)
+
+
+def _file(root: Path, tree: Tree) -> str:
+    """Return the file that the image installs packages from."""
+    image = make_plan(root)[0].image
+    lines = [each.run for each in image.installs]
+    if not image.ours and image.dockerfile:
+        lines = [tree.text(image.dockerfile)]
+    for line in lines:
+        for found in _REQUIREMENTS.findall(line):
+            if tree.has(found.removeprefix("./")):
+                return str(found.removeprefix("./"))
+            same = tree.named(found.rsplit("/", 1)[-1])
+            if same:
+                return same[0]
+    for each in ("requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml"):
+        if tree.has(each):
+            return each
+    return image.dockerfile or "requirements.txt"
+
+
+def _line(file: str, distribution: str) -> str:
+    """Return the line for a distribution in such a file."""
+    if file.endswith(".toml"):
+        return f'"{distribution}" (in dependencies)'
+    if file.endswith((".yml", ".yaml")):
+        return f"- {distribution} (below pip:)"
+    if not file.endswith((".txt", ".in")):
+        return f"RUN pip install {distribution}"
+    return distribution

@@ -1,0 +1,211 @@
+"""`dkdbg verify`: run the program once, prove that a breakpoint in it stops, or name the first broken link."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.agent.proxy.listener import tokens
+from dkdbg.core.target_values import Once
+from dkdbg.errors import EXIT_ERROR, DkdbgError
+from dkdbg.proof import editor, proving
+from dkdbg.proof.finding import Finding
+from dkdbg.targets import registry
+from dkdbg.targets.docker.ports import is_free
+from dkdbg.verbs import values
+from dkdbg.verbs.parts import proof_repair
+from dkdbg.verbs.parts.repository import check_root, debug_service, local_port, make_plan
+from dkdbg.verbs.parts.service_token import choose_token
+from dkdbg.verbs.parts.start_report import StartReport
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dkdbg.core.plan import DebugService
+    from dkdbg.core.target_values import Trial
+    from dkdbg.proof.proving import Proof, Subject
+    from dkdbg.verbs.parser import Parser
+
+#: Seconds that the program waits for the headless client.
+_WAIT_S = 600
+#: Settings of the run: it waits, servers too; it ends with the program, and a crash ends it.
+_SETTINGS = {"DKDBG_WAIT": str(_WAIT_S), "DKDBG_RELOAD": "0", "DKDBG_ON_CRASH": ""}
+
+
+def add_options(parser: Parser) -> None:
+    """Add the arguments of `dkdbg verify`."""
+    parser.add_argument(
+        "--on",
+        metavar="TARGET",
+        help="prove a run there instead, of the command behind -- or the one in dkdbg.toml",
+    )
+    parser.add_argument("--sync", action="store_true", help="with --on: copy your files there first")
+    parser.add_argument(
+        "--fix", action="store_true", help="mend what can be mended: shows each change and asks first"
+    )
+    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
+    parser.add_argument(
+        "--timeout",
+        type=values.seconds,
+        default=300,
+        metavar="SECONDS",
+        help="how long to wait for a start and for the first stop (300)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("command", nargs="*", metavar="-- CMD", help="with --on: the command, word by word")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run the verb with the parsed options."""
+    return verify(
+        root, on=options.on, command=tuple(options.command), sync=options.sync, fix=options.fix, yes=options.yes,
+        timeout=options.timeout, as_json=options.json,
+    )  # fmt: skip
+
+
+def verify(
+    root: Path,
+    *,
+    on: str | None = None,
+    command: tuple[str, ...] = (),
+    sync: bool = False,
+    fix: bool = False,
+    yes: bool = False,
+    timeout: float = 300.0,
+    as_json: bool = False,
+) -> int:
+    """Prove the debug service, or a run on another target; return 0 only if it is proven.
+
+    Nothing that runs is touched, and no file is changed without `fix`.
+
+    Args:
+        root: the repository's root, resolved.
+        on: address or name of the target; None for the debug service.
+        command: words of the program on that target; empty for the one in dkdbg.toml or of the plan.
+        sync: copy the files there first.
+        fix: mend what is safe, after showing it. yes: without asking.
+        timeout: seconds for the start, and for the first stop.
+
+    Raises:
+        DkdbgError: this is not a repository.
+    """
+    check_root(root, "verify")
+    with StartReport() as shown:
+        report: Callable[[str], None] = (lambda _: None) if as_json else shown
+        held: Callable[[str, str], None] = (
+            (lambda _link, _seen: None) if as_json else lambda link, seen: shown(f"  ok  {link:<12} {seen}")
+        )
+        mended: list[str] = []
+        while True:
+            proof = _once(root, on, command, sync=sync, timeout=timeout, report=report, held=held)
+            if proof.finding is None or not fix:
+                break
+            done = proof_repair.mend(root, proof.finding, yes=yes, report=report)
+            if not done or done in mended:
+                break
+            mended.append(done)
+    return _tell(root, proof, mended, as_json=as_json)
+
+
+def _once(
+    root: Path, on: str | None, command: tuple[str, ...], *, sync: bool, timeout: float,
+    report: Callable[[str], None], held: Callable[[str, str], None],
+) -> Proof:  # fmt: skip
+    try:
+        if on is not None:
+            from dkdbg.verbs.parts import proof_on
+
+            subject = proof_on.subject(root, on, command, sync=sync, timeout=timeout)
+        else:
+            service = debug_service(root)
+            taken = _taken_port(root, service)
+            if taken is not None:
+                return proving.Proof(finding=taken)
+            subject = _of_service(root, service, timeout)
+    except DkdbgError as error:
+        finding = Finding(
+            link="setup",
+            cause="not-set-up",
+            says=error.message.splitlines()[0],
+            remedy=error.hint or "dkdbg init",
+        )
+        return proving.Proof(finding=finding)
+    return proving.prove(subject, report=report, held=held)
+
+
+def _of_service(root: Path, service: DebugService, timeout: float) -> Subject:
+    plan, _ = make_plan(root)
+    token = choose_token(service, report=lambda _: None)
+    entry = editor.of_repository(root, [(each.local, str(each.remote)) for each in plan.mappings])
+    os.environ.update(_SETTINGS)  # compose reads them from there
+
+    def start(report: Callable[[str], None]) -> Trial:
+        wanted = Once(
+            service=service, token=lambda: token, command=(), port=entry.port or local_port(root, service.port),
+            wait=_WAIT_S, ranks="", tty=False,
+        )  # fmt: skip
+        return registry.home(root, service.name).trial(wanted, report=report)
+
+    extends = plan.service.extends
+    wish = (
+        f"the service {extends.name}"
+        if extends is not None and extends.gpu
+        else f"the program ({shlex.join(plan.service.argv)})"
+        if service.needs_gpu
+        else ""
+    )
+    return proving.Subject(
+        root=root, entry=entry, start=start, target_at=lambda address: registry.target_at(registry.address_of(address), root),
+        around=proof_repair.around(root, shlex.join(plan.service.argv)), gpu=wish, isolated=not service.host_network,
+        extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
+    )  # fmt: skip
+
+
+def _taken_port(root: Path, service: DebugService) -> Finding | None:
+    """Return the finding for F5's port, if another program than the debug service listens there."""
+    entry = editor.of_repository(root)
+    port = entry.port or local_port(root, service.port)
+    if is_free(port):
+        return None
+    address = registry.home(root, service.name).endpoint().address
+    if address is not None and address[1] == port:
+        return None
+    return Finding(
+        link="port", cause="port-taken", says=f"another program listens on 127.0.0.1:{port}, where F5 attaches",
+        remedy="dkdbg up takes the next free port, and writes it to launch.json and .env; dkdbg ps or ss -ltnp shows who has this one",
+        subject=str(port),
+    )  # fmt: skip
+
+
+def _tell(root: Path, proof: Proof, mended: list[str], *, as_json: bool) -> int:
+    finding, stopped = proof.finding, proof.stopped
+    if as_json:
+        stop = None
+        if stopped is not None:
+            stop = {
+                "path": stopped.path, "line": stopped.line, "function": stopped.function, "locals": stopped.values,
+                "interpreter": stopped.executable, "python": stopped.python, "uid": stopped.uid, "process": stopped.process,
+            }  # fmt: skip
+        console.emit(
+            {
+                "proven": finding is None, "seconds": proof.seconds, "stop": stop,
+                "links": [{"link": link, "seen": seen} for link, seen in proof.links],
+                "finding": finding.as_json() if finding else None, "mended": mended,
+            }
+        )  # fmt: skip
+        return 0 if finding is None else EXIT_ERROR
+    if finding is None:
+        assert stopped is not None  # noqa: S101 - without a stop there is a finding
+        where = f"{os.path.relpath(stopped.path, root)}:{stopped.line}"
+        console.say(
+            f"proven in {proof.seconds:.1f} s: a breakpoint in {where} stops; nothing of the run is left"
+        )
+        return 0
+    console.say("not proven. The first broken link:")
+    for line in finding.lines():
+        console.say(f"  {line}")
+    return EXIT_ERROR

@@ -1,0 +1,322 @@
+"""`dkdbg why FILE:LINE`: say why a breakpoint in a line of a running session does not stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg import console, hints, process
+from dkdbg.agent.dap import sources
+from dkdbg.core import sessions
+from dkdbg.core.target import Capability
+from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.proof import editor, foreign, line_answer, line_causes, program_end
+from dkdbg.proof.asked import Asked
+from dkdbg.proof.finding import BrokenError, Finding
+from dkdbg.targets import registry
+from dkdbg.verbs.parts import proof_repair
+from dkdbg.verbs.parts.repository import check_root, debug_service, local_port
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dkdbg.core.sessions import SeenSession
+    from dkdbg.core.target import Target
+    from dkdbg.proof.editor import Entry
+    from dkdbg.verbs.parser import Parser
+
+#: Lines of a program's output to read, maximum bytes of them, and the timeout in seconds.
+_LINES, _MAX_OUTPUT_BYTES, _TIMEOUT_S = 60, 1 << 20, 60.0
+
+
+def add_options(parser: Parser) -> None:
+    """Add the arguments of `dkdbg why`."""
+    parser.add_argument("where", metavar="FILE:LINE", help="a file of this repository, or of its packages")
+    parser.add_argument(
+        "--on",
+        metavar="TARGET",
+        help="where it runs; by default this repository's debug service, else the only session",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+
+def call(options: argparse.Namespace, root: Path) -> int:
+    """Run the verb with the parsed options."""
+    return why(root, options.where, on=options.on, as_json=options.json)
+
+
+def why(root: Path, where: str, *, on: str | None = None, as_json: bool = False) -> int:
+    """Print the causes, the first broken link first; return 0 if none is found.
+
+    Args:
+        root: the repository's root, resolved.
+        where: FILE:LINE, the file relative to the working folder or the root.
+        on: address or name of the target; None for the debug service, else the only session.
+
+    Raises:
+        DkdbgError: there is no such file, or the target is unknown.
+    """
+    path, line = _parsed(root, where)
+    facts: list[str] = []
+    found: list[Finding] = []
+    try:
+        target, seen = _session(root, on)
+        with contextlib.closing(target):
+            found = _causes(root, target, seen, (path, line), facts, is_home=on is None)
+    except BrokenError as error:
+        found = [error.finding]
+    if as_json:
+        console.emit(
+            {"file": str(path), "line": line, "facts": facts, "findings": [each.as_json() for each in found]}
+        )
+        return EXIT_ERROR if found else 0
+    for each in facts:
+        console.say(f"  {each}")
+    if not found:
+        console.say("no broken link found: a breakpoint there stops the next time that the line runs")
+        return 0
+    for number, finding in enumerate(found):
+        if number == 1:
+            console.say("also:")
+        for text in finding.lines():
+            console.say(text)
+    return EXIT_ERROR
+
+
+def _parsed(root: Path, where: str) -> tuple[Path, int]:
+    name, _, number = where.rpartition(":")
+    if not name or not number.isdigit() or int(number) < 1:
+        raise DkdbgError(f"{where} is not FILE:LINE", hint="dkdbg why train.py:12", exit_code=EXIT_USAGE)
+    for path in (Path(name).absolute(), root / name):
+        if path.is_file():
+            return Path(os.path.normpath(path)), int(number)
+    if Path(name).is_absolute():  # a file that only the target has
+        return Path(os.path.normpath(name)), int(number)
+    raise DkdbgError(
+        f"there is no file {name} in {root}", hint="dkdbg why PATH/FILE.py:LINE", exit_code=EXIT_USAGE
+    )
+
+
+# -- the session ----------------------------------------------------------------------------------------------------
+
+
+def _session(root: Path, on: str | None) -> tuple[Target, SeenSession]:
+    """Return the target and its session.
+
+    Raises:
+        BrokenError: nothing runs there, or without dkdbg.
+        DkdbgError: the target is unknown, or has several sessions.
+    """
+    target = registry.target_of(on, root) if on is not None else _home(root)
+    if target is None:
+        seen = sessions.choose(registry.sessions()[0], naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
+        return registry.target_at(registry.address_of(seen.address), root), seen
+    try:
+        there = target.sessions()
+    except DkdbgError as error:
+        if error.exit_code == EXIT_USAGE:
+            raise
+        raise BrokenError(_not_running(error)) from error
+    if not there:
+        raise BrokenError(_without_agent(root, target))
+    if all(each.is_ended for each in there):
+        raise BrokenError(_ended(root, target, there[-1]))
+    unreadable = next((each for each in there if each.state == sessions.UNREADABLE), None)
+    if unreadable is not None:
+        raise BrokenError(
+            Finding(
+                link="agent",
+                cause="agent-silent",
+                says=unreadable.detail,
+                remedy="dkdbg restart, or dkdbg up",
+            )
+        )
+    if all(each.started is None for each in there):
+        raise BrokenError(_no_session(target))
+    chosen = sessions.choose(there, on, naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
+    return target, chosen
+
+
+def _home(root: Path) -> Target | None:
+    """Return the target of this repository's debug service; None where `init` has not written one."""
+    with contextlib.suppress(DkdbgError):
+        check_root(root, "why")
+        return registry.home(root, debug_service(root).name)
+    return None
+
+
+def _not_running(error: DkdbgError) -> Finding:
+    says, remedy = error.message.splitlines()[0], error.hint or hints.SERVICE_UP()
+    if error.exit_code == EXIT_ENGINE:
+        return Finding(link="engine", cause="engine-absent", says=says, remedy=remedy)
+    if "; there are: " in says:  # the project is up without it
+        return Finding(
+            link="start",
+            cause="profile-inactive",
+            says=f"{says}: its profile, debug, is not active",
+            remedy=remedy,
+        )
+    if " service " in says:
+        remedy += "; plain docker compose up leaves it out, because its profile, debug, is not active"
+    return Finding(link="start", cause="not-running", says=says, remedy=remedy)
+
+
+def _without_agent(root: Path, target: Target) -> Finding:
+    """Return the finding for a container that runs without dkdbg."""
+    plain = foreign.of_debugpy(target)
+    if plain is not None:
+        return plain
+    try:
+        label = target.find().label
+    except DkdbgError as error:  # the service itself has ended
+        return _not_running(error)
+    with contextlib.suppress(DkdbgError):
+        service = debug_service(root)
+        if target.address == registry.home(root, service.name).address:
+            return Finding(
+                link="start", cause="profile-inactive",
+                says=f"{label} runs without dkdbg: the profile debug, with {service.name}, is not active",
+                remedy=f"dkdbg up, or docker compose --profile debug up --wait {service.name}",
+            )  # fmt: skip
+    return Finding(
+        link="agent", cause="agent-absent", says=f"{label} runs without dkdbg's agent",
+        remedy=f"dkdbg attach {target.address} shows how to attach to it; dkdbg run --on {target.address} -- COMMAND starts it under dkdbg",
+    )  # fmt: skip
+
+
+def _no_session(target: Target) -> Finding:
+    """Return the finding for a running container whose agent has no session: it cannot start, or is starting."""
+    output = _output(target)
+    found = program_end.of_agent(output)
+    return found or Finding(
+        link="agent", cause="starting", says=f"the agent on {target.label} has no session yet", remedy="wait, then dkdbg ps; dkdbg logs shows what it does",
+        detail=tuple(output.splitlines()[-8:]),
+    )  # fmt: skip
+
+
+def _ended(root: Path, target: Target, seen: SeenSession) -> Finding:
+    output = _output(target)
+    cause = program_end.cause_of(output, None, proof_repair.around(root, ""))
+    more = "" if cause.cause == "program-ends" else f": {cause.says}"
+    return Finding(
+        link="start", cause="container-exited", says=f"{seen.target} has ended{more}",
+        remedy=cause.remedy if more else "dkdbg up starts it again; dkdbg logs shows all that it printed", detail=cause.detail,
+    )  # fmt: skip
+
+
+def _output(target: Target) -> str:
+    if Capability.LOGS not in target.capabilities:
+        return ""
+    with contextlib.suppress(DkdbgError):
+        done = process.read(
+            target.logs(follow=False, lines=_LINES), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
+        )
+        return done.stdout + done.stderr
+    return ""
+
+
+# -- the line -------------------------------------------------------------------------------------------------------
+
+
+def _causes(
+    root: Path,
+    target: Target,
+    seen: SeenSession,
+    place: tuple[Path, int],
+    facts: list[str],
+    *,
+    is_home: bool,
+) -> list[Finding]:
+    """Return the causes, and add what holds to `facts`."""
+    path, line = place
+    lines = sources.look(str(path)).get("lines")
+    if isinstance(lines, int) and line > lines:
+        return [
+            Finding(
+                link="line", cause="no-code", says=f"{path.name} has {lines} lines, and no line {line}", remedy="dkdbg why FILE:LINE with a line of it"
+            )
+        ]  # fmt: skip
+    entry = _entry(root, target, is_home=is_home)
+    remote = entry.remote_of(str(path))
+    try:
+        answer = line_answer.ask(target, remote or str(path), line, name=seen.id)
+    except DkdbgError as error:
+        return [
+            Finding(link="agent", cause="agent-silent", says=error.message, remedy=error.hint or "dkdbg ps")
+        ]
+    if not answer.sessions:
+        return [
+            Finding(
+                link="agent",
+                cause="agent-silent",
+                says=f"{seen.target} reports no session {seen.id}",
+                remedy="dkdbg ps",
+            )
+        ]
+    session = answer.sessions[0]
+    if not entry.mappings:
+        entry = editor.Entry(
+            port=None, mappings=editor.absolute(root, session.mappings), source="the mapping of the session"
+        )
+        remote = entry.remote_of(str(path))
+        answer = line_answer.ask(target, remote or str(path), line, name=seen.id)
+        session = answer.sessions[0] if answer.sessions else session
+    host, _ = target.listen_address()
+    asked = Asked(
+        path=path, line=line, entry=entry, remote=remote, session=session, there=answer.files[0] if answer.files and remote else None,
+        root=root, isolated=Capability.CONTAINER in target.capabilities and not line_causes.is_loopback(host),
+    )  # fmt: skip
+    _add_facts(facts, asked, seen)
+    ports = _other_port(entry, seen, local_port(root, 0)) if is_home else None
+    return [*line_causes.causes(asked), *([ports] if ports else [])]
+
+
+def _entry(root: Path, target: Target, *, is_home: bool) -> Entry:
+    """Return the editor's launch entry; for another target the mapping that it tells."""
+    if is_home:
+        return editor.of_repository(root)
+    if not target.capabilities & {Capability.CONTAINER, Capability.REMOTE, Capability.ATTACH_ONLY}:
+        return editor.Entry(port=None, mappings=((str(root), str(root)),), source="this machine")
+    with contextlib.suppress(DkdbgError):
+        lies = target.workspace()
+        return editor.Entry(
+            port=None,
+            mappings=editor.absolute(root, [(lies.local, lies.remote)]),
+            source=f"the target ({lies.why})",
+        )
+    return editor.Entry(port=None, mappings=(), source="nothing")
+
+
+def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
+    session = asked.session
+    facts.append(
+        f"session    {session.name} on {seen.target}, {session.state}, "
+        + ("an editor is attached" if session.client else "no editor is attached")
+    )
+    if asked.remote:
+        there = asked.there
+        kind = f" ({there.kind})" if there is not None and there.exists else " (no such file there)"
+        facts.append(f"maps to    {asked.remote}{kind}, by {asked.entry.source}")
+    else:
+        facts.append(f"maps to    nothing, by {asked.entry.source}")
+    for process_, file in asked.loaded()[:8]:
+        ran = {True: "has run", False: "has not run", None: "may have run"}[file.ran]
+        code = {True: "code", False: "no code", None: "unknown code"}[file.code]
+        facts.append(
+            f"loaded by  {process_.name or process_.pid} as {file.file.path or file.module}: {code} on line {asked.line}, "
+            f"in {file.function or '<module>'}, which {ran}; Python {process_.python}, {'joined' if process_.joined else 'not joined'}"
+        )
+
+
+def _other_port(entry: Entry, seen: SeenSession, written: int) -> Finding | None:
+    """Return the finding for a launch entry that attaches to another port than the session's."""
+    _, _, port = seen.endpoint.rpartition(":")
+    wanted = entry.port or written
+    if not wanted or not port.isdigit() or int(port) == wanted:
+        return None
+    return Finding(
+        link="port", cause="other-port", says=f"{entry.source} attaches to port {wanted}, and {seen.target} is at {seen.endpoint}",
+        remedy="dkdbg up writes its port to launch.json and .env",
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""`dkdbg why FILE:LINE` on this machine: real processes, with and without an editor."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.frameworks import python_with
+
+LOOP = """\
+import sys
+import time
+
+DEBUG = 0
+
+
+def never(n):
+    return n
+
+
+def step(n):
+    assert n >= 0, n
+    loss = n + 1
+    if 0:
+        loss = 2
+    return loss
+
+
+def main():
+    first = 1
+    for n in range(10**9):
+        step(n)
+        time.sleep(0.01)
+
+
+main()
+"""
+
+
+def line(text, words):
+    return next(number for number, each in enumerate(text.splitlines(), 1) if words in each)
+
+
+@pytest.fixture
+def why(tmp_path, runtime):
+    """Return a question about a line of a launched script: its causes and facts, once the program has loaded it."""
+
+    def ask(
+        running,
+        number,
+        *,
+        file="train.py",
+        until=lambda said: any("loaded" in each for each in said["facts"]),
+    ):
+        environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime)}
+        end = time.monotonic() + 120
+        while True:
+            done = subprocess.run(
+                [sys.executable, "-m", "dkdbg", "why", f"{file}:{number}", "--json", "--on", f"local:{running.name}"],
+                cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120,
+            )  # fmt: skip
+            assert done.stdout, done.stderr
+            said = json.loads(done.stdout)
+            said["causes"] = [each["cause"] for each in said["findings"]]
+            if until(said) or time.monotonic() > end:
+                return said
+            time.sleep(0.1)
+
+    return ask
+
+
+def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own(program, why):
+    running = program(LOOP)
+    running.wait_state("running")
+    assert (
+        why(running, line(LOOP, "loss = n + 1"), until=lambda said: "has run" in str(said["facts"]))["causes"]
+        == []
+    )
+    for words, cause in (
+        ("return n", "never-reached"), ("DEBUG = 0", "ran-before"), ("first = 1", "ran-before"), ("loss = 2", "optimised-away"),
+    ):  # fmt: skip
+        assert why(running, line(LOOP, words))["causes"] == [cause], words
+    said = why(running, 3)
+    assert said["causes"] == ["no-code"]
+    assert "the next line with code is 4" in said["findings"][0]["says"]
+
+
+def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
+    (tmp_path / "train.py").write_text(LOOP)
+    running = launch(sys.executable, "-O", "train.py")
+    running.wait_state("running")
+    assert why(running, line(LOOP, "assert"))["causes"] == ["optimised-away"]
+
+
+def test_a_program_that_waits_and_one_that_has_not_loaded_the_file(program, why, tmp_path):
+    (tmp_path / "other.py").write_text("x = 1\n")
+    running = program(LOOP, wait="300")
+    running.wait_state("waiting")
+    assert why(running, 5, until=lambda said: said["causes"])["causes"] == ["waiting"]
+    running = program(LOOP)
+    running.wait_state("running")
+    assert why(running, 1, file="other.py", until=lambda said: "not-loaded" in said["causes"])["causes"] == [
+        "not-loaded"
+    ]
+
+
+def test_a_python_without_the_hook_is_named(launch, why, tmp_path):
+    (tmp_path / "train.py").write_text(LOOP)
+    running = launch(sys.executable, "-S", "train.py")
+    running.wait_state("running")
+    said = why(running, 5, until=lambda said: said["causes"] == ["hook-missing"])
+    assert said["causes"] == ["hook-missing"]
+    assert "-S" in said["findings"][0]["says"]
+
+
+def test_a_file_that_was_edited_since(program, why, tmp_path):
+    running = program(LOOP)
+    running.wait_state("running")
+    why(running, 5)
+    time.sleep(1.2)  # what is newer by less may be the start itself
+    (tmp_path / "train.py").write_text("# new\n" + LOOP)
+    assert why(running, 14)["causes"][0] == "edited"
+
+
+def test_a_module_without_its_source(program, why, tmp_path):
+    (tmp_path / "net.py").write_text("def f():\n    x = 1\n    return x\n")
+    subprocess.run([sys.executable, "-m", "compileall", "-b", "-q", "net.py"], cwd=tmp_path, check=True)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "net.pyc").rename(tmp_path / "lib" / "net.pyc")
+    text = "import sys, time\nsys.path.insert(0, 'lib')\nimport net\nwhile True: net.f(); time.sleep(0.02)\n"
+    running = program(text)
+    running.wait_state("running")
+    said = why(running, 2, file="net.py", until=lambda said: "compiled-file" in said["causes"])
+    assert said["causes"] == ["compiled-file"]
+
+
+def test_breakpoints_of_an_editor(program, why):
+    running = program(LOOP)
+    running.wait_state("running")
+    here = line(LOOP, "loss = n + 1")
+    with running.debugged(here, line(LOOP, "return n")) as debugger:
+        stop = debugger.wait_stopped(120)
+        assert why(running, here)["causes"] == []
+        debugger.set_breakpoints(running.script, [line(LOOP, "return n")])
+        debugger.continue_(stop)
+        assert why(running, here, until=lambda said: "not-set" in said["causes"])["causes"] == ["not-set"]
+        debugger.set_breakpoints(running.script, [])
+
+
+def test_a_function_that_torch_has_compiled(program, why):
+    text = """import time, torch
+torch.set_num_threads(1)
+@torch.compile(backend="eager")
+def step(x):
+    y = torch.sin(x) + 1
+    return (y * 2).sum()
+while True:
+    step(torch.ones(8))
+    time.sleep(0.02)
+"""
+    running = program(text, python=python_with("torch"))
+    running.wait_state("running")
+    assert why(running, 5, until=lambda said: "compiled" in said["causes"])["causes"] == ["compiled"]
+    assert why(running, 8)["causes"] == []

@@ -1,0 +1,465 @@
+"""`dkdbg verify` and `dkdbg why` name the right cause of seeded faults, and find nothing in healthy projects.
+
+All projects have one image, so that its layers are built once; each fault changes one thing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import socket
+import textwrap
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg import hints
+from dkdbg.delivery import single_file
+from dkdbg.setup.render import jsonc
+from tests.agent.repack import repack
+from tests.engine.projects import command, dkdbg, must, repo, take_away, unique
+from tests.hints import hinted
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [pytest.mark.engine]
+
+TRAIN = """\
+import time
+
+from pkg.net import rate
+
+
+def step(n):
+    loss = rate(n)
+    return loss
+
+
+def never(n):
+    return n + 1
+
+
+def main():
+    for n in range(100000):
+        step(n)
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
+"""
+NET = """\
+def rate(n):
+    scale = 2
+    return scale / (n + 1)
+"""
+DOCKERFILE = """\
+FROM {base}
+WORKDIR /app
+COPY . /app
+CMD ["python3", "train.py"]
+"""
+FILES = {
+    "train.py": TRAIN, "pkg/__init__.py": "", "pkg/net.py": NET, "compose.yaml": "services: {job: {build: .}}\n",
+    "Dockerfile": DOCKERFILE, "requirements.txt": "",
+}  # fmt: skip
+#: A reloader: the program starts itself again, as Flask, Django and uvicorn do.
+RELOADER = """\
+import os
+import subprocess
+import sys
+import time
+
+
+def serve():
+    while True:
+        time.sleep(0.05)
+
+
+if "RUN_MAIN" in os.environ:
+    serve()
+sys.exit(subprocess.call([sys.executable, FLAGS"train.py"], env={**os.environ, "RUN_MAIN": "1"}))
+"""
+OVERRIDE = "compose.override.yaml"
+
+
+@dataclass
+class Project:
+    """A repository that is set up, and what is started in it."""
+
+    root: Path
+    env: dict[str, str]
+    said: str
+    opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def launch(self) -> Path:
+        return self.root / ".vscode/launch.json"
+
+    def edit(self, name: str, before: str, after: str) -> None:
+        path = self.root / name
+        text = path.read_text()
+        assert before in text, text
+        path.write_text(text.replace(before, after))
+
+    def compose(self, *words: str) -> None:
+        command(["docker", "compose", "--profile", "debug", *words], self.root, env=self.env)
+
+    def up(self) -> None:
+        """Start the debug service without a wait for an editor, as plain Docker does."""
+        self.env["DKDBG_WAIT"] = "0"
+        self.compose("up", "--build", "--wait", "job-debug")
+
+    def ask(self, *words: str) -> dict:
+        done = dkdbg(self.root, *words, "--json", env=self.env)
+        said = json.loads(done.stdout)
+        found = said["findings"] if "findings" in said else [said["finding"]] if said["finding"] else []
+        assert done.returncode == (1 if found else 0), done.stdout + done.stderr
+        return {**said, "findings": found, "causes": [each["cause"] for each in found]}
+
+    def until_loaded(self, where: str) -> None:
+        """Wait until the program has begun."""
+        end = time.monotonic() + 120
+        while not any(each.startswith("loaded") for each in self.ask("why", where)["facts"]):
+            assert time.monotonic() < end, self.ask("why", where)
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def project(tmp_path, base_image):
+    """Make a repository of these files, with `dkdbg init`; everything is taken away at the end."""
+    made: list[Project] = []
+
+    def make(files: dict[str, str] | None = None, **changed: str) -> Project:
+        wanted = {
+            **FILES,
+            **(files or {}),
+            **{name.replace("__", "/"): text for name, text in changed.items()},
+        }
+        wanted = {name: textwrap.dedent(text).replace("{base}", base_image) for name, text in wanted.items()}
+        root = repo(
+            tmp_path / unique("proof"), {name: text for name, text in wanted.items() if text or name in FILES}
+        )
+        (root / "dkdbg.toml").write_text(f"[debug]\nport = {free_port()}\n")
+        env = {"DKDBG_BASE": base_image}
+        found = Project(root, env, must(dkdbg(root, "init", "--yes", env=env)).stdout)
+        made.append(found)
+        return found
+
+    yield make
+    for each in made:
+        each.opened.close()
+        take_away(each.root, each.env)
+
+
+def line_of(text: str, words: str) -> int:
+    return next(number for number, line in enumerate(text.splitlines(), 1) if words in line)
+
+
+STEP = f"train.py:{line_of(TRAIN, 'loss = rate')}"
+IN_NET = f"pkg/net.py:{line_of(NET, 'scale = 2')}"
+
+
+# -- healthy projects -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.core
+def test_a_healthy_project_is_proven_and_nothing_of_the_run_is_left(project):
+    found = project()
+    before = sorted(each.name for each in found.root.rglob("*"))
+    (line,) = hinted(found.said, hints.INIT_VERIFY)
+    said = found.ask(*line.split()[1:])
+    assert said["proven"], said
+    assert said["stop"]["function"] == "main"
+    assert {"mapping", "digest", "listen", "stop", "interpreter"} <= {each["link"] for each in said["links"]}
+    for kind in (["ps", "-a", "--format", "{{.Names}}"], ["network", "ls"], ["volume", "ls"]):
+        assert found.root.name not in command(["docker", *kind]).stdout, kind
+    assert sorted(each.name for each in found.root.rglob("*")) == before
+
+
+HEALTHY = {
+    "a service": {"train.py": """\
+        import http.server
+
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+
+
+        http.server.HTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
+        """},
+    "a reloader": {"train.py": RELOADER.replace("FLAGS", "")},
+    "an end within a second": {"train.py": "def main():\n    print(1)\n\n\nmain()\n"},
+    "a module of a package": {
+        "Dockerfile": DOCKERFILE.replace('"train.py"', '"-m", "pkg.run"'), "pkg/run.py": "from pkg.net import rate\n\n\ndef go():\n    print(rate(1))\n\n\ngo()\n",
+    },
+    "processes": {"train.py": """\
+        import multiprocessing
+
+
+        def work(n):
+            return n + 1
+
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(2) as pool:
+                print(pool.map(work, range(4)))
+        """},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_other_healthy_projects_are_proven_too(project, kind):
+    said = project(HEALTHY[kind]).ask("verify")
+    assert said["proven"], said
+
+
+def test_a_line_that_runs_again_and_again_has_no_finding(project):
+    found = project()
+    found.up()
+    found.until_loaded(STEP)
+    assert found.ask("why", STEP)["causes"] == []
+    assert found.ask("why", IN_NET)["causes"] == []
+    running = command(["docker", "compose", "--profile", "debug", "ps", "-q"], found.root).stdout
+    assert found.ask("verify")["proven"]
+    assert command(["docker", "compose", "--profile", "debug", "ps", "-q"], found.root).stdout == running
+
+
+# -- faults that `verify` names -------------------------------------------------------------------------------------
+
+
+def wrong_root(it: Project) -> None:
+    it.edit(".vscode/launch.json", '"remoteRoot": "/app"', '"remoteRoot": "/workspace/wrong"')
+
+
+def loopback_inside(it: Project) -> None:
+    it.edit(OVERRIDE, 'DKDBG_HOST: "0.0.0.0"', 'DKDBG_HOST: "127.0.0.1"')
+
+
+def port_taken(it: Project) -> None:
+    entry = jsonc.loads(it.launch.read_text(), file="launch.json")["configurations"][0]
+    taken = it.opened.enter_context(socket.socket())
+    taken.bind(("127.0.0.1", entry["connect"]["port"]))
+    taken.listen()
+
+
+def debugpy_missing(it: Project) -> None:
+    agent = it.root / ".dkdbg" / single_file.NAME
+    copy = repack(
+        agent, it.root / "copy.pyz", lambda name, data: None if name.startswith("debugpy-") else data
+    )
+    copy.replace(agent)
+
+
+def published_openly(it: Project) -> None:
+    it.edit(OVERRIDE, '"127.0.0.1:${DKDBG_PORT', '"0.0.0.0:${DKDBG_PORT')
+
+
+def hook_missing(it: Project) -> None:
+    it.edit(OVERRIDE, '"python3"', '"python3", "-S"')
+
+
+def read_only(it: Project) -> None:
+    it.edit(OVERRIDE, '- ".:/app"', '- ".:/app:ro"')
+
+
+def other_content(it: Project) -> None:
+    """Mount another clone than the one that is open."""
+    other = it.root.with_name(f"{it.root.name}-other")
+    command(["cp", "-r", str(it.root), str(other)])
+    (other / "train.py").write_text(TRAIN.replace("loss = rate(n)", "loss = rate(n) * 2"))
+    it.edit(OVERRIDE, '- ".:/app"', f'- "{other}:/app"')
+
+
+VERIFIED: dict[str, tuple[Callable[[Project], None], str, dict[str, str]]] = {
+    "wrong root": (wrong_root, "wrong-root", {}),
+    "127.0.0.1 inside the container": (loopback_inside, "loopback-inside", {}),
+    "port taken": (port_taken, "port-taken", {}),
+    "debugpy missing": (debugpy_missing, "debugpy-missing", {}),
+    "port published on 0.0.0.0": (published_openly, "published-openly", {}),
+    "another interpreter's flags": (hook_missing, "hook-missing", {}),
+    "read-only target": (read_only, "read-only", {"train.py": "with open('out.txt', 'w') as out:\n    out.write('1')\n"}),
+    "digest differs": (other_content, "digest-differs", {}),
+    "reloader on, its child is not attached": (lambda _: None, "hook-missing", {"train.py": RELOADER.replace("FLAGS", '"-S", ')}),
+    "GPU requested but absent": (
+        lambda _: None, "gpu-absent",
+        {"compose.yaml": "services: {job: {build: ., deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}}}\n"},
+    ),
+    "symlinked root": (
+        lambda _: None, "symlink",
+        {"Dockerfile": DOCKERFILE.replace("WORKDIR", "RUN mkdir /srv/code && ln -s /srv/code /app\nWORKDIR")},
+    ),
+    "undeclared module": (lambda _: None, "module-missing", {"train.py": "import cv2\n\n\ndef main():\n    pass\n\n\nmain()\n"}),
+    "argument that the program demands": (
+        lambda _: None, "argument-missing",
+        {"train.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n"},
+    ),
+    "data that is not there": (lambda _: None, "data-missing", {"train.py": "open('/data/train.bin')\n"}),
+    "two copies, the installed one runs": (
+        lambda _: None, "two-copies",
+        {"scripts/go.py": "from pkg.net import rate\n\n\ndef main():\n    print(rate(1))\n\n\nmain()\n",
+         "Dockerfile": "FROM {base}\nWORKDIR /app\nCOPY . /app\nRUN cp -r pkg /usr/lib/python3/dist-packages/\nCMD [\"python3\", \"scripts/go.py\"]\n"},
+    ),
+    "module of another interpreter": (
+        lambda _: None, "other-interpreter",
+        {"train.py": "import colour\n\n\ndef main():\n    pass\n\n\nmain()\n",
+         "Dockerfile": "FROM {base}\nWORKDIR /app\nRUN python3 -m venv --without-pip /opt/env && echo > /opt/env/lib/python3.11/site-packages/colour.py\nCOPY . /app\nCMD [\"python3\", \"train.py\"]\n"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(each, marks=[pytest.mark.core] if each == "wrong root" else []) for each in VERIFIED],
+)
+def test_verify_names_the_first_broken_link(project, kind):
+    seed, cause, files = VERIFIED[kind]
+    found = project(files)
+    seed(found)
+    said = found.ask("verify", "--timeout", "60")
+    assert not said["proven"]
+    assert said["causes"] == [cause], said
+    assert said["findings"][0]["remedy"]
+
+
+def test_fix_writes_another_port_and_proves_the_project(project):
+    found = project()
+    port_taken(found)
+    said = found.ask("verify", "--fix", "--yes")
+    assert said["proven"], said
+    assert len(said["mended"]) == 1
+
+
+# -- faults that `why` names ----------------------------------------------------------------------------------------
+
+
+def edited_copy(it: Project) -> None:
+    """Run the copy of the image, and edit the file here."""
+    it.edit(OVERRIDE, '      - ".:/app"\n', "")
+    it.up()
+    it.edit("train.py", "loss = rate(n)", "loss = rate(n) * 2")
+
+
+def windows_lines(it: Project) -> None:
+    it.up()
+    it.until_loaded(STEP)
+    path = it.root / "train.py"
+    other = it.root.with_name(f"{it.root.name}-crlf")
+    command(["cp", "-r", str(it.root), str(other)])
+    it.compose("rm", "-sf", "job-debug")
+    (other / "train.py").write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    it.edit(OVERRIDE, '- ".:/app"', f'- "{other}:/app"')
+    it.up()
+
+
+def exited(it: Project) -> None:
+    it.env["DKDBG_WAIT"] = "0"
+    it.compose("up", "-d", "--build", "job-debug")
+    end = time.monotonic() + 120
+    while command(
+        ["docker", "compose", "--profile", "debug", "ps", "-q", "--status", "running"], it.root
+    ).stdout:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def without_profile(it: Project) -> None:
+    command(["docker", "compose", "up", "-d", "--build"], it.root, env=it.env)
+
+
+WORKERS = """\
+import os
+import subprocess
+import sys
+import time
+
+
+def work(rank):
+    value = rank + 1
+    return value
+
+
+if "RANK" in os.environ:
+    while True:
+        if os.environ["RANK"] == "1":
+            work(1)
+        time.sleep(0.02)
+for rank in "01":
+    subprocess.Popen([sys.executable, "train.py"], env={**os.environ, "RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank})
+time.sleep(100000)
+"""
+
+
+def one_rank(it: Project) -> None:
+    it.env["DKDBG_RANKS"] = "0"
+    it.up()
+
+
+ASKED: dict[str, tuple[Callable[[Project], None], str, str, dict[str, str]]] = {
+    "stale COPY": (edited_copy, STEP, "stale-copy", {}),
+    "two copies": (
+        Project.up, IN_NET, "two-copies",
+        {"scripts/go.py": "import time\n\nfrom pkg.net import rate\n\nwhile True:\n    rate(1)\n    time.sleep(0.05)\n",
+         "Dockerfile": "FROM {base}\nWORKDIR /app\nCOPY . /app\nRUN cp -r pkg /usr/lib/python3/dist-packages/\nCMD [\"python3\", \"scripts/go.py\"]\n"},
+    ),
+    "code never reached": (Project.up, f"train.py:{line_of(TRAIN, 'return n + 1')}", "never-reached", {}),
+    "module code that ran at the start": (Project.up, "train.py:3", "ran-before", {}),
+    "no code": (Project.up, "train.py:2", "no-code", {}),
+    "optimised away": (
+        Project.up, "train.py:5", "optimised-away",
+        {"train.py": "import time\n\n\ndef main():\n    assert time, 1\n    time.sleep(100000)\n\n\nmain()\n",
+         "Dockerfile": DOCKERFILE.replace('"python3"', '"python3", "-O"')},
+    ),
+    "not loaded": (Project.up, "other.py:1", "not-loaded", {"other.py": "x = 1\n"}),
+    "container exited": (exited, STEP, "container-exited", {"train.py": "import sys\n\n\ndef step():\n    pass\n\n\nsys.exit(3)\n" + TRAIN}),
+    "profile not active": (without_profile, STEP, "profile-inactive", {}),
+    "wrong rank": (one_rank, f"train.py:{line_of(WORKERS, 'value = rank')}", "rank-not-chosen", {"train.py": WORKERS}),
+    "CRLF differs": (windows_lines, STEP, "crlf", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_why_names_the_first_broken_link(project, kind):
+    seed, where, cause, files = ASKED[kind]
+    found = project(files)
+    seed(found)
+    until = time.monotonic() + 60
+    said = found.ask("why", where)
+    while said["causes"][:1] != [cause] and time.monotonic() < until:  # the program is about to begin
+        time.sleep(0.5)
+        said = found.ask("why", where)
+    assert said["causes"][:1] == [cause], said
+    assert said["findings"][0]["remedy"]
+
+
+def test_just_my_code_hides_an_installed_file(project):
+    found = project()
+    found.up()
+    found.until_loaded(STEP)
+    said = found.ask("why", "/usr/lib/python3.11/threading.py:900")
+    assert said["causes"][:1] == ["just-my-code"], said
+
+
+def test_a_plain_debugpy_that_listens_on_the_loopback_of_its_container(tmp_path, base_image):
+    root = repo(tmp_path / unique("proof"), {"train.py": TRAIN, "pkg/net.py": NET})
+    name = unique("proof-plain")
+    package = Path(str(importlib.util.find_spec("debugpy").origin)).parent
+    command(
+        ["docker", "run", "-d", "--name", name, "-v", f"{root}:/app", "-w", "/app", "-v", f"{package}:/opt/d/debugpy:ro",
+         "-e", "PYTHONPATH=/opt/d", "-p", "127.0.0.1::5678", base_image, "python3", "-m", "debugpy", "--listen", "5678", "train.py"]
+    )  # fmt: skip
+    try:
+        found = Project(root, {}, "")
+        end = time.monotonic() + 60
+        while (said := found.ask("why", STEP, "--on", f"docker://{name}"))["causes"] != ["loopback-inside"]:
+            assert time.monotonic() < end, said
+            time.sleep(0.5)
+    finally:
+        command(["docker", "rm", "-f", name])

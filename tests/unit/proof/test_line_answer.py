@@ -1,0 +1,37 @@
+"""What an agent answers about a line is untrusted: root there may have written it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkdbg.core.record import BadRecord
+from dkdbg.proof import line_answer
+
+KEYS = st.sampled_from(
+    ["version", "files", "sessions", "processes", "answer", "path", "line", "mappings", "rank", "pid", "breakpoints", "at", "started", "kind"]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5), st.booleans())
+def test_any_json_is_an_answer_or_is_refused(said, is_container):
+    answer = line_answer.parse(json.dumps({**said, "version": 1}), is_container=is_container)
+    assert isinstance(answer, line_answer.LineAnswer)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', "[" * 100_000])
+def test_what_is_no_answer_is_refused(text):
+    with pytest.raises(BadRecord):
+        line_answer.parse(text, is_container=True)
+
+
+def test_only_a_container_has_files_of_an_image():
+    said = {"version": 1, "files": [{"path": "/a.py", "kind": "image"}]}
+    kinds = [line_answer.parse(json.dumps(said), is_container=each).files[0].kind for each in (True, False)]
+    assert kinds == ["image", line_answer.DISK]

@@ -1,0 +1,69 @@
+"""The cause of a program's end is read from its last lines, as Python, argparse, click, glibc and CUDA write them."""
+
+import pytest
+
+from dkdbg.proof.program_end import Around, cause_of, missing_module
+
+AROUND = Around(
+    installs_from=lambda name: ("requirements.txt", name), own={"model", "train"}, command="python train.py"
+)
+TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "cause"),
+    [
+        (TRACEBACK + "ModuleNotFoundError: No module named 'cv2'\n", 1, "module-missing"),
+        (TRACEBACK + "ModuleNotFoundError: No module named 'model.net'\n", 1, "own-module"),
+        (TRACEBACK + "ModuleNotFoundError: No module named 'debugpy'\n", 1, "debugpy-missing"),
+        (TRACEBACK + "ImportError: libGL.so.1: cannot open shared object file: No such file or directory\n", 1, "library-missing"),
+        (TRACEBACK + "OSError: libcudart.so.12: cannot open shared object file: No such file or directory\n", 1, "library-missing"),
+        ("usage: train.py [-h] --data DATA\ntrain.py: error: the following arguments are required: --data\n", 2, "argument-missing"),
+        ("Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n\nError: Missing option '--config'.\n", 2, "argument-missing"),
+        ("Error: Missing argument 'PATH'.\n", 2, "argument-missing"),
+        (TRACEBACK + "omegaconf.errors.MissingMandatoryValue: Missing mandatory value: data.path\n", 1, "argument-missing"),
+        (TRACEBACK + "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'\n", 1, "data-missing"),
+        ("python3: can't open file '/app/trian.py': [Errno 2] No such file or directory\n", 2, "program-absent"),
+        (TRACEBACK + "OSError: [Errno 30] Read-only file system: 'out.txt'\n", 1, "read-only"),
+        (TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data/x'\n", 1, "permission"),
+        (TRACEBACK + "OSError: [Errno 98] Address already in use\n", 1, "port-taken"),
+        ("/bin/sh: 1: /entry.sh: not found\nexec /entry.sh: no such file or directory\nenv: 'bash\\r': No such file or directory\n", 127, "crlf"),
+        (TRACEBACK + "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n", 1, "gpu-absent"),
+        (TRACEBACK + "AssertionError: Torch not compiled with CUDA enabled\n", 1, "gpu-absent"),
+        ("RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.\n", 1, "shared-memory"),
+        ("epoch 1\n", 137, "killed"),
+        ("sh: 1: trainer: command not found\n", 127, "command-missing"),
+        ('  File "/app/train.py", line 4, in <module>\n    key = os.environ["WANDB_API_KEY"]\nKeyError: \'WANDB_API_KEY\'\n', 1, "variable-missing"),
+        ("dkdbg: no debugpy for Python 3.6 (/usr/bin/python3); found: none; this Python is too old: the program runs without the debugger\n", 0, "debugpy-missing"),
+        ("dkdbg: [Errno 30] Read-only file system: '/tmp/dkdbg': the program runs without the debugger\n", 0, "read-only"),
+        (TRACEBACK + "ValueError: bad shape\n", 1, "program-ends"),
+    ],
+)  # fmt: skip
+def test_the_cause_is_the_kind_of_the_last_error(text, code, cause):
+    found = cause_of(text, code, AROUND)
+    assert found.cause == cause, found
+    assert found.remedy
+    assert text.strip().splitlines()[-1] in found.detail
+
+
+def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_file_that_the_image_installs():
+    found = cause_of(TRACEBACK + "ModuleNotFoundError: No module named 'sklearn.svm'\n", 1, AROUND)
+    assert found.subject == "scikit-learn"
+    assert "add scikit-learn to requirements.txt" in found.remedy
+    assert missing_module("ModuleNotFoundError: No module named 'sklearn.svm'") == "sklearn"
+
+
+def test_a_missing_library_is_named_by_its_so_and_its_package():
+    found = cause_of("ImportError: libGL.so.1: cannot open shared object file: No such file", 1, AROUND)
+    assert "libGL.so.1" in found.says
+    assert "apt-get install -y --no-install-recommends libgl1" in found.remedy
+
+
+def test_a_demanded_argument_is_in_the_command_to_type():
+    found = cause_of("train.py: error: the following arguments are required: --data, --out\n", 2, AROUND)
+    assert "dkdbg init --command 'python train.py --data VALUE --out VALUE'" in found.remedy
+
+
+def test_an_error_that_has_no_kind_is_shown_with_its_last_line():
+    found = cause_of(TRACEBACK + "my.pkg.ShapeError: (3, 4)\n", 1, AROUND)
+    assert "my.pkg.ShapeError: (3, 4)" in found.says

@@ -1,0 +1,39 @@
+"""A start that fails is named by the link that is broken: real texts of the engine, as `explain` passes them on."""
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.proof.program_end import Around
+from dkdbg.proof.start_errors import finding_of
+from dkdbg.targets.docker.engine_errors import explain
+
+AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?", "engine-absent"),
+        ('Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]]', "gpu-absent"),
+        ("Error response from daemon: unknown or invalid runtime name: nvidia", "gpu-absent"),
+        ("Bind for 127.0.0.1:8000 failed: port is already allocated", "port-taken"),
+        ("failed to solve: python:3.99: failed to resolve source metadata for docker.io/library/python:3.99", "base-image-absent"),
+        ("no such service: trainer-debug", "service-absent"),
+        ("write /var/lib/docker/tmp/x: no space left on device", "disk-full"),
+    ],
+)  # fmt: skip
+def test_errors_of_the_engine(output, cause):
+    found = finding_of(explain(1, output), [output], AROUND)
+    assert found.cause == cause
+    assert found.remedy
+
+
+def test_an_error_of_another_kind_keeps_its_message_and_its_hint():
+    found = finding_of(DkdbgError("the moon is in the way", hint="wait"), [], AROUND)
+    assert (found.cause, found.says, found.remedy) == ("not-started", "the moon is in the way", "wait")
+
+
+def test_a_build_that_fails_shows_its_last_lines():
+    said = ['#8 ERROR: process "/bin/sh -c pip install nonesuch" did not complete successfully: exit code: 1']
+    found = finding_of(DkdbgError("docker failed with exit code 1:"), said, AROUND)
+    assert (found.link, found.cause, found.detail) == ("image", "build-fails", tuple(said))
