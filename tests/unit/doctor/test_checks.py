@@ -135,7 +135,7 @@ CASES = [
 @pytest.mark.parametrize(
     "situation",
     [HEALTHY, THERE, without_gpu(), replace(HEALTHY, repository=None), Situation(machine=Machine())],
-    ids=str,
+    ids=["here", "a pod", "without a GPU", "no repository", "nothing known"],
 )
 def test_a_healthy_situation_has_no_finding(situation):
     assert examine(CHECKS, situation) == []
