@@ -15,10 +15,13 @@ from dkdbg.core.settings import KEYS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
+    from dkdbg.core.facts import Gpu
     from dkdbg.core.plan import TokenKind
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
+#: Keys that flags of `init` set; `init` writes them into dkdbg.toml.
+ANSWERS = ("service", "dockerfile", "command", "python", "gpu", "wait")
 #: Maximum characters of a dkdbg.toml: tomlkit takes seconds for more, and a clone may bring a file of any size.
 MAX_CHARS = 100_000
 #: Name of a target: no shell expands it, and no program reads it as an option.
@@ -46,6 +49,9 @@ class Config:
     Attributes:
         command: shell text of the program to debug; None for the detected one.
         service: compose service to debug, NAME or FILE:NAME; None for the detected one.
+        dockerfile: the user's Dockerfile to build, relative to the root; None for the detected one.
+        python: Python minor version of a Dockerfile that `init` writes, such as `3.11`; None for the detected one.
+        gpu: `required`, `optional` or `none`; None for the detected need.
         port: port of the listener on 127.0.0.1 and in the container.
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
             lets the planner choose (servers do not wait).
@@ -63,6 +69,9 @@ class Config:
 
     command: str | None = None
     service: str | None = None
+    dockerfile: str | None = None
+    python: str | None = None
+    gpu: Gpu | None = None
     port: int = DEFAULT_PORT
     wait: int | None = None
     reload: bool = False

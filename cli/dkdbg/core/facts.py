@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Gpu = Literal["required", "optional", "none"]
+GPU_NEEDS: tuple[Gpu, ...] = ("required", "optional", "none")
 #: `docker`: the image alone installs things; `setuptools`: setup.py or a pyproject without another manager's table.
 PackageManager = Literal[
     "pip", "uv", "poetry", "conda", "setuptools", "pdm", "pipenv", "pixi", "docker", "none"
@@ -17,8 +18,27 @@ PackageManager = Literal[
 Launcher = str
 
 
+#: Source of a value that the user has stated.
+BY_USER = "you set it"
 #: `PythonFact.source` of a version that was concluded from the packages to install.
 BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """Another value that a fact could have.
+
+    Attributes:
+        topic: the flag of `init` that sets it: `service`, `python`, `gpu` or `dockerfile`.
+        value: as that flag takes it.
+        source: its evidence.
+        is_close: whether its evidence is about as good as that of the fact.
+    """
+
+    topic: str
+    value: str
+    source: str
+    is_close: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +76,11 @@ class EntryPoint:
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
         needs_args: whether it stops with a usage message when started with this command.
         source: description of where it was found.
+        line: its line in that file, 0 if unknown.
         error: `LINE: reason` if its file does not parse, else empty.
         points: its score by setup/detect/launch/entrypoint.py; similar candidates are few points apart.
         trains: whether it is a training run, which ends, whatever ports are published beside it.
+        listens: port on which its own code serves, 0 if unknown; None if it serves nothing.
         shows_windows: whether it exits at once without a screen.
     """
 
@@ -68,10 +90,18 @@ class EntryPoint:
     cwd: str = "."
     needs_args: bool = False
     source: str = ""
+    line: int = 0
     error: str = ""
     points: float = 0.0
     trains: bool = False
+    listens: int | None = None
     shows_windows: bool = False
+
+    @property
+    def where(self) -> str:
+        """The source with its line, and the directory to start it in."""
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        return ", ".join(part for part in (f"in {self.cwd}" * (self.cwd not in {".", ""}), place) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +110,7 @@ class DockerfileFact:
 
     Attributes:
         path: relative to the repository root.
+        context: folder that it is built in, relative to the root.
         base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
         workdir: last WORKDIR of the final stage, absolute, `/` when none.
         user: last USER of the final stage, None for root.
@@ -99,6 +130,7 @@ class DockerfileFact:
 
     path: str
     base: str
+    context: str = "."
     workdir: str = "/"
     user: str | None = None
     copies: tuple[tuple[str, str], ...] = ()
@@ -297,6 +329,7 @@ class RepoFacts:
         notebooks: number of notebooks.
         git: whether the root is in a git work tree.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
+        asked_dockerfile: whether the user has named it.
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
@@ -311,6 +344,7 @@ class RepoFacts:
         dockerignores: (path, whether a build leaves out Python's compiled files) of .dockerignore files, including
             those for one Dockerfile alone.
         terminal: why the program needs a terminal; empty if it does not.
+        rivals: other values of `service`, `python`, `gpu` and `dockerfile`, the best of each first.
         problems: files that could not be read or understood, one text each.
     """
 
@@ -348,6 +382,7 @@ class RepoFacts:
     notebooks: int = 0
     git: bool = False
     dockerfile: str | None = None
+    asked_dockerfile: bool = False
     extras: tuple[str, ...] = ()
     torch_index: str | None = None
     docker_run: DockerRun | None = None
@@ -359,4 +394,5 @@ class RepoFacts:
     terminal: str = ""
     below: str = ""
     projects: tuple[Project, ...] = ()
+    rivals: tuple[Rival, ...] = ()
     problems: tuple[str, ...] = ()

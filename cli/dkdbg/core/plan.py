@@ -35,6 +35,29 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Option:
+    """A possible value of a choice, as its flag takes it, with its evidence."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A decision and its rivals.
+
+    Attributes:
+        topic: the flag of `init` and the key of dkdbg.toml that sets it, such as `command`.
+        options: the chosen value, then its rivals, the best first.
+        close: number of options, the chosen one included, that are about as likely; below 2 nothing is asked.
+    """
+
+    topic: str
+    options: tuple[Option, ...]
+    close: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mapping:
     """One pair of debugpy's pathMappings.
 
@@ -213,6 +236,7 @@ class ProjectPlan:
         remote_user: user of the dev container.
         token: source from which the launch entry takes the token.
         notes: remarks for the user that change nothing, such as a guess.
+        choices: decisions that have rivals, in the order in which they are asked.
     """
 
     facts: RepoFacts
@@ -229,6 +253,7 @@ class ProjectPlan:
     extensions: tuple[str, ...] = ("ms-python.python", "ms-python.debugpy")
     decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    choices: tuple[Choice, ...] = ()
 
     @property
     def debug_service(self) -> DebugService:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dkdbg.agent import settings as agent
 from dkdbg.agent.settings import FLAG, HOST, JOB, SERVICE, SIZE, TEXTS, Setting
+from dkdbg.core.facts import GPU_NEEDS
 from dkdbg.core.plan import AGENTS, CHECKED_IN, FROM_NOWHERE, TOKEN_KINDS
 
+#: Python versions that the agent runs on.
+PYTHONS = tuple(f"3.{minor}" for minor in range(8, 15))
 # fmt: off
 _PROGRAM = (
     Setting("", HOST, "what runs under the debugger, unchanged", key="command", example='"python train.py --epochs 1"', unset="detected"),
     Setting("", HOST, "compose service to debug", key="service", example='"web"', unset="detected"),
+    Setting("", HOST, "your Dockerfile to build, without a service", key="dockerfile", example='"Dockerfile.gpu"', unset="detected"),
+    Setting("", HOST, "Python of the Dockerfile that `dkdbg init` writes", key="python", values=PYTHONS, example='"3.11"', unset="detected"),
+    Setting("", HOST, "whether the program needs a GPU", key="gpu", values=GPU_NEEDS, example='"optional"', unset="detected"),
 )
 _HOST = (
     Setting("", HOST, 'where others use this machine too: "env" (DKDBG_TOKEN) or "prompt"', key="token", values=TOKEN_KINDS, default=FROM_NOWHERE),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.core import config as configuration
+from dkdbg.core.settings import GPU_NEEDS, PYTHONS
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import git
@@ -18,8 +20,8 @@ from dkdbg.setup.render.editor_files import LAUNCH, TASKS, launch_names, launch_
 from dkdbg.setup.render.manifest import FOLDER
 from dkdbg.targets.docker import image_build
 from dkdbg.verbs import values
-from dkdbg.verbs.parts.choose_program import choose_program
 from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
+from dkdbg.verbs.parts.questions import choose_project, with_answers, with_unasked
 from dkdbg.verbs.parts.repository import check_root, check_written, files_for, make_plan
 
 if TYPE_CHECKING:
@@ -55,6 +57,19 @@ def add_options(parser: Parser) -> None:
         "--service",
         metavar="NAME",
         help="the compose service to debug; FILE:NAME where several files have one of that name",
+    )
+    parser.add_argument(
+        "--dockerfile", metavar="PATH", help="your Dockerfile to build, without a compose service"
+    )
+    parser.add_argument(
+        "--python", metavar="VERSION", choices=PYTHONS, help="the Python of the Dockerfile that init writes"
+    )
+    parser.add_argument("--gpu", choices=GPU_NEEDS, help="whether the program needs a GPU")
+    parser.add_argument(
+        "--wait",
+        type=values.count,
+        metavar="SECONDS",
+        help="how long it waits for an editor; 0 starts at once",
     )
     parser.add_argument(
         "--port",
@@ -147,26 +162,33 @@ def call(options: argparse.Namespace, root: Path) -> int:
             yes=options.yes, diff=options.diff, check=options.check, as_json=options.json,
         )  # fmt: skip
     return init(
-        root, command=options.command, service=options.service, yes=options.yes, diff=options.diff,
+        root, {key: getattr(options, key) for key in configuration.ANSWERS}, yes=options.yes, diff=options.diff,
         check=options.check, as_json=options.json,
     )  # fmt: skip
 
 
 def init(
-    root: Path, *, command: str | None, service: str | None, yes: bool, diff: bool, check: bool, as_json: bool
+    root: Path, asked: dict[str, str | int | None], *, yes: bool, diff: bool, check: bool, as_json: bool
 ) -> int:
     """Plan, show and write; return the exit code.
+
+    Args:
+        root: the repository.
+        asked: values of flags, by their keys in dkdbg.toml.
 
     Raises:
         DkdbgError: not a repository, unreadable files, a folder that cannot be written.
     """
     check_root(root)
-    plan, config = make_plan(root, command=command, service=service)
-    if not (yes or diff or check or as_json) and command is None and config.command is None:
-        folder, chosen = choose_program(plan)
-        root = root / folder
-        if folder or chosen is not None:
-            plan, config = make_plan(root, command=chosen, service=service)
+    plan, config = make_plan(root, **asked)
+    # A repository that is set up keeps its choices: the next version asks nothing again.
+    if not (yes or diff or check or as_json or manifest.load(root).files) and console.interactive():
+        folder = "" if config.command else choose_project(plan)
+        if folder:
+            root = root / folder
+            plan, config = make_plan(root, **asked)
+        plan, config = with_answers(root, plan, config, asked)
+    plan = with_unasked(plan)
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), yes=yes, diff=diff, check=check,
         as_json=None if not as_json else lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
@@ -267,6 +289,14 @@ def _as_json(
         "command": list(plan.service.argv),
         "compose_file": plan.service.compose_file,
         "candidates": [entry.command for entry in plan.facts.candidates],
+        "choices": [
+            {
+                "what": each.topic,
+                "candidates": [{"value": option.value, "why": option.source} for option in each.options],
+                "close": each.close,
+            }
+            for each in plan.choices
+        ],
         **changes_json(todo, kept, written=written),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.core.facts import PythonFact, RepoFacts, TorchFact
+from dkdbg.core.facts import BY_USER, PythonFact, RepoFacts, Rival, TorchFact
 from dkdbg.launchers.lines.command_lines import port_of
 from dkdbg.setup.detect.accelerator.frameworks import places_itself, uses_accelerator
 from dkdbg.setup.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
@@ -48,6 +48,9 @@ def inspect(
     ignore: frozenset[str] = frozenset(),
     command: str | None = None,
     service: str | None = None,
+    dockerfile: str | None = None,
+    python: str | None = None,
+    gpu: Gpu | None = None,
 ) -> RepoFacts:
     """Return the facts of a repository. Reads a bounded number of files, runs and writes nothing.
 
@@ -56,24 +59,29 @@ def inspect(
         ignore: files to ignore, relative to the root, because dkdbg generated them.
         command: the program that the user named, as shell text; None to detect it.
         service: name of the compose service that the user named; None to detect it.
+        dockerfile: the Dockerfile that the user named; None to detect it.
+        python: Python minor version that the user wants in a Dockerfile of dkdbg's; None to detect it.
+        gpu: the need for a GPU that the user stated; None to detect it.
 
     Raises:
         DkdbgError: the folder cannot be read, or the compose file that plain `docker compose` uses is invalid. Other
             broken files are skipped and listed in `problems`.
     """
     root = root.absolute()
-    return _facts(Survey(Tree(root, ignore=ignore), command, service))
+    return _facts(Survey(Tree(root, ignore=ignore), command, service, dockerfile), python, gpu)
 
 
-def _facts(survey: Survey) -> RepoFacts:
-    """Return all facts."""
+def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> RepoFacts:
+    """Return all facts; those that the user stated as they are."""
     tree, chosen = survey.tree, survey.chosen
     said = _torch(survey, DEFAULT)
-    python = _python(survey, said.version if said else None)
+    python, pythons = _python(survey, said.version if said else None)
+    if asked_python is not None and survey.dockerfile is None and chosen is None:
+        python = PythonFact(version=asked_python, source=BY_USER)
     torch = _torch(survey, int(python.version.split(".")[1]))
     if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
         torch = None  # only its tests, or one of many scripts, import it
-    gpu, gpu_source = _gpu(survey)
+    gpu, gpu_source, gpus = (asked_gpu, BY_USER, ()) if asked_gpu else _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
     wanted = [item for file in files for item in file.wanted if item.extra is None]
     needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
@@ -127,6 +135,7 @@ def _facts(survey: Survey) -> RepoFacts:
         notebooks=len(survey.notebooks),
         git=any((folder / ".git").exists() for folder in (tree.root, *tree.root.parents)),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
+        asked_dockerfile=survey.asked_dockerfile is not None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
         torch_index=_torch_index(survey, torch),
         docker_run=survey.docker_run,
@@ -144,11 +153,12 @@ def _facts(survey: Survey) -> RepoFacts:
         terminal=terminal_asked(_program(survey)),
         below=below_git_root(tree.root),
         projects=projects(tree, survey.ranking.candidates),
+        rivals=(*survey.service_rivals(), *survey.dockerfile_rivals(), *pythons, *gpus),
         problems=(*tree.problems, *_empty_submodules(survey)),
     )
 
 
-def _python(survey: Survey, torch: str | None) -> PythonFact:
+def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival, ...]]:
     images: list[tuple[str, str | None]] = []
     weak: list[tuple[str, str]] = []
     near = [
@@ -248,7 +258,7 @@ def _torch_index(survey: Survey, torch: TorchFact | None) -> str | None:
     return torch_index(survey.manager.read, survey.build_text(), texts, torch)
 
 
-def _gpu(survey: Survey) -> tuple[Gpu, str]:
+def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
     tree, entry = survey.tree, survey.entry
     file = entry.file if entry and entry.file and entry.file.endswith(".py") else None
     home = parent(file) if file else "."
@@ -292,7 +302,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
     )
     extras = {extra for found in survey.dependency_files for extra in found.extras if "/" not in found.path}
     chosen = survey.chosen
-    return read_gpu(
+    need, source = read_gpu(
         either_way=next((name for name, gpu in asks.items() if len(gpu) == 2), None),
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
@@ -315,6 +325,8 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         modules=_program(survey),
         uses_framework=uses_accelerator(survey.frameworks),
     )
+    others: tuple[Gpu, ...] = {"required": ("optional",), "optional": ("required",)}.get(need, ("optional",))
+    return need, source, tuple(Rival(topic="gpu", value=other, source="") for other in others)
 
 
 def _program(survey: Survey) -> list[tuple[str, str]]:
@@ -386,7 +398,7 @@ def _ports(survey: Survey) -> tuple[int, ...]:
     if not found and survey.dockerfile is not None:
         found.extend(survey.dockerfile.exposed)
     if not found and survey.entry is not None:
-        port = port_of(survey.entry.command)
+        port = port_of(survey.entry.command) or survey.entry.listens
         found.extend([port] if port else [])
     return tuple(dict.fromkeys(found))
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.core.facts import Rival
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.accelerator.frameworks import frameworks_of, uses_accelerator
 from dkdbg.setup.detect.accelerator.torch import TextEvidence
 from dkdbg.setup.detect.docker import compose_file, service
@@ -59,7 +62,13 @@ _MAKES_ENVIRONMENT = re.compile(
 class Survey:
     """All data read from one repository, before any conclusions."""
 
-    def __init__(self, tree: Tree, command: str | None = None, wanted: str | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        command: str | None = None,
+        wanted: str | None = None,
+        dockerfile: str | None = None,
+    ) -> None:
         self.tree = tree
         self.python_files = tuple(
             path for path in tree.files if path.endswith(".py") and not is_vendored(path)
@@ -74,8 +83,9 @@ class Survey:
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
         for path, fact in self.dockerfiles.items():
-            copied = service.code_mappings(tree, (), fact, self.build_context(path))
-            self.dockerfiles[path] = replace(fact, code=copied)
+            context = self.build_context(path)
+            copied = service.code_mappings(tree, (), fact, context)
+            self.dockerfiles[path] = replace(fact, code=copied, context=context)
         variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
         self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"
         # Without COMPOSE_FILE compose uses the files with default names.
@@ -84,8 +94,22 @@ class Survey:
         )
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()
-        self.chosen = service.choose(self._startable(wanted), self._devcontainer_service(), wanted)
-        self.dockerfile = self._main_dockerfile()
+        self.asked_dockerfile = dockerfile
+        self._ranked = service.ranked(self._startable(wanted), self._devcontainer_service())
+        self.chosen = service.choose(self.services, self._ranked, wanted)
+        if dockerfile is not None and dockerfile not in self.dockerfiles:
+            raise DkdbgError(
+                f"there is no Dockerfile {dockerfile!r} here; there are: {', '.join(self.dockerfiles) or 'none'}",
+                hint="pass one of them with --dockerfile, relative to the repository",
+                exit_code=EXIT_USAGE,
+            )
+        if dockerfile is not None and wanted is None:
+            self.chosen = None  # a Dockerfile alone is a program without a service
+        self.dockerfile = (
+            self.dockerfiles.get(dockerfile)
+            if dockerfile and self.chosen is None
+            else self._main_dockerfile()
+        )
         code = imports.third_party(tree, self.python_files)
         # Notebooks beside a program are secondary; they count only if there are no Python files.
         self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
@@ -219,6 +243,30 @@ class Survey:
             )
         ]
         return sorted(near, key=order)
+
+    def service_rivals(self) -> tuple[Rival, ...]:
+        """Return the other services that run this repository's Python."""
+        return service.rivals(self._ranked, self.chosen) if self.chosen else ()
+
+    def dockerfile_rivals(self) -> tuple[Rival, ...]:
+        """Return the other Dockerfiles that build this repository; those of the same kind and folder are close."""
+        main = self.dockerfile
+        if main is None or self.chosen is not None:
+            return ()
+        is_side = bool(_SIDE_IMAGE.search(main.path))
+        is_named = PurePosixPath(main.path).name == "Dockerfile"
+        return tuple(
+            Rival(
+                topic="dockerfile",
+                value=path,
+                source=f"FROM {self.dockerfiles[path].base}",
+                is_close=not is_named
+                and parent(path) == parent(main.path)
+                and bool(_SIDE_IMAGE.search(path)) == is_side,
+            )
+            for path in self._dockerfiles_by_place()
+            if path != main.path
+        )
 
     def _documents(self) -> tuple[tuple[str, str], ...]:
         paths = [

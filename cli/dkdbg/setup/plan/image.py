@@ -62,10 +62,15 @@ def plan_image(
 
 
 def usable_dockerfile(facts: RepoFacts) -> str | None:
-    """Return the Dockerfile in the root or in docker/ that builds this repository; the name `Dockerfile` comes first."""
+    """Return the Dockerfile in the root or in docker/ that builds this repository; the name `Dockerfile` comes first.
+
+    One that the user has named may be anywhere.
+    """
+    if facts.asked_dockerfile:
+        return facts.dockerfile
     places = [d.path for d in facts.dockerfiles if PurePosixPath(d.path).parent.as_posix() in {".", "docker"}]
     named = [path for path in places if PurePosixPath(path).name.lower() == "dockerfile"]
-    return next(iter(named or places), None)
+    return facts.dockerfile if facts.dockerfile in places and not named else next(iter(named or places), None)
 
 
 def _base_of(facts: RepoFacts, path: str) -> str:

@@ -428,7 +428,7 @@ def choose_command(
         documented = 0
     instead = (f"the image's {windows!r} opens windows, but a container has no display",) if windows else ()
     return Command(
-        command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate", from_entry=True, from_env=processes, processes=documented,
+        command=argv, why=f"seen in {entry.where}" if entry.source else "it is the best candidate", from_entry=True, from_env=processes, processes=documented,
         notes=(*instead, *one_rank, *_left_notes(entry, left), *_entry_notes(facts)),
     )  # fmt: skip
 
@@ -510,9 +510,6 @@ def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
         notes.append(
             f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {shlex.quote(_first_project(facts))} init"
         )
-    others = [_placed(entry) for entry in facts.candidates if entry != facts.entrypoint][:4]
-    if others:
-        notes.append("other candidates for the command: " + "; ".join(others) + " (choose with --command)")
     return tuple(notes)
 
 
@@ -520,12 +517,6 @@ def _first_project(facts: RepoFacts) -> str:
     file = PurePosixPath(facts.entrypoint.file or "") if facts.entrypoint else PurePosixPath()
     own = (each.folder for each in facts.projects if PurePosixPath(each.folder) in file.parents)
     return next(own, facts.projects[0].folder)
-
-
-def _placed(entry: EntryPoint) -> str:
-    """Format a candidate with its folder and source."""
-    folder = f"in {entry.cwd}, " if entry.cwd not in {".", ""} else ""
-    return f"{entry.command} ({folder}{entry.source})" if entry.source else entry.command
 
 
 def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
@@ -600,7 +591,9 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
         idle: whether the command only idles.
     """
     by = registry.named(entry.launcher) if entry else None
-    is_server = serves(argv) or (by is not None and by.serves())
+    is_server = (
+        serves(argv) or (by is not None and by.serves()) or (entry is not None and entry.listens is not None)
+    )
     return 0 if idle or is_server or set(ports) - registry.side_ports() else SCRIPT_WAIT_S
 
 

@@ -117,7 +117,8 @@ def debug_service(root: Path) -> DebugService | None:
                 },
                 "config": dict() as config,
             } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
-                if config != _choices(read(root, CONFIG) or b""):
+                # An earlier version had fewer keys.
+                if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b""):
                     return None
                 present = read(root, path)
                 if present is None or manifest.files.get(path) != digest(present):

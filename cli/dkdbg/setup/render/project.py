@@ -81,7 +81,7 @@ def _text(text: str, reason: str, *, executable: bool = False) -> FileWanted:
 def _config(root: Path, config: Config) -> bytes:
     data = read(root, PurePosixPath(configuration.FILE_NAME))
     before = toml_template() if data is None else configuration.decode(data)
-    values = {"command": config.command, "service": config.service, "wait": config.wait}
+    values = {key: getattr(config, key) for key in configuration.ANSWERS}
     return configuration.with_values(before, **values).encode()
 
 
@@ -135,7 +135,8 @@ def _service(plan: ProjectPlan, project: str) -> str:
     workspace = (
         next((remote for local, remote in service.mounts if set(local) <= set("./")), None) or plan.workspace
     )
-    context, dockerfile = ".", image.dockerfile
+    context = next((each.context for each in plan.facts.dockerfiles if each.path == image.dockerfile), ".")
+    dockerfile = posixpath.relpath(image.dockerfile, context) if image.dockerfile else None
     released = service.extends if service.extends and service.extends.release else None
     if released is not None:
         context = released.context or "."

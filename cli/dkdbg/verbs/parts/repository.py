@@ -61,10 +61,12 @@ def check_root(root: Path, verb: str = "init") -> None:
     )
 
 
-def make_plan(
-    root: Path, *, command: str | None = None, service: str | None = None
-) -> tuple[ProjectPlan, Config]:
+def make_plan(root: Path, **asked: str | int | None) -> tuple[ProjectPlan, Config]:
     """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
+
+    Args:
+        root: the repository.
+        asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`); None leaves the file's value.
 
     Raises:
         DkdbgError: dkdbg.toml, the flags or a compose file cannot be used.
@@ -74,17 +76,16 @@ def make_plan(
 
     text = read(root, PurePosixPath(configuration.FILE_NAME))
     config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
-    config = replace(
-        config,
-        command=config.command if command is None else command,
-        service=config.service if service is None else service,
-    )
+    config = replace(config, **{key: value for key, value in asked.items() if value is not None})
     generated = frozenset(str(path) for path in manifest.load(root).files)
     facts = inspect(
         root,
         ignore=generated | {str(FOLDER), configuration.FILE_NAME},
         command=config.command,
         service=config.service,
+        dockerfile=config.dockerfile,
+        python=config.python,
+        gpu=config.gpu,
     )
     for name in facts.compose_files:  # a plan that misses the user's services would be wrong
         if not os.access(root / name, os.R_OK):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg.core.compose_files import DEFAULT_NAMES
+from dkdbg.core.facts import Rival
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER
 from dkdbg.setup.detect.docker.dockerfile import read_dockerfile, run_lines
@@ -17,7 +18,7 @@ from dkdbg.setup.detect.files import join
 from dkdbg.setup.detect.substitution import substitute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dkdbg.core.facts import DockerfileFact, ServiceFact
     from dkdbg.setup.detect.docker.compose_service import ComposeBuild
@@ -50,6 +51,8 @@ _VARIANT = re.compile(
 )
 
 
+#: Maximum points behind the chosen service for one to be asked about.
+_NEAR_POINTS = 8.0
 #: Compose files for production.
 _PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
 
@@ -71,6 +74,10 @@ class RunningService:
     seen: Seen | None
     file: str | None
     mappings: Mappings
+
+
+#: A service and its points.
+Ranked = tuple[float, RunningService]
 
 
 def read_service(
@@ -164,24 +171,51 @@ def _installs_python(dockerfile: str) -> bool:
 
 
 def choose(
-    services: tuple[RunningService, ...], preferred: str | None, named: str | None = None
+    services: tuple[RunningService, ...], ranked: Sequence[Ranked], named: str | None = None
 ) -> RunningService | None:
-    """Return the service to debug, None if none runs this repository's Python.
-
-    The first service with the name `named` has precedence. Otherwise the best-rated service is returned: a dev
-    container's own one (`preferred`) counts most, and the files that plain `docker compose` reads before others.
-    """
+    """Return the service to debug: the first of `services` called `named`, else the best one; None without any."""
     if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
         return found
-    best: dict[str, tuple[float, RunningService]] = {}
-    for order, service in enumerate(services):
-        if service.fact.is_python:
-            score = _points(service, preferred) - order * 0.1
-            known = best.get(service.fact.file)
-            # A name such as `app` distinguishes services of one file, not projects.
-            if known is None or score + _name_points(service) > known[0] + _name_points(known[1]):
-                best[service.fact.file] = (score, service)
-    return max(best.values(), key=lambda pair: pair[0])[1] if best else None
+    return ranked[0][1] if ranked else None
+
+
+def ranked(services: tuple[RunningService, ...], preferred: str | None) -> tuple[Ranked, ...]:
+    """Return the services that run this repository's Python, with their points, the best first.
+
+    A dev container's own one (`preferred`) counts most, and the files that plain `docker compose` reads before others.
+    """
+    pairs = [
+        (_points(each, preferred) - order * 0.1, each)
+        for order, each in enumerate(services)
+        if each.fact.is_python
+    ]
+
+    def in_file(pair: Ranked) -> float:
+        return pair[0] + _name_points(pair[1])
+
+    # A name such as `app` distinguishes services of one file, not projects.
+    files = {pair[1].fact.file: pair for pair in sorted(pairs, key=in_file)}
+    best = max(files.values(), key=lambda pair: pair[0], default=None)
+    others = sorted((pair for pair in pairs if pair is not best), key=in_file, reverse=True)
+    return tuple((in_file(pair), pair[1]) for pair in ([best] if best else []) + others)
+
+
+def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...]:
+    """Return the services beside the chosen one."""
+    points = next((points for points, each in ranked if each is chosen), None)
+    names = [each.fact.name for _, each in ranked]
+    return tuple(
+        Rival(
+            topic="service",
+            value=each.fact.name
+            if names.count(each.fact.name) == 1
+            else f"{each.fact.file}:{each.fact.name}",
+            source=f"{each.fact.file}, {each.file or (each.seen.launch.target if each.seen else '') or 'builds this repository'}",
+            is_close=points is not None and points - score <= _NEAR_POINTS,
+        )
+        for score, each in ranked
+        if each is not chosen
+    )
 
 
 def _name_points(service: RunningService) -> float:

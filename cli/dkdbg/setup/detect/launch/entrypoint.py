@@ -143,7 +143,7 @@ def rank(
     )
     return Ranking(
         candidates=tuple(
-            _entry_point(item, sources.get(id(item)), points[id(item)]) for item in ordered[:60]
+            _entry_point(tree, item, sources.get(id(item)), points[id(item)]) for item in ordered[:60]
         ),
         has_best=has_best,
     )
@@ -237,7 +237,7 @@ def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> fl
     return score
 
 
-def _entry_point(candidate: Candidate, fact: SourceFact | None, points: float) -> EntryPoint:
+def _entry_point(tree: Tree, candidate: Candidate, fact: SourceFact | None, points: float) -> EntryPoint:
     args = " ".join(candidate.launch.args)
     missing = [
         name for name in (fact.required if fact else ())
@@ -250,11 +250,21 @@ def _entry_point(candidate: Candidate, fact: SourceFact | None, points: float) -
         cwd=candidate.cwd,
         needs_args=bool(missing) or has_blank(candidate.command),
         source=candidate.source,
+        line=_line(tree.text(candidate.source), candidate),
         error=fact.error if fact else "",
         points=points,
         trains=_trains(candidate),
+        listens=fact.listens if fact else None,
         shows_windows=bool(fact and shows_windows(fact.imports)),
     )
+
+
+def _line(text: str, candidate: Candidate) -> int:
+    """Return the line of a document that has the command, or the first one with its program; 0 without any."""
+    target = candidate.launch.target or ""
+    wanted = (candidate.launch.command, target.rsplit("/", 1)[-1])
+    at = next((text.find(each) for each in wanted if each and each in text), -1)
+    return text.count("\n", 0, at) + 1 if at >= 0 else 0
 
 
 def _trains(candidate: Candidate) -> bool:

@@ -13,6 +13,10 @@ _TRAIN = re.compile(
 )
 #: A statement at the first column with an effect, in a text that cannot be parsed.
 _ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
+#: Calls that serve until the program ends: Flask, Gradio, uvicorn, aiohttp, the standard library's servers.
+_SERVES = re.compile(
+    r"(app|application)\.run|(?:demo|app|iface|interface|ui|blocks)\.(launch)|(?:uvicorn\.run|web\.run_app|\w+\.serve_forever)"
+)
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
 
 
@@ -26,6 +30,7 @@ class SourceFact:
         required: required option strings and positionals.
         parses_args: it reads a command line.
         trains: it contains calls of a training loop.
+        listens: port of a server that it starts itself, 0 if unknown; None without such a call.
         framework_words: imports at any level, top names only.
         error: `LINE: why` if it cannot be parsed, else empty.
     """
@@ -35,6 +40,7 @@ class SourceFact:
     required: tuple[str, ...] = ()
     parses_args: bool = False
     trains: bool = False
+    listens: int | None = None
     imports: frozenset[str] = frozenset()
     error: str = ""
 
@@ -66,6 +72,7 @@ def read_source(text: str) -> SourceFact:
     required: list[str] = []
     imports: set[str] = set()
     parses = False
+    listens: int | None = None
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             imports.update(alias.name.split(".")[0] for alias in node.names)
@@ -74,6 +81,7 @@ def read_source(text: str) -> SourceFact:
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             parses = parses or called in _PARSERS or called in {"command", "parse_args"}
+            listens = _port(node) if listens is None else listens
             if called in {"add_argument", "option", "argument"}:
                 required.extend(_required(node, called))
     return SourceFact(
@@ -82,8 +90,21 @@ def read_source(text: str) -> SourceFact:
         required=tuple(dict.fromkeys(required)),
         parses_args=parses,
         trains=bool(_TRAIN.search(text)),
+        listens=listens,
         imports=frozenset(imports),
     )
+
+
+def _port(node: ast.Call) -> int | None:
+    """Return the port of a call that serves until the program ends, as in `app.run(port=8000)`; None for another call."""
+    match = _SERVES.fullmatch(ast.unparse(node.func)) if isinstance(node.func, ast.Attribute) else None
+    # absl's `app.run(main)` serves nothing.
+    if match is None or (match[1] and node.args and not isinstance(node.args[0], ast.Constant)):
+        return None
+    given = next((word.value for word in node.keywords if word.arg in {"port", "server_port"}), None)
+    if isinstance(given, ast.Constant) and isinstance(given.value, int):
+        return given.value
+    return 0 if given else 5000 if match[1] else 7860 if match[2] else 8000
 
 
 def _is_guard(test: ast.expr) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from dkdbg.core.facts import BY_WHEELS, PythonFact
+from dkdbg.core.facts import BY_WHEELS, PythonFact, Rival
 from dkdbg.setup.detect import torch_matrix
 
 if TYPE_CHECKING:
@@ -59,10 +58,11 @@ _WHEELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A place that states a Python minor number."""
+    """A place that states a Python minor number; a firm one is made for this program: an image, a pin."""
 
     minor: int
     source: str
+    is_firm: bool = False
 
 
 def read_python(
@@ -76,8 +76,8 @@ def read_python(
     tool_target: tuple[str, str] | None,
     torch: str | None = None,
     imported: Iterable[str] = (),
-) -> PythonFact:
-    """Return the Python minor version and its source.
+) -> tuple[PythonFact, tuple[Rival, ...]]:
+    """Return the Python minor version with its source, and other versions with theirs.
 
     Args:
         images: (path, minor version) of the relevant Dockerfiles, the best first.
@@ -91,24 +91,27 @@ def read_python(
         imported: top names of third-party modules; those with few Pythons decide in that case, too.
     """
     allowed = _allowed(files)
-    stated = _statements(images, pins, files, workflows, documents)
-    for statement in itertools.chain(stated, _named(hosted)):
-        if statement.minor in allowed:
-            return PythonFact(version=f"3.{statement.minor}", source=statement.source)
-    if (
-        tool_target
-        and (match := re.search(r"3\.?(\d{1,2})", tool_target[1]))
-        and int(match[1]) in allowed
-        and int(match[1]) > DEFAULT - 2
-    ):
-        return PythonFact(version=f"3.{match[1]}", source=tool_target[0])
+    stated = [*_statements(images, pins, files, workflows, documents), *_named(hosted)]
+    if tool_target and (match := re.search(r"3\.?(\d{1,2})", tool_target[1])) and int(match[1]) > DEFAULT - 2:
+        stated.append(Statement(minor=int(match[1]), source=tool_target[0]))
+    stated = [statement for statement in stated if statement.minor in allowed]
     fitting = set(allowed)
     for name in imported:
         fitting = _narrow(fitting, set(_MODULES[name]) if name in _MODULES else None)
     fitting = _narrow(fitting, _of_torch(torch))
-    minor = next((number for number in _ORDER if number in fitting), DEFAULT)
     requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
-    return PythonFact(version=f"3.{minor}", source=requires or BY_WHEELS)
+    free = [number for number in _ORDER if number in fitting] or [DEFAULT]
+    found: dict[int, Statement] = {}
+    for each in (*stated, *(Statement(minor=number, source=requires or BY_WHEELS) for number in free)):
+        found.setdefault(each.minor, each)
+    best, *others = found.values()
+    in_doubt = bool(stated) and not best.is_firm
+    return PythonFact(version=f"3.{best.minor}", source=best.source), tuple(
+        Rival(
+            topic="python", value=f"3.{each.minor}", source=each.source, is_close=in_doubt and each in stated
+        )
+        for each in others
+    )
 
 
 def _named(texts: Iterable[tuple[str, str]]) -> Iterable[Statement]:
@@ -126,14 +129,14 @@ def _statements(
 ) -> Iterable[Statement]:
     for path, version in images:
         if version and (match := _MINOR.search(version)):
-            yield Statement(minor=int(match[1]), source=path)
-    yield from _named(pins)
+            yield Statement(minor=int(match[1]), source=path, is_firm=True)
+    yield from (replace(each, is_firm=True) for each in _named(pins))
     for file in files:
         for spec, key in file.python:
             if match := re.fullmatch(
                 r"={1,3}\s*3\.(\d{1,2})(?:\.\d+)?(?:\.\*)?|~=\s*3\.(\d{1,2})\.\d+", spec
             ):
-                yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}")
+                yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}", is_firm=True)
     texts = list(documents)
     for path, text in texts:
         for match in _CREATE.finditer(text):

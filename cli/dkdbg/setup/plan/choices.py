@@ -1,0 +1,120 @@
+"""List the decisions of a plan that have rivals, for the user to choose from."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg.core.plan import Choice, Option
+from dkdbg.launchers.lines.blanks import as_words, without_blanks
+from dkdbg.launchers.lines.command_lines import serves
+from dkdbg.setup.plan.service import SCRIPT_WAIT_S
+
+if TYPE_CHECKING:
+    from dkdbg.core.config import Config
+    from dkdbg.core.facts import EntryPoint, RepoFacts
+    from dkdbg.core.plan import ServicePlan
+
+#: Maximum points behind the best program for a program to be asked about; see setup/detect/launch/entrypoint.py.
+_NEAR_POINTS = 3.0
+#: Maximum questions of an `init`, and options of a question.
+MAX_QUESTIONS, MAX_ASKED = 3, 5
+_MAX_OPTIONS = 60
+
+
+def choices(facts: RepoFacts, config: Config, service: ServicePlan, *, ours: bool) -> tuple[Choice, ...]:
+    """Return the decisions with rivals, in the order in which they are asked; none for what the user has set.
+
+    Args:
+        facts: the facts.
+        config: flags and dkdbg.toml.
+        service: the planned service.
+        ours: whether the image is one of dkdbg's.
+    """
+    gpu = Option(value=facts.gpu, source=facts.gpu_source)
+    python = Option(value=facts.python.version, source=facts.python.source)
+    base = service.extends
+    found = [
+        _of_facts(
+            facts, "service", base and Option(value=_named(facts, base.name, base.file), source=base.file)
+        ),
+        _of_facts(facts, "dockerfile", _dockerfile(facts) if base is None and not ours else None),
+        _command(facts) if service.from_entry else None,
+        _of_facts(facts, "python", python if ours else None),
+        _of_facts(facts, "gpu", gpu),
+        _wait(facts, service),
+    ]
+    return tuple(
+        each
+        for each in found
+        if each is not None and each.options[1:] and getattr(config, each.topic) is None
+    )  # fmt: skip
+
+
+def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | None:
+    if chosen is None:
+        return None
+    rivals = [each for each in facts.rivals if each.topic == topic and each.value != chosen.value]
+    close = [each for each in rivals if each.is_close]
+    ordered = [*close, *(each for each in rivals if not each.is_close)]
+    options = (chosen, *(Option(value=each.value, source=each.source) for each in ordered))
+    return Choice(topic=topic, options=options[:_MAX_OPTIONS], close=min(1 + len(close), MAX_ASKED))
+
+
+def _named(facts: RepoFacts, name: str, file: str) -> str:
+    """Return a service's name, with its file if another file has one of that name."""
+    return name if sum(each.name == name for each in facts.services) == 1 else f"{file}:{name}"
+
+
+def _dockerfile(facts: RepoFacts) -> Option | None:
+    return Option(value=facts.dockerfile, source="it builds this repository") if facts.dockerfile else None
+
+
+def _command(facts: RepoFacts) -> Choice | None:
+    best = facts.entrypoint
+    if best is None:
+        return None
+    usable = [each for each in facts.candidates if each != best and not each.shows_windows]
+    near = [each for each in usable if best.points - each.points <= _NEAR_POINTS]
+    options = tuple(Option(value=typed(each), source=each.where) for each in (best, *usable))
+    return Choice(topic="command", options=options[:_MAX_OPTIONS], close=min(1 + len(near), MAX_ASKED))
+
+
+def _wait(facts: RepoFacts, service: ServicePlan) -> Choice | None:
+    """Return the seconds to wait for an editor: a script that publishes a port may be a server or a training run."""
+    entry = facts.entrypoint
+    if service.idle:
+        return None
+    waits = Option(value=str(SCRIPT_WAIT_S), source="a breakpoint on the first line hits")
+    starts = Option(value="0", source="it starts at once, as a server should")
+    is_unclear = (
+        not service.wait
+        and not serves(service.argv)
+        and entry is not None
+        and entry.launcher == "python"
+        and entry.listens is None
+    )
+    options = (waits, starts) if service.wait else (starts, waits)
+    return Choice(topic="wait", options=options, close=1 + is_unclear)
+
+
+def typed(entry: EntryPoint) -> str:
+    """Return the command line of a candidate as `--command` takes it, from the repository root."""
+    words, left = without_blanks(as_words(entry.command))
+    line = shlex.join(words) if left else entry.command
+    return line if entry.cwd in {".", ""} else f"cd {shlex.quote(entry.cwd)} && {line}"
+
+
+def unasked(choices: tuple[Choice, ...]) -> tuple[str, ...]:
+    """Return a line for each choice with close rivals: what else it could have been, and the flag for it."""
+    return tuple(
+        f"{each.topic}: {shown(each.options[0])}; it could be {' or '.join(map(shown, each.options[1 : each.close]))}"
+        f" (choose with --{each.topic})"
+        for each in choices
+        if each.close > 1
+    )
+
+
+def shown(option: Option) -> str:
+    """Return an option with its evidence."""
+    return f"{option.value}  ({option.source})" if option.source else option.value
