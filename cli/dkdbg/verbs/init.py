@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core import config as configuration
-from dkdbg.core.settings import GPU_NEEDS, PYTHONS
+from dkdbg.core.facts import GPU_NEEDS
+from dkdbg.core.settings import PYTHONS
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import git

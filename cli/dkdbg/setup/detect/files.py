@@ -74,6 +74,14 @@ class Tree:
         """Return whether the walk has found the directory `path`, relative to the root (`.` is one)."""
         return path in self._dir_set
 
+    def real_dir(self, path: str) -> str | None:
+        """Return the directory that `path` is or links to, relative to the root; None if the walk has not found it."""
+        if self.has_dir(path):
+            return path
+        real, root = Path(os.path.realpath(self.root / path)), Path(os.path.realpath(self.root))
+        found = real.relative_to(root).as_posix() if real.is_relative_to(root) else ""
+        return found if self.has_dir(found) else None
+
     def named(self, name: str) -> tuple[str, ...]:
         """Return every file with exactly this `name`, shallow first."""
         return tuple(self._by_name.get(name, ()))

@@ -325,8 +325,8 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
         modules=_program(survey),
         uses_framework=uses_accelerator(survey.frameworks),
     )
-    others: tuple[Gpu, ...] = {"required": ("optional",), "optional": ("required",)}.get(need, ("optional",))
-    return need, source, tuple(Rival(topic="gpu", value=other, source="") for other in others)
+    rival = "required" if need == "optional" else "optional"
+    return need, source, (Rival(topic="gpu", value=rival, source=""),)
 
 
 def _program(survey: Survey) -> list[tuple[str, str]]:

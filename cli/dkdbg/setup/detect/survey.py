@@ -38,7 +38,7 @@ _NOT_DOCKERFILE = re.compile(
     r"\.(?:dockerignore|md|txt|sh|py|tmpl|j2|jinja|template|yml|yaml|in)$", re.IGNORECASE
 )
 _SIDE_IMAGE = re.compile(
-    r"doc|test|lint|\bci\b|frontend|node|nginx|web-?ui|runpod|rocm|amd|xpu|intel|arm|jetson|windows|tpu",
+    r"doc(?!ker)|test|lint|\bci\b|frontend|node|nginx|web-?ui|runpod|rocm|amd|xpu|intel|arm|jetson|windows|tpu",
     re.IGNORECASE,
 )
 _INSTALL_DOCUMENT = re.compile(
@@ -187,9 +187,12 @@ class Survey:
             for path in self._dockerfiles_by_place()
             if self.dockerfiles[path].copies
         }
-        return tuple(
-            service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
-            for fact, build in self.composed.services
+        return service.with_only_build(
+            self.tree,
+            tuple(
+                service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
+                for fact, build in self.composed.services
+            ),
         )
 
     def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:

@@ -12,7 +12,7 @@ from dkdbg.setup.plan.service import SCRIPT_WAIT_S
 
 if TYPE_CHECKING:
     from dkdbg.core.config import Config
-    from dkdbg.core.facts import EntryPoint, RepoFacts
+    from dkdbg.core.facts import EntryPoint, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
 #: Maximum points behind the best program for a program to be asked about; see setup/detect/launch/entrypoint.py.
@@ -35,9 +35,7 @@ def choices(facts: RepoFacts, config: Config, service: ServicePlan, *, ours: boo
     python = Option(value=facts.python.version, source=facts.python.source)
     base = service.extends
     found = [
-        _of_facts(
-            facts, "service", base and Option(value=_named(facts, base.name, base.file), source=base.file)
-        ),
+        _of_facts(facts, "service", _service(facts, base) if base else None),
         _of_facts(facts, "dockerfile", _dockerfile(facts) if base is None and not ours else None),
         _command(facts) if service.from_entry else None,
         _of_facts(facts, "python", python if ours else None),
@@ -61,9 +59,11 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
     return Choice(topic=topic, options=options[:_MAX_OPTIONS], close=min(1 + len(close), MAX_ASKED))
 
 
-def _named(facts: RepoFacts, name: str, file: str) -> str:
-    """Return a service's name, with its file if another file has one of that name."""
-    return name if sum(each.name == name for each in facts.services) == 1 else f"{file}:{name}"
+def _service(facts: RepoFacts, service: ServiceFact) -> Option:
+    """Return a service by its name, with its file if another file has one of that name."""
+    names = [each.name for each in facts.services]
+    value = service.name if names.count(service.name) == 1 else f"{service.file}:{service.name}"
+    return Option(value=value, source=service.file)
 
 
 def _dockerfile(facts: RepoFacts) -> Option | None:

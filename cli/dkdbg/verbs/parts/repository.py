@@ -7,7 +7,7 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dkdbg import hints
 from dkdbg.core import config as configuration
@@ -76,7 +76,8 @@ def make_plan(root: Path, **asked: str | int | None) -> tuple[ProjectPlan, Confi
 
     text = read(root, PurePosixPath(configuration.FILE_NAME))
     config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
-    config = replace(config, **{key: value for key, value in asked.items() if value is not None})
+    given: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
+    config = replace(config, **given)
     generated = frozenset(str(path) for path in manifest.load(root).files)
     facts = inspect(
         root,

@@ -146,8 +146,10 @@ def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str]
         if not source.startswith(".") or not remote.startswith("/"):
             continue
         local = join(here, source)
-        if local is not None and tree.has_dir(local):
-            found.append((local, absolute("/", remote)))
+        real = tree.real_dir(local) if local is not None else None
+        if local is not None and real is not None:
+            # An editor may show a file under a linked folder by either name.
+            found += [(each, absolute("/", remote)) for each in (real, local)]
     return tuple(dict.fromkeys(found))
 
 

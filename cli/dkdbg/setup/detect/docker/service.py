@@ -44,6 +44,10 @@ _WORKER_ROLES = re.compile(
 _PYTHON_INSTALL = re.compile(
     r"\binstall\b.*\bpython3?(?:\.\d+)?(?:-\w+)?\b|\bpip3? install\b|\buv (?:sync|pip|venv|python)\b|miniconda|micromamba|miniforge"
 )
+#: Base images whose programs are not Python.
+_OTHER_BASE = re.compile(
+    r"(?:^|/)(?:node|nginx|httpd|caddy|golang|rust|ruby|php|openjdk|eclipse-temurin|dotnet|mysql|mariadb|postgres|redis|mongo)\b"
+)
 _DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile)", re.IGNORECASE)
 _VARIANT = re.compile(
     r"(?:^|[-_.])(?:cpu|rocm|amd|intel|xpu|arm|mac|windows|prod|production|ci|test\w*)(?:$|[-_.\d])",
@@ -134,6 +138,27 @@ def read_service(
         seen=place,
         file=file,
         mappings=mappings,
+    )
+
+
+def with_only_build(tree: Tree, services: tuple[RunningService, ...]) -> tuple[RunningService, ...]:
+    """Return the services, where the only one that is built from Python sources here counts as Python.
+
+    Neither the name of a base image nor a start script has to show it.
+    """
+    if any(each.fact.is_python for each in services):
+        return services
+    built = [
+        each
+        for each in services
+        if each.dockerfile is not None
+        and any(tree.has_dir(local) or local.endswith(".py") for local, _ in each.mappings)
+        and not _OTHER_BASE.search(each.dockerfile.base)
+    ]
+    if len({each.fact.name for each in built}) != 1:
+        return services
+    return tuple(
+        replace(each, fact=replace(each.fact, is_python=True)) if each in built else each for each in services
     )
 
 
@@ -295,6 +320,7 @@ def holds_code(tree: Tree, directory: str) -> bool:
     """Return whether a directory contains Python or shell sources at any depth."""
     if directory == ".":
         return True
+    directory = tree.real_dir(directory) or directory
     return any(path.startswith(f"{directory}/") and path.endswith((".py", ".pyx")) for path in tree.files)
 
 

@@ -28,6 +28,7 @@ _SHELL_LANGUAGES = {
     "command",
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
 #: Start or end of a block in Markdown or HTML; all repetitions are bounded, because the document is untrusted.
 _EDGE = re.compile(r"^[ \t>]{0,20}(`{3,}|~{3,})|(<pre\b[^<>]{0,200}>)|</pre>", re.MULTILINE | re.IGNORECASE)
@@ -56,7 +57,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
                 yield "\n".join(block)
             block, fence, language = [], match[1][:3], match[2]
             continue
-        # An indented block; in Markdown only after a blank line, indented by four columns or a tab.
+        # An indented block; in Markdown only after a blank line or a heading, indented by four columns or a tab.
         indented = bool(re.match(r"(?: {4}|\t)", line)) or (is_rst and line.startswith("  "))
         if indented and (blank_before or block):
             block.append(line.strip())
@@ -64,7 +65,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
             if block:
                 yield "\n".join(block)
             block = []
-        blank_before = not line.strip() or bool(block)
+        blank_before = not line.strip() or bool(block) or bool(_HEADING.match(line))
     if block and fence is None:
         yield "\n".join(block)
     elif block:

@@ -137,9 +137,7 @@ def rank(
         ordered.sort(key=lambda item: item.place != "notebook")
     best = ordered[0] if ordered else None
     has_best = best is not None and (
-        best.place == "notebook"
-        or points[id(best)] >= _THRESHOLD
-        or _is_all(best, len(ordered), sources.get(id(best)))
+        best.place == "notebook" or points[id(best)] >= _THRESHOLD or _is_all(ordered, sources)
     )
     return Ranking(
         candidates=tuple(
@@ -149,10 +147,16 @@ def rank(
     )
 
 
-def _is_all(candidate: Candidate, count: int, fact: SourceFact | None) -> bool:
-    """Return whether a script is the only candidate: alone, in the root, and valid Python."""
-    is_alone = count == 1 and "/" not in (candidate.file or "/")
-    return is_alone and fact is not None and not fact.error and (fact.has_guard or fact.runs)
+def _is_all(ordered: list[Candidate], sources: Mapping[int, SourceFact]) -> bool:
+    """Return whether all candidates are scripts in the root, and the best one is valid Python that does something."""
+    fact = sources.get(id(ordered[0]))
+    return (
+        all("/" not in (each.file or "/") for each in ordered)
+        and (not ordered[1:] or role_of(ordered[0].file or "") != "tool")
+        and fact is not None
+        and not fact.error
+        and (fact.has_guard or fact.runs)
+    )
 
 
 def _is_course(

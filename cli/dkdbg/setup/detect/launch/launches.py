@@ -11,7 +11,7 @@ from dkdbg.launchers import registry
 from dkdbg.launchers.lines.command_lines import logical_lines, parse_line
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.code_blocks import code_blocks
-from dkdbg.setup.detect.launch.tasks import read_tasks, with_tasks
+from dkdbg.setup.detect.launch.tasks import pipelines, read_tasks, with_tasks
 from dkdbg.setup.detect.substitution import substitute
 from dkdbg.setup.render import jsonc
 
@@ -70,6 +70,10 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
     for path in documents[:_MAX_DOCUMENTS]:
         found.extend(_document(tree, path, scripts, tasks))
     found.extend(_makefiles(tree, scripts))
+    for (runner, name), task in tasks.items():
+        found.extend(_lines(tree, list(task), f"{runner} task {name}", "makefile", scripts=scripts, home="."))
+    for path, home, lines in pipelines(tree):
+        found.extend(_lines(tree, lines, path, "makefile", scripts=scripts, home=home))
     found.extend(_procfiles(tree, scripts))
     found.extend(_editor(tree))
     shells = [

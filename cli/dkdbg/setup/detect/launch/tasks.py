@@ -1,14 +1,16 @@
-"""Resolve tasks of project managers: `pixi run app` in a README to its command in pyproject.toml."""
+"""Read tasks of project managers and pipelines: `pixi run app` is its command in pyproject.toml."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from ruamel.yaml.error import YAMLError
 from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.launchers.lines.command_lines import logical_lines
-from dkdbg.setup.detect.values import elements, load_toml, table
+from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.values import elements, load_toml, load_yaml, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +53,35 @@ def with_tasks(lines: list[str], tasks: Mapping[tuple[str, str], tuple[str, ...]
             continue
         yield from known[:-1]
         yield f"{known[-1]}{run[4].rstrip()}"
+
+
+def pipelines(tree: Tree) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (file, directory relative to the root, lines) of the steps in dvc.yaml and the entry points in MLproject."""
+    for path in (*tree.named("dvc.yaml"), *tree.named("MLproject")):
+        if is_vendored(path):
+            continue
+        try:
+            document = table(load_yaml(tree.text(path)))
+        except (YAMLError, ValueError, RecursionError) as error:
+            tree.note(f"{path}: {' '.join(str(error).split())[:200]}")
+            continue
+        here = parent(path)
+        for each in map(table, table(document.get("stages")).values()):
+            stage = table(each.get("do")) or each
+            lines = [str(line) for line in elements(stage.get("cmd"))]
+            yield path, join(here, str(stage.get("wdir") or ".")) or here, lines
+        for entry in map(table, table(document.get("entry_points")).values()):
+            yield path, here, [_filled(str(entry.get("command") or ""), table(entry.get("parameters")))]
+
+
+def _filled(command: str, parameters: Mapping[str, Value]) -> str:
+    """Return a command of an MLproject with the defaults of its parameters; one without is left to fill in."""
+
+    def value(name: re.Match[str]) -> str:
+        default = table(parameters.get(name[1])).get("default")
+        return f"<{name[1]}>" if default is None else str(default)
+
+    return re.sub(r"\{(\w+)\}", value, command)
 
 
 def _document(tree: Tree, path: str) -> dict[str, Value]:
