@@ -77,7 +77,7 @@ def test_the_id_of_the_project_is_kept_by_the_next_init_and_by_a_clone(tmp_path,
     def ids(root: Path) -> set[str]:
         entries = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]
         (expects,) = (each["connect"]["project"] for each in entries if each["name"] == ATTACH_NAME)
-        return {expects, *re.findall(r'DKDBG_PROJECT: "(.*?)"', (root / "compose.yaml").read_text())}
+        return {expects, *re.findall(r'DKDBG_PROJECT: "(.*?)"', (root / ".dkdbg/service.compose").read_text())}
 
     root = repo_of("script", tmp_path)
     assert main(["-C", str(root), "init", "--yes"]) == 0, capsys.readouterr().err
@@ -120,11 +120,7 @@ def test_the_expected_files_name_no_machine_can_be_parsed_and_have_one_port_and_
 
 
 def debug_service(files: dict[str, bytes]) -> dict:
-    name = next(
-        name for name in ("compose.override.yaml", "compose.dkdbg.yaml", "compose.yaml") if name in files
-    )
-    loader = YAML(typ="rt")
-    services = loader.load(files[name].decode())["services"]
+    services = YAML(typ="rt").load(files[".dkdbg/service.compose"].decode())["services"]
     return next(iter(services.values()))
 
 

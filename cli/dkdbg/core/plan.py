@@ -109,7 +109,9 @@ class ServicePlan:
     Attributes:
         name: the compose service that runs under debugpy.
         extends: the user's service that it extends; None for a service of its own.
-        compose_file: file that dkdbg writes it into, relative to the root.
+        compose_file: file that dkdbg writes it into, relative to the root. Its name is no YAML file's, because linters
+            reject the tags `!override` and `!reset`.
+        included_by: compose file that dkdbg writes to include `compose_file`, relative to the root.
         merge: how plain `docker compose` gets to read that file.
         includes: compose files to include for the service's dependencies.
         dependencies: services of the user that it depends on and that `compose_file` extends, because compose does not
@@ -153,6 +155,7 @@ class ServicePlan:
 
     name: str
     compose_file: str
+    included_by: str
     merge: Literal["compose.yaml", "override", "COMPOSE_FILE"]
     command: tuple[str, ...]
     entrypoint: tuple[str, ...] = ()

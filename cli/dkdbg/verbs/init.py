@@ -288,7 +288,7 @@ def _as_json(
         "notes": list(plan.notes),
         "service": plan.service.name,
         "command": list(plan.service.argv),
-        "compose_file": plan.service.compose_file,
+        "compose_file": plan.service.included_by,
         "candidates": [entry.command for entry in plan.facts.candidates],
         "choices": [
             {

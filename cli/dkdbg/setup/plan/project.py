@@ -122,12 +122,12 @@ def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ..
     """Return the compose files in merge order, and the value that COMPOSE_FILE needs, if any."""
     if service.merge == "COMPOSE_FILE":
         merged = main_files(facts.compose_files, facts.compose_env)
-        chain = tuple(part for part in merged if part != service.compose_file)
-        chain = (*chain, service.compose_file)
+        chain = tuple(part for part in merged if part != service.included_by)
+        chain = (*chain, service.included_by)
         return chain, facts.compose_separator.join(chain)
     if service.merge == "override":
-        return (*main_files(facts.compose_files, None), service.compose_file), None
-    return (service.compose_file,), None
+        return (*main_files(facts.compose_files, None), service.included_by), None
+    return (service.included_by,), None
 
 
 def _devcontainer(facts: RepoFacts) -> tuple[str, str]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
+#: File of the debug service, which a compose file in the root includes.
+COMPOSE_FILE = ".dkdbg/service.compose"
 #: Seconds that a script waits for an editor before it releases its GPU.
 SCRIPT_WAIT_S = 600
 IDLE = ("sleep", "infinity")
@@ -61,7 +63,7 @@ def plan_service(
     elif bare:
         mounts, workdir = ((".", WORKSPACE),), WORKSPACE
         mappings = (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),)
-    compose_file, merge = choose_file(facts)
+    included_by, merge = choose_file(facts)
     others = brought(facts, base)
     name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
@@ -83,7 +85,8 @@ def plan_service(
     plan = ServicePlan(
         name=name,
         extends=base,
-        compose_file=compose_file,
+        compose_file=COMPOSE_FILE,
+        included_by=included_by,
         merge=merge,
         includes=others.includes,
         dependencies=others.dependencies,
@@ -126,7 +129,7 @@ def plan_service(
         plan,
         mappings,
         (
-            Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
+            Decision(what=f"service {name} in {included_by}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             *_as_its_user(plan),
             *_profiled(plan),

@@ -56,6 +56,7 @@ def wanted_files(
     files[configuration.FILE_NAME] = FileWanted(content=choices, reason="your choices", owned=False)
     if plan.image.ours:
         files.update(_image(plan))
+    files[plan.service.included_by] = _text(_including(plan), "compose reads the debug service")
     files[plan.service.compose_file] = FileWanted(
         content=_service(plan, project).encode(),
         reason="the debug service",
@@ -130,6 +131,19 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
     return tuple(shlex.quote(root) for root in roots)
 
 
+def _including(plan: ProjectPlan) -> str:
+    """Return the compose file that includes the debug service; its paths start at the folder of the first file."""
+    home = posixpath.dirname(plan.compose_chain[0]) or "."
+    return render(
+        "compose/include.yaml.j2",
+        name=plan.service.name,
+        masks=plan.service.masks,
+        profiled=plan.service.profiled,
+        file=posixpath.relpath(plan.service.compose_file, home),
+        project_directory=posixpath.relpath(".", home),
+    )
+
+
 def _service(plan: ProjectPlan, project: str) -> str:
     service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
     workspace = (
@@ -147,6 +161,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         project=project,
         devcontainer=debug_names.devcontainer(plan.service.name),
         compose_file=service.compose_file,
+        included_by=service.included_by,
         extends=service.extends,
         includes=service.includes,
         parts={
@@ -154,7 +169,6 @@ def _service(plan: ProjectPlan, project: str) -> str:
             for section in ("networks", "volumes", "configs", "secrets")
         },
         dependencies=service.dependencies,
-        profiled=service.profiled,
         resets=service.resets,
         gpu=service.gpu,
         build=released is not None or service.extends is None,

@@ -64,7 +64,10 @@ def other_folder(project: str, root: Path) -> str:
     here = os.path.realpath(root)
     called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
     folders = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
-    return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
+    # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder.
+    if any(each == here or each.startswith(here + os.sep) for each in folders):
+        return ""
+    return next((each for each in sorted(folders) if Path(each).is_dir()), "")
 
 
 def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:

@@ -7,7 +7,6 @@ engine, and never writes.
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -77,11 +76,6 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
         DkdbgError: the root's compose file, which everything is built on, is invalid.
     """
     main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
-    if main and "/" in main[0]:
-        raise DkdbgError(
-            f"COMPOSE_FILE in .env begins with {main[0]}, and compose uses that file's folder as the project's",
-            hint=f"set up that folder: dkdbg -C {shlex.quote(parent(main[0]))} init; or put a compose file of the root first",
-        )
     loaded = {name: _load(tree, name, strict=True) for name in main}
     whole: Value = {}
     for document in loaded.values():

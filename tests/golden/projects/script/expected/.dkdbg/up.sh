@@ -71,7 +71,7 @@ fi
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
   folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue
-  [ "$folder" = "$(pwd)" ] && break
+  case $folder/ in "$(pwd)"/*) break ;; esac # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder
   name=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project"}}' "$other")
   echo "dkdbg: $folder has a compose project called $name too; compose would take its containers for this one's." >&2
   printf '%s\n' "dkdbg: give this one another name, then start again:  printf '\\nCOMPOSE_PROJECT_NAME=$name-2\\n' >> .env" >&2

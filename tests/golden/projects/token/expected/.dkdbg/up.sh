@@ -73,7 +73,7 @@ fi
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
   folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue
-  [ "$folder" = "$(pwd)" ] && break
+  case $folder/ in "$(pwd)"/*) break ;; esac # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder
   name=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project"}}' "$other")
   echo "dkdbg: $folder has a compose project called $name too; compose would take its containers for this one's." >&2
   printf '%s\n' "dkdbg: give this one another name, then start again:  printf '\\nCOMPOSE_PROJECT_NAME=$name-2\\n' >> .env" >&2
@@ -111,9 +111,9 @@ if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
   export DKDBG_TOKEN
 fi
 # A file that was changed by hand may not hand the token on, and a port that asks for none lets everybody in.
-if [ -n "${DKDBG_TOKEN:-}" ] && ! grep -qs DKDBG_TOKEN_FILE compose.yaml; then
-  echo "dkdbg: app-debug would start without its token: compose.yaml has no line for it" >&2
-  echo "dkdbg: dkdbg init writes it; where init keeps the file because you changed it: rm compose.yaml, then dkdbg init again" >&2
+if [ -n "${DKDBG_TOKEN:-}" ] && ! grep -qs DKDBG_TOKEN_FILE .dkdbg/service.compose; then
+  echo "dkdbg: app-debug would start without its token: .dkdbg/service.compose has no line for it" >&2
+  echo "dkdbg: dkdbg init writes it; where init keeps the file because you changed it: rm .dkdbg/service.compose, then dkdbg init again" >&2
   exit 1
 fi
 # Compose does not look into a secret's value: a service that runs with another token has to start anew.
