@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.inprocess import bundle
 from dkdbg.delivery import debugpy
+from dkdbg.repository.artefacts import artefact
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -48,7 +49,14 @@ def build(python: tuple[int, ...]) -> bytes:
     """
     version, package = debugpy.for_python(python)
     own = {name: without(source) for name, source in agent_files().items()}
-    files = {**own, "__main__.py": _MAIN.encode(), "paipdb.py": _paipdb(), _START: _start()}
+    license_text = artefact(".", "LICENSE").read_bytes()
+    files = {
+        **own,
+        "__main__.py": _MAIN.encode(),
+        "paipdb.py": _paipdb(),
+        _START: _start(),
+        "LICENSE": license_text,
+    }
     for path, name in bundle.bundled_files(str(package)):
         with open(path, "rb") as source:  # noqa: PTH123 - text in, bytes out
             files[f"debugpy-{version}/{name}"] = source.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
@@ -14,6 +15,7 @@ from dkdbg.core.settings import PYTHONS
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import git
+from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import changes, fetched_agent, manifest
@@ -249,6 +251,7 @@ def _next_steps(root: Path, plan: ProjectPlan, count: int, *, yes: bool) -> None
             f"git ignores {', '.join(ignored)}: git add -f {shown}; without them F5 works for you alone"
         )
     _say_attributes(root)
+    _say_size(root)
     others = launch_names(root) - {ATTACH_NAME}
     chosen = f" (choose it once under Run and Debug: launch.json has {len(others)} more)" if others else ""
     console.say(f'or in VS Code: set a breakpoint and press F5 with "{ATTACH_NAME}"{chosen}')
@@ -275,6 +278,18 @@ def _say_attributes(root: Path) -> None:
         )
     else:
         console.say(f"to collapse the generated files in reviews: {line}")
+
+
+def _say_size(root: Path) -> None:
+    """Print what a pre-commit hook against large files needs; dkdbg does not edit its configuration."""
+    hooks = read(root, PurePosixPath(".pre-commit-config.yaml")) or b""
+    if b"check-added-large-files" not in hooks or single_file.NAME.encode() in hooks:
+        return
+    size = (root / FOLDER / single_file.NAME).stat().st_size // 1024
+    console.say(
+        f"{FOLDER / single_file.NAME} has {size} KB: if the hook check-added-large-files refuses it, give that hook in"
+        rf" .pre-commit-config.yaml  exclude: ^\{FOLDER}/agent\.pyz$"
+    )
 
 
 def _as_json(

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by `dkdbg init`. Runs as root while the dev container's image is built; no network.
+# Written by `dkdbg init`. Runs as root while the dev container's image is built.
 # Most images of programs have no user but root, and then what an editor writes would be root's on the host too.
 set -eu
 
@@ -13,6 +13,16 @@ if ! id "$user" >/dev/null 2>&1; then
   else
     adduser -D -s "$shell" "$user"
   fi
+fi
+# The editor's source control needs git, which slim images lack. Without a network all else works.
+if ! command -v git >/dev/null 2>&1; then
+  if command -v apt-get >/dev/null 2>&1; then
+    apt-get update && apt-get install -y --no-install-recommends git && rm -rf /var/lib/apt/lists/*
+  elif command -v apk >/dev/null 2>&1; then
+    apk add --no-cache git
+  elif command -v dnf >/dev/null 2>&1; then
+    dnf install -y git
+  fi || echo "dkdbg: git could not be installed: the editor has no source control in here" >&2
 fi
 target=/usr/local/share/dkdbg-owner
 mkdir -p "$target"
