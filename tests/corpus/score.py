@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Score `dkdbg init` on public repositories against their true facts.
 
-    tests/corpus/score.py [LIST.jsonl ...] [--from FOLDER] [--trees FOLDER] [--dkdbg COMMAND] [--only NAME] [--json]
+    tests/corpus/score.py [LIST.jsonl ...] [--from FOLDER] [--trees FOLDER] [--dkdbg COMMAND] [--only NAME] [--facts] [--json]
 
 Without a list: seen.jsonl and once.jsonl beside this file. Each repository is fetched by git at the commit that its line
 names, from GitHub or from FOLDER (bare repositories `owner+name`, `owner+name/repo` or `owner/name`), and kept in the
@@ -9,7 +9,9 @@ folder of trees; a blob that a mirror lacks becomes an empty file, a submodule a
 
 Per repository, on a fresh copy with an empty history:
 
-1. `init --json --diff` exits 0, says its facts, and writes nothing;
+1. `init --json --diff` exits 0, says its facts, and writes nothing (with `--facts` this alone): which facts are right
+   at once, which among the first three candidates of their choice, and how many questions a terminal would get. The
+   program is the one of the command that is written;
 2. `init --yes` exits 0, and no file that was there changes but those that may grow (`.vscode`, `.devcontainer`, `.env`);
 3. `docker compose config` accepts what was written, with and without the profile `debug`; variables and
    environment files that `init` said the repository's compose file needs are there for it;
@@ -26,6 +28,7 @@ import os
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -44,6 +47,8 @@ class Score:
 
     repo: str
     facts: dict[str, bool] = field(default_factory=dict)
+    first_three: dict[str, bool] = field(default_factory=dict)
+    questions: int = 0
     does: dict[str, bool] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -159,6 +164,50 @@ def minor(version: str | None) -> str | None:
     return ".".join(text.split(".")[:2]) if text else None
 
 
+#: Questions that `init` asks at most.
+MAX_QUESTIONS = 3
+
+
+def written(answer: dict) -> dict:
+    """Return the facts, with the program of the command that is written."""
+    facts, chosen = answer["facts"], choice(answer, "command")[:1]
+    if not chosen:  # before there were choices
+        return facts
+    program = {"command": chosen[0]["value"], "file": chosen[0].get("file")}
+    idles = answer["command"] == ["sleep", "infinity"]
+    return {
+        **facts,
+        "entrypoint": None if idles else program,
+        "launcher": chosen[0].get("launcher", facts["launcher"]),
+    }
+
+
+def choice(answer: dict, topic: str) -> list[dict]:
+    """Return the first three candidates of a choice."""
+    found = (each["candidates"] for each in answer.get("choices", ()) if each["what"] == topic)
+    return next(found, [])[:3]
+
+
+def variants(answer: dict) -> list[dict]:
+    """Return the facts as they would be with each of the first three candidates of each choice."""
+    facts = written(answer)
+    made = [facts]
+    made += [{**facts, topic: each["value"]} for topic in ("python", "gpu") for each in choice(answer, topic)]
+    made += [
+        {**facts, "service": {"name": each["value"].rpartition(":")[2], "file": each["value"]}}
+        for each in choice(answer, "service")
+    ]
+    made += [
+        {
+            **facts,
+            "entrypoint": {"command": each["value"], "file": each.get("file")},
+            "launcher": each.get("launcher"),
+        }
+        for each in choice(answer, "command")
+    ]
+    return made
+
+
 def right_facts(said: dict, true: dict) -> dict[str, bool]:
     """Fact by fact, whether what `init` says is among what is true; a fact that nobody wrote down is not asked."""
     got = {
@@ -220,7 +269,7 @@ def _starts(command: str) -> list[str]:
     return words[: 3 if words[1:2] in (["-m"], ["run"]) else 2]
 
 
-def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
+def score(line: dict, tree: Path, dkdbg: list[str], *, facts_alone: bool) -> Score:
     """Run `init` on a copy of the tree, and compare."""
     result = Score(repo=line["repo"])
     with tempfile.TemporaryDirectory() as temporary:
@@ -232,9 +281,13 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
         needs: dict[str, str] = {}
         needs_files: list[Path] = []
         try:
-            said = json.loads(shown.stdout)["facts"]
-            result.facts = right_facts(said, line["facts"])
-            service = said.get("service") or {}
+            answer = json.loads(shown.stdout)
+            result.facts = right_facts(written(answer), line["facts"])
+            each_right = [right_facts(said, line["facts"]) for said in variants(answer)]
+            result.first_three = {name: any(right[name] for right in each_right) for name in result.facts}
+            asked = sum(each["close"] > 1 for each in answer.get("choices", ()))
+            result.questions = min(asked, MAX_QUESTIONS)
+            service = answer["facts"].get("service") or {}
             needs = {name: "8080" if "PORT" in name else "./x" for name in service.get("needs") or ()}
             needs_files = [root / name for name in service.get("needs_files") or ()]
         except (ValueError, KeyError, TypeError):
@@ -242,6 +295,8 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
             result.notes.append(f"no facts: {_end(shown)}")
         result.does["diff exits 0"] = shown.returncode == 0
         result.does["diff writes nothing"] = snapshot(root) == before
+        if facts_alone:
+            return result
         made = run([*dkdbg, "init", "--yes"], root)
         result.does["init exits 0"] = made.returncode == 0
         if made.returncode:
@@ -281,18 +336,23 @@ def share(held: int, all_of: int) -> str:
 def table(name: str, scores: list[Score]) -> str:
     """A corpus as a table: a line a repository, then the sums."""
     width = max([len(one.repo) for one in scores] + [len(name)])
-    lines = [f"{name:{width}}  facts  behaviour  wrong"]
-    sums = {"facts": [0, 0], "does": [0, 0]}
+    lines = [f"{name:{width}}  facts  of 3   behaviour  asked  wrong"]
+    sums = {"facts": [0, 0], "first_three": [0, 0], "does": [0, 0]}
     for one in scores:
         told = []
-        for kind, held in (("facts", one.facts), ("does", one.does)):
+        for kind, held in (("facts", one.facts), ("first_three", one.first_three), ("does", one.does)):
             sums[kind][0] += sum(held.values())
             sums[kind][1] += len(held)
             told.append(f"{sum(held.values())}/{len(held)}")
-        lines.append(f"{one.repo:{width}}  {told[0]:5}  {told[1]:9}  {', '.join(one.wrong)}".rstrip())
+        wrong = [f"{each} (of 3)" if one.first_three.get(each) else each for each in one.wrong]
+        lines.append(
+            f"{one.repo:{width}}  {told[0]:5}  {told[1]:5}  {told[2]:9}  {one.questions:5}  {', '.join(wrong)}".rstrip()
+        )
         lines += [f"{'':{width}}    {' '.join(note.split())}" for note in one.notes]
+    asked = sorted(one.questions for one in scores) or [0]
     lines.append(
-        f"{name}: facts {share(*sums['facts'])}, behaviour {share(*sums['does'])}, {len(scores)} repositories"
+        f"{name}: facts at once {share(*sums['facts'])}, among the first three {share(*sums['first_three'])},"
+        f" questions {statistics.median(asked)} (median), {statistics.mean(asked):.2f} (mean), {asked[-1]} (most), behaviour {share(*sums['does'])}, {len(scores)} repositories"
     )
     return "\n".join(lines)
 
@@ -311,6 +371,7 @@ def main(arguments: list[str]) -> int:
         "--dkdbg", default=str(HERE.parents[1] / ".venv" / "bin" / "dkdbg"), metavar="COMMAND"
     )
     parser.add_argument("--only", metavar="NAME", help="repositories whose name has this in it")
+    parser.add_argument("--facts", action="store_true", help="the facts alone, without writing anything")
     parser.add_argument("--json", action="store_true", dest="as_json")
     options = parser.parse_args(arguments)
     worst, told = 0, []
@@ -329,7 +390,7 @@ def main(arguments: list[str]) -> int:
                 )
                 worst = 2
                 continue
-            scores.append(score(line, tree, shlex.split(options.dkdbg)))
+            scores.append(score(line, tree, shlex.split(options.dkdbg), facts_alone=options.facts))
             if scores[-1].wrong:
                 worst = max(worst, 1)
         told.append({"list": listing.name, "repositories": [vars(one) for one in scores]})

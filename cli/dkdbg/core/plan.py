@@ -10,7 +10,7 @@ from dkdbg.agent import settings
 if TYPE_CHECKING:
     from pathlib import PurePosixPath
 
-    from dkdbg.core.facts import RepoFacts, ServiceFact
+    from dkdbg.core.facts import EntryPoint, RepoFacts, ServiceFact
 
 #: Source of a debug service's GPU; the service extends `dkdbg-gpu-KIND` of its compose file.
 GpuKind = Literal["none", "nvidia", "cdi", "amd"]
@@ -36,10 +36,17 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A possible value of a choice, as its flag takes it, with its evidence."""
+    """A possible value of a choice.
+
+    Attributes:
+        value: as its flag takes it.
+        source: its evidence.
+        program: of a command: the way to start its program; None if unknown.
+    """
 
     value: str
     source: str
+    program: EntryPoint | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -308,7 +308,18 @@ def _as_json(
         "choices": [
             {
                 "what": each.topic,
-                "candidates": [{"value": option.value, "why": option.source} for option in each.options],
+                "candidates": [
+                    {
+                        "value": option.value,
+                        "why": option.source,
+                        **(
+                            {"file": option.program.file, "launcher": option.program.launcher}
+                            if option.program
+                            else {}
+                        ),
+                    }
+                    for option in each.options
+                ],
                 "close": each.close,
             }
             for each in plan.choices

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from dkdbg.core.plan import Choice, Option
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import serves
-from dkdbg.setup.plan.service import SCRIPT_WAIT_S
+from dkdbg.setup.plan.service import SCRIPT_WAIT_S, stands_in
 
 if TYPE_CHECKING:
     from dkdbg.core.config import Config
-    from dkdbg.core.facts import EntryPoint, RepoFacts, ServiceFact
+    from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts, ServiceFact
     from dkdbg.core.plan import ServicePlan
 
 #: Maximum points behind the best program for a program to be asked about; see setup/detect/launch/entrypoint.py.
@@ -22,13 +22,21 @@ MAX_QUESTIONS, MAX_ASKED = 3, 5
 _MAX_OPTIONS = 60
 
 
-def choices(facts: RepoFacts, config: Config, service: ServicePlan, *, ours: bool) -> tuple[Choice, ...]:
+def choices(
+    facts: RepoFacts,
+    config: Config,
+    service: ServicePlan,
+    dockerfile: DockerfileFact | None,
+    *,
+    ours: bool,
+) -> tuple[Choice, ...]:
     """Return the decisions with rivals, in the order in which they are asked; none for what the user has set.
 
     Args:
         facts: the facts.
         config: flags and dkdbg.toml.
         service: the planned service.
+        dockerfile: the user's Dockerfile that it is built from; None without one.
         ours: whether the image is one of dkdbg's.
     """
     gpu = Option(value=facts.gpu, source=facts.gpu_source)
@@ -37,7 +45,7 @@ def choices(facts: RepoFacts, config: Config, service: ServicePlan, *, ours: boo
     found = [
         _of_facts(facts, "service", _service(facts, base) if base else None),
         _of_facts(facts, "dockerfile", _dockerfile(facts) if base is None and not ours else None),
-        _command(facts) if service.from_entry else None,
+        _command(facts, service, dockerfile),
         _of_facts(facts, "python", python if ours else None),
         _of_facts(facts, "gpu", gpu),
         _wait(facts, service),
@@ -45,7 +53,7 @@ def choices(facts: RepoFacts, config: Config, service: ServicePlan, *, ours: boo
     return tuple(
         each
         for each in found
-        if each is not None and each.options[1:] and getattr(config, each.topic) is None
+        if each is not None and (each.options[1:] or each.topic == "command") and getattr(config, each.topic) is None
     )  # fmt: skip
 
 
@@ -70,13 +78,25 @@ def _dockerfile(facts: RepoFacts) -> Option | None:
     return Option(value=facts.dockerfile, source="it builds this repository") if facts.dockerfile else None
 
 
-def _command(facts: RepoFacts) -> Choice | None:
+def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact | None) -> Choice | None:
+    """Return the written command and the other programs; a service or an image that starts one leaves no doubt."""
     best = facts.entrypoint
-    if best is None:
-        return None
-    usable = [each for each in facts.candidates if each != best and not each.shows_windows]
-    near = [each for each in usable if best.points - each.points <= _NEAR_POINTS]
-    options = tuple(Option(value=typed(each), source=each.where) for each in (best, *usable))
+    usable = [each for each in facts.candidates if not each.shows_windows]
+    if service.from_entry and best is not None:
+        chosen = Option(value=typed(best), source=best.where, program=best)
+    elif not service.idle:
+        runs = next((each for each in facts.candidates if stands_in(each, service.extends, dockerfile)), None)
+        where = service.extends.file if service.extends else dockerfile.path if dockerfile else ""
+        chosen = Option(value=shlex.join(service.argv), source=where, program=runs)
+    else:
+        chosen = Option(value=shlex.join(service.argv), source="")
+    rivals = [each for each in usable if each != chosen.program]
+    near = [
+        each
+        for each in rivals
+        if service.from_entry and best is not None and best.points - each.points <= _NEAR_POINTS
+    ]
+    options = (chosen, *(Option(value=typed(each), source=each.where, program=each) for each in rivals))
     return Choice(topic="command", options=options[:_MAX_OPTIONS], close=min(1 + len(near), MAX_ASKED))
 
 

@@ -12,7 +12,7 @@ from dkdbg.setup.plan import literal
 from dkdbg.setup.plan.choices import choices
 from dkdbg.setup.plan.image import plan_image
 from dkdbg.setup.plan.old_python import with_a_python
-from dkdbg.setup.plan.service import WORKSPACE, choose_service, plan_service
+from dkdbg.setup.plan.service import WORKSPACE, choose_service, dockerfile_of, plan_service
 
 if TYPE_CHECKING:
     from dkdbg.core.config import Config
@@ -76,7 +76,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
         ),
-        choices=choices(facts, config, service, ours=image.ours and service.extends is None),
+        choices=choices(facts, config, service, dockerfile_of(facts, service.extends, image), ours=image.ours and service.extends is None),
         notes=(*newer, *ours, *notes, *copied, *_left_out(facts, image), *_unnamed(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ def plan_service(
         DkdbgError: `config.service` names a service that is in no compose file.
     """
     base = choose_service(facts, config)
-    dockerfile = _dockerfile_of(facts, base, image)
+    dockerfile = dockerfile_of(facts, base, image)
     chosen = choose_command(facts, config, base, dockerfile)
     mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
     docker_run = facts.docker_run if base is None and not image.ours and dockerfile else None
@@ -75,7 +75,7 @@ def plan_service(
         if port != config.port
     )
     seen = facts.entrypoint if config.command is None else None
-    runs_it = chosen.from_entry or _stands_in(seen, base, dockerfile)
+    runs_it = chosen.from_entry or stands_in(seen, base, dockerfile)
     wait = (
         config.wait
         if config.wait is not None
@@ -372,7 +372,8 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
         )
 
 
-def _dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
+def dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
+    """Return the user's Dockerfile that the debug service is built from."""
     path = base.dockerfile if base else (None if image.ours else image.dockerfile)
     return next((d for d in facts.dockerfiles if d.path == path), None)
 
@@ -407,7 +408,7 @@ def choose_command(
         (
             item.command
             for item in facts.candidates
-            if item.shows_windows and _stands_in(item, base, dockerfile)
+            if item.shows_windows and stands_in(item, base, dockerfile)
         ),
         None,
     )
@@ -444,7 +445,7 @@ def _typed(line: str) -> tuple[str, ...]:
         return as_words(line)
 
 
-def _stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
+def stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
     """Return whether an entry point was read from the start of the service or the image."""
     places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
     return entry is not None and entry.source in places
