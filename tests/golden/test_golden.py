@@ -77,7 +77,10 @@ def test_the_id_of_the_project_is_kept_by_the_next_init_and_by_a_clone(tmp_path,
     def ids(root: Path) -> set[str]:
         entries = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]
         (expects,) = (each["connect"]["project"] for each in entries if each["name"] == ATTACH_NAME)
-        return {expects, *re.findall(r'DKDBG_PROJECT: "(.*?)"', (root / ".dkdbg/service.compose").read_text())}
+        return {
+            expects,
+            *re.findall(r'DKDBG_PROJECT: "(.*?)"', (root / ".dkdbg/service.compose").read_text()),
+        }
 
     root = repo_of("script", tmp_path)
     assert main(["-C", str(root), "init", "--yes"]) == 0, capsys.readouterr().err

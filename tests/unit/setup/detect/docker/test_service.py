@@ -195,3 +195,37 @@ def test_over_what_an_image_copies_into_its_top_folder_nothing_is_mounted(projec
     made = plan_project(facts, Config())
     assert made.service.mounts == ((".", "/workspace"),)
     assert [(each.local, str(each.remote)) for each in made.mappings] == [(".", "/workspace")]
+
+
+def test_the_only_service_that_builds_python_sources_here_is_the_one_whatever_it_starts(project):
+    project.write("Dockerfile", 'FROM acme/base:1\nWORKDIR /app\nCOPY . .\nCMD ["supervisord", "-n"]\n')
+    project.write("compose.yaml", "services:\n  all: {build: .}\n  db: {image: 'postgres:16'}\n").program(
+        "run.py"
+    )
+    facts = project.facts()
+    assert (facts.service.name, facts.mappings) == ("all", ((".", "/app"),))
+    project.write("Dockerfile", "FROM node:20\nWORKDIR /app\nCOPY . .\nCMD npm start\n")
+    assert project.facts().service is None
+
+
+def test_a_mount_of_a_linked_folder_maps_both_names(project):
+    project.program("releases/1/run.py")
+    (project.root / "current").symlink_to("releases/1")
+    project.write(
+        "compose.yaml",
+        "services: {app: {image: 'python:3.11', working_dir: /app, command: python run.py, volumes: ['./current:/app']}}\n",
+    )
+    facts = project.facts()
+    assert (facts.service.name, facts.entrypoint.file) == ("app", "releases/1/run.py")
+    assert facts.mappings == (("releases/1", "/app"), ("current", "/app"))
+
+
+def test_a_link_out_of_the_repository_is_no_mount(project, tmp_path):
+    (tmp_path / "outside").mkdir()
+    project.program("run.py")
+    (project.root / "current").symlink_to(tmp_path / "outside")
+    project.write(
+        "compose.yaml",
+        "services: {app: {image: 'python:3.11', command: python run.py, volumes: ['./current:/app']}}\n",
+    )
+    assert project.facts().service is None

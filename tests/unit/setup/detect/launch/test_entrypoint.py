@@ -202,3 +202,10 @@ def test_a_task_that_the_readme_runs_is_what_it_starts(project, command, text):
 
 
 APP = "import torch\nfrom .dsets import Data\n\ndef main():\n    loss.backward()\n"
+
+
+def test_scripts_in_the_root_need_no_main_guard(project):
+    project.write("gpt.py", TRAIN).write("bigram.py", TRAIN).write("requirements.txt", "torch\n")
+    facts = project.facts()
+    assert facts.entrypoint.file == "bigram.py"
+    assert [each.file for each in facts.candidates] == ["bigram.py", "gpt.py"]
