@@ -155,7 +155,7 @@ def test_a_debug_service_that_was_taken_out_by_hand_is_written_again_as_it_says(
 @pytest.mark.usefixtures("set_up")
 def test_what_the_engine_refuses_is_shown(root):
     """Compose's own refusals: test_bad_input.py."""
-    file, text = root / "compose.override.yaml", (root / "compose.override.yaml").read_text()
+    file, text = root / ".dkdbg/service.compose", (root / ".dkdbg/service.compose").read_text()
     assert "  web-debug:\n" in text
     file.write_text(text.replace("  web-debug:\n", "  web-debug:\n    cap_add: [NOPE]\n"))
     try:
@@ -172,6 +172,6 @@ def test_a_change_of_the_settings_is_seen(root):
     settings.write_text(f"{text}\n[debug]\nwait = 7\n" if "[debug]" not in text else text.replace("[debug]", "[debug]\nwait = 7"))  # fmt: skip
     try:
         assert "has changed since" in must(dkdbg(root)).stdout
-        assert "compose.override.yaml" in dkdbg(root, "init").stdout
+        assert "service.compose" in dkdbg(root, "init").stdout
     finally:
         settings.write_text(text)

@@ -60,7 +60,7 @@ def test_networks_volumes_configs_and_secrets_of_a_file_in_a_subfolder_come_with
         str(root / "docker/key")
     ] * 2
     assert not [section for section in ("networks", "volumes", "secrets") if "unused" in found[section]]
-    written = (root / "compose.yaml").read_text()
+    written = (root / ".dkdbg/service.compose").read_text()
     assert '"${OWNER:-nobody}"' in written
 
 

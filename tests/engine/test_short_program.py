@@ -21,8 +21,8 @@ def test_f5_on_an_ended_program_says_so_and_one_that_fails_when_healthy_is_no_st
     root = repo(tmp_path / unique("short"), files)
     must(dkdbg(root, "init", "--yes"))
     (root / ".env").write_text(f"DKDBG_BASE={base_image}\n")
-    text = (root / "compose.yaml").read_text()
-    (root / "compose.yaml").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
+    text = (root / ".dkdbg/service.compose").read_text()
+    (root / ".dkdbg/service.compose").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
     service = debug_service(root)
 
     def look():

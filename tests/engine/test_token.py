@@ -213,26 +213,26 @@ def test_up_makes_a_token_for_this_users_eyes_and_says_once_how_the_editor_gets_
 def test_a_file_that_was_changed_by_hand_and_hands_no_token_on_starts_nothing(project, base_image, tmp_path):
     asks, project = project, Project(tmp_path, base_image, "none")
     try:
-        file = project.root / "compose.yaml"
+        file = project.root / ".dkdbg/service.compose"
         file.write_text(file.read_text().replace("127.0.0.1:${DKDBG_PORT", "0.0.0.0:${DKDBG_PORT"))
         refused = project.dkdbg("up")
         assert 'token = "env"' in refused.stderr
         toml = project.root / "dkdbg.toml"
         toml.write_text(toml.read_text().replace('"none"', '"env"'))
         again = must(in_shell(project.root, "dkdbg init --yes", project.settings)).stdout
-        assert "keep    compose.yaml" in again
+        assert "keep    .dkdbg/service.compose" in again
         settings = {**project.settings, "DKDBG_TOKEN": secrets.token_urlsafe(32)}
         for start in ("dkdbg up", "sh .dkdbg/up.sh"):
             done = in_shell(project.root, start, settings)
             assert done.returncode != 0
-            assert "rm compose.yaml" in done.stderr
+            assert "rm .dkdbg/service.compose" in done.stderr
             assert project.container() == ""
         file.unlink()
         must(in_shell(project.root, "dkdbg init --yes", settings))
 
         def written(each):
             """Its file, but for what is each project's own."""
-            text = (each.root / "compose.yaml").read_text()
+            text = (each.root / ".dkdbg/service.compose").read_text()
             lines = text.replace(str(each.options().port), "PORT").splitlines()
             return [line for line in lines if "DKDBG_PROJECT:" not in line]
 

@@ -100,7 +100,7 @@ def test_up_shows_the_programs_own_port_as_a_link_that_answers(shop, running):
     assert "dkdbg logs -f" in running
     assert "nothing to sync: the workspace is mounted" in running
     alone = must(dkdbg(shop)).stdout
-    assert "set up  web-debug in compose.override.yaml" in alone
+    assert "set up  web-debug in .dkdbg/service.compose" in alone
     assert "press F5 to attach to web-debug" in alone
 
 

@@ -127,8 +127,8 @@ def test_a_changed_dkdbg_toml_changes_the_files_and_its_comments_stay(script, dk
     (script / "dkdbg.toml").write_text(text)
     assert dkdbg(script, "init", "--yes").code == 0
     assert (script / "dkdbg.toml").read_text() == text
-    assert '"127.0.0.1:${DKDBG_PORT:-6001}:6001"' in (script / "compose.yaml").read_text()
-    assert "${DKDBG_WAIT:-9}" in (script / "compose.yaml").read_text()
+    assert '"127.0.0.1:${DKDBG_PORT:-6001}:6001"' in (script / ".dkdbg/service.compose").read_text()
+    assert "${DKDBG_WAIT:-9}" in (script / ".dkdbg/service.compose").read_text()
     entry = jsonc.loads((script / ".vscode/launch.json").read_text())["configurations"][0]
     assert (entry["connect"]["host"], entry["connect"]["port"]) == ("127.0.0.1", 6001)
 

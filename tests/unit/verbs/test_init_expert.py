@@ -177,8 +177,7 @@ def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_ours(tmp
     assert run_dkdbg(root, "init", "--yes").returncode == 0
     assert (root / "Dockerfile").read_text() == theirs
     assert not (root / "Dockerfile.dockerignore").exists()  # theirs would copy less
-    ours = next(path for path in root.glob("compose*.yaml") if path.name not in compose)
-    services = load_yaml(ours.read_text())["services"].values()
+    services = load_yaml((root / ".dkdbg/service.compose").read_text())["services"].values()
     (built,) = {each["build"]["dockerfile"] for each in services if "build" in each}
     assert "python:3.8-slim" in (root / built).read_text()
     assert (root / f"{built}.dockerignore").exists()
@@ -326,9 +325,9 @@ def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_
     folder = re.search(r"dkdbg -C (\S+) init", note)[1]
     made = Repository(repository.root / folder).plan()
     assert made.service.argv == ("python", "main.py", "--epochs", "1")
-    notes = several(repository).plan().notes
-    assert any("(in mnist, mnist/README.md)" in n or "(in vae, vae/README.md)" in n for n in notes)
-    several(repository)
+    (choice,) = (each for each in several(repository).plan().choices if each.topic == "command")
+    shown = {option.value: option.source for option in choice.options}
+    assert shown["cd vae && python main.py --epochs 1"] == "in vae, vae/README.md:2"
     done = run_dkdbg(repository.root, "init", "--diff")
     assert done.returncode == 0
     assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.stdout
@@ -388,7 +387,7 @@ def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arro
     for name in ("alpha", "beta"):
         repository.write(f"{name}/fit_{name}.py", TRAIN)
     repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
-    shown = typed(repository.root, b"\x1b[B\r", expect=b"beta/fit_beta.py  (README.md)")
+    shown = typed(repository.root, b"\x1b[B\r", expect=b"beta/fit_beta.py  (README.md:5)")
     assert re.search(r"command python beta/fit_beta\.py\s+because you set it", shown)
     several(repository.empty())
     shown = typed(repository.root, b"\x1b[A\r", expect=b"vae  (main.py)")

@@ -48,7 +48,7 @@ def test_a_line_that_python_refuses_is_fixed_and_the_program_is_found(root):
     assert "go.py:1" in text
     (root / "go.py").write_text(TRAIN)
     well(run_dkdbg(root, "init", "--yes"))
-    assert 'command: ["python", "go.py"]' in (root / "compose.yaml").read_text()
+    assert 'command: ["python", "go.py"]' in (root / ".dkdbg/service.compose").read_text()
 
 
 def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(root, tmp_path):

@@ -60,7 +60,7 @@ def test_one_that_the_user_edited_stays(cloned, dkdbg):
     assert (cloned / ".dkdbg/gpu/none.yaml").exists()
 
 
-def test_a_fresh_repository_gets_at_most_twelve_files(tmp_path, dkdbg):
+def test_a_fresh_repository_gets_at_most_thirteen_files(tmp_path, dkdbg):
     gpu = {"requirements.txt": "torch\n", "Makefile": "x:\n\tnvidia-smi\n"}
     for name, files in {"bare": {}, "gpu": gpu}.items():
         text = "import torch\ntorch.cuda.set_device(0)\n" + TRAIN if name == "gpu" else TRAIN
@@ -68,5 +68,5 @@ def test_a_fresh_repository_gets_at_most_twelve_files(tmp_path, dkdbg):
         before = {path for path, (kind, *_) in snapshot(root).items() if kind == "file"}
         assert dkdbg(root, "init", "--yes").code == 0
         after = {path for path, (kind, *_) in snapshot(root).items() if kind == "file"}
-        assert len(after - before) <= 12, sorted(after - before)
-        assert ("dkdbg-gpu-none" in (root / "compose.yaml").read_text()) == (name == "gpu")
+        assert len(after - before) <= 13, sorted(after - before)
+        assert ("dkdbg-gpu-none" in (root / ".dkdbg/service.compose").read_text()) == (name == "gpu")

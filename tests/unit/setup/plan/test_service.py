@@ -91,7 +91,8 @@ def test_a_service_with_our_name_is_not_merged_with_ours_and_a_devcontainer_of_t
 def test_other_candidates_and_notebooks_are_named_and_each_line_has_a_reason():
     other = EntryPoint(command="python sample.py", file="sample.py", launcher="python")
     made = plan(entrypoint=TRAIN, candidates=(TRAIN, other))
-    assert any("python sample.py" in note for note in made.notes)
+    (command,) = (each for each in made.choices if each.topic == "command")
+    assert [each.value for each in command.options] == [TRAIN.command, "python sample.py"]
     made = plan(notebooks=3)
     assert made.service.idle
     assert any("notebooks" in note for note in made.notes)
