@@ -302,7 +302,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
     )
     extras = {extra for found in survey.dependency_files for extra in found.extras if "/" not in found.path}
     chosen = survey.chosen
-    need, source = read_gpu(
+    found = read_gpu(
         either_way=next((name for name, gpu in asks.items() if len(gpu) == 2), None),
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
@@ -316,17 +316,12 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
         configs=[(path, tree.text(path)) for path in configs[:_MAX_CONFIGS]],
         packages=frozenset(packages),
         extras=frozenset(extras),
-        files=[
-            *(found.path for found in survey.dependency_files),
-            *survey.dockerfiles,
-            *survey.compose_files,
-        ],
         places_itself=places_itself(survey.frameworks),
         modules=_program(survey),
         uses_framework=uses_accelerator(survey.frameworks),
     )
-    rival = "required" if need == "optional" else "optional"
-    return need, source, (Rival(topic="gpu", value=rival, source=""),)
+    rival = "required" if found.need == "optional" else "optional"
+    return found.need, found.source, (Rival(topic="gpu", value=rival, source="", is_close=found.in_doubt),)
 
 
 def _program(survey: Survey) -> list[tuple[str, str]]:

@@ -71,7 +71,7 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
         found.extend(_document(tree, path, scripts, tasks))
     found.extend(_makefiles(tree, scripts))
     for (runner, name), task in tasks.items():
-        found.extend(_lines(tree, list(task), f"{runner} task {name}", "makefile", scripts=scripts, home="."))
+        found.extend(_lines(tree, list(task), f"{runner} task {name}", "script", scripts=scripts, home="."))
     for path, home, lines in pipelines(tree):
         found.extend(_lines(tree, lines, path, "makefile", scripts=scripts, home=home))
     found.extend(_procfiles(tree, scripts))

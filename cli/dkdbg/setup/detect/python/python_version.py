@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -58,11 +58,11 @@ _WHEELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A place that states a Python minor number; a firm one is made for this program: an image, a pin."""
+    """A place that states a Python minor number; documents may state several."""
 
     minor: int
     source: str
-    is_firm: bool = False
+    in_prose: bool = False
 
 
 def read_python(
@@ -105,10 +105,11 @@ def read_python(
     for each in (*stated, *(Statement(minor=number, source=requires or BY_WHEELS) for number in free)):
         found.setdefault(each.minor, each)
     best, *others = found.values()
-    in_doubt = bool(stated) and not best.is_firm
+    # A matrix of CI works with each of its versions; documents that disagree do not.
+    in_doubt = best.in_prose
     return PythonFact(version=f"3.{best.minor}", source=best.source), tuple(
         Rival(
-            topic="python", value=f"3.{each.minor}", source=each.source, is_close=in_doubt and each in stated
+            topic="python", value=f"3.{each.minor}", source=each.source, is_close=in_doubt and each.in_prose
         )
         for each in others
     )
@@ -129,24 +130,26 @@ def _statements(
 ) -> Iterable[Statement]:
     for path, version in images:
         if version and (match := _MINOR.search(version)):
-            yield Statement(minor=int(match[1]), source=path, is_firm=True)
-    yield from (replace(each, is_firm=True) for each in _named(pins))
+            yield Statement(minor=int(match[1]), source=path)
+    yield from _named(pins)
     for file in files:
         for spec, key in file.python:
             if match := re.fullmatch(
                 r"={1,3}\s*3\.(\d{1,2})(?:\.\d+)?(?:\.\*)?|~=\s*3\.(\d{1,2})\.\d+", spec
             ):
-                yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}", is_firm=True)
+                yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}")
     texts = list(documents)
     for path, text in texts:
         for match in _CREATE.finditer(text):
-            yield Statement(minor=int(next(group for group in match.groups() if group)), source=path)
+            yield Statement(
+                minor=int(next(group for group in match.groups() if group)), source=path, in_prose=True
+            )
     for path, text in texts:
         # "Python 3.8+" is a lower bound, not the version in use.
         for match in _PROSE.finditer(text):
             before = text[max(0, match.start() - 4) : match.end()]
             if not match[2] and not re.search(r">=|≥|>", before):
-                yield Statement(minor=int(match[1]), source=path)
+                yield Statement(minor=int(match[1]), source=path, in_prose=True)
     yield from _in_workflows(workflows)
 
 
