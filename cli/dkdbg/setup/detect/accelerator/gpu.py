@@ -52,14 +52,12 @@ _GPU_PACKAGES = {
     "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
     "cupy-cuda12x", "onnxruntime-gpu", "tensorflow-gpu", "pycuda", "tiny-cuda-nn", "tinycudann", "nvdiffrast", "gsplat",
     "faiss-gpu", "paddlepaddle-gpu", "spconv-cu118", "spconv-cu120", "mamba-ssm", "causal-conv1d", "auto-gptq", "autoawq", "minkowskiengine",
-    "transformer-engine", "liger-kernel", "unsloth", "pynvml", "nvidia-ml-py", "triton", "cudf-cu12", "megatron-core", "nemo-toolkit",
+    "transformer-engine", "liger-kernel", "unsloth", "triton", "cudf-cu12", "megatron-core", "nemo-toolkit",
     CUDA_DRIVER,
 }  # fmt: skip
 _WEAK_PACKAGES = {
     "cudatoolkit",
     "pytorch-cuda",
-    "pynvml",
-    "nvidia-ml-py",
     "triton",
     "bitsandbytes",
     "xformers",
