@@ -18,7 +18,7 @@ FORMER = {
     ".devcontainer/compose.devcontainer.yaml": b"services: {}\n",
     ".devcontainer/dkdbg-owner/start.sh": b"#!/bin/sh\n",
 }
-TODAY = ["agent.pyz", "manifest.json", "up.sh"]
+TODAY = ["agent.pyz", "manifest.json", "service.compose", "up.sh"]
 
 
 @pytest.fixture

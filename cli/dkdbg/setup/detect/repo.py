@@ -201,17 +201,13 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
-    target = re.search(r"target-version\s*=\s*\[?\s*[\"'](py3\d+)", survey.tree.text("pyproject.toml"))
     return read_python(
         images=images,
         pins=pins,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels],
-        hosted=hosted,
-        tool_target=("pyproject.toml", target[1]) if target else None,
+        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels, *hosted],
         torch=torch,
-        imported=survey.imported,
     )
 
 

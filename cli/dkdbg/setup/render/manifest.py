@@ -82,15 +82,23 @@ def dump(manifest: Manifest) -> bytes:
     return json.dumps({"version": _VERSION, "files": files, "notes": notes}, indent=2).encode() + b"\n"
 
 
-def service_note(service: DebugService, config: bytes, *, reads: Mapping[str, str]) -> dict[str, object]:
+def service_note(
+    service: DebugService, config: bytes, *, included_by: str, reads: Mapping[str, str]
+) -> dict[str, object]:
     """Return the note to store with the compose file.
 
     Args:
         service: the debug service.
+        included_by: file that makes compose read it, relative to the root.
         config: the corresponding dkdbg.toml.
         reads: files that define its image, with their sha256.
     """
-    return {"service": asdict(service), "config": _choices(config), "reads": dict(reads)}
+    return {
+        "service": asdict(service),
+        "config": _choices(config),
+        "included_by": included_by,
+        "reads": dict(reads),
+    }
 
 
 def _choices(config: bytes) -> dict[str, object]:
@@ -120,9 +128,11 @@ def debug_service(root: Path) -> DebugService | None:
                 # An earlier version had fewer keys.
                 if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b""):
                     return None
-                present = read(root, path)
-                if present is None or manifest.files.get(path) != digest(present):
-                    return None
+                # An earlier version had all in one file.
+                for each in (path, folders.checked(str(note.get("included_by") or path))):
+                    present = read(root, each)
+                    if present is None or manifest.files.get(each) != digest(present):
+                        return None
                 return DebugService(
                     name=name,
                     compose_file=compose_file,

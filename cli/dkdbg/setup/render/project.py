@@ -60,7 +60,9 @@ def wanted_files(
     files[plan.service.compose_file] = FileWanted(
         content=_service(plan, project).encode(),
         reason="the debug service",
-        note=manifest.service_note(plan.debug_service, choices, reads=_reads(root, plan)),
+        note=manifest.service_note(
+            plan.debug_service, choices, included_by=plan.service.included_by, reads=_reads(root, plan)
+        ),
     )
     if plan.compose_file_value:
         env = dotenv.with_value(

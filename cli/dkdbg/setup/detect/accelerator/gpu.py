@@ -157,16 +157,15 @@ def read_gpu(
     weak = sorted(packages & _WEAK_PACKAGES)
     by = registry.named(launcher or "")
     hard = _first(_HARD_CODE, near) or (None if places_itself else _first(_HARD_CODE, texts))
-    if weak:
-        return GpuNeed(need="required", source=f"installs {weak[0]} and mentions no CPU", in_doubt=True)
+    if weak and not falls_back:
+        return GpuNeed(need="required", source=f"installs {weak[0]} and mentions no CPU")
     if by is not None and (by.gpu == "always" or (by.gpu == "no fallback" and not falls_back)):
-        return GpuNeed(need="required", source=f"started by {launcher} and mentions no CPU", in_doubt=True)
+        return GpuNeed(need="required", source=f"started by {launcher} and mentions no CPU")
     if hard and not falls_back:
-        return GpuNeed(need="required", source=hard, in_doubt=True)
+        return GpuNeed(need="required", source=hard)
     default = "a framework that uses a GPU when there is one"
-    return GpuNeed(
-        need="optional", source=falls_back or _first(_FALLBACK, texts) or default, in_doubt=hard is not None
-    )
+    source = falls_back or _first(_FALLBACK, texts) or default
+    return GpuNeed(need="optional", source=source, in_doubt=bool(weak or hard))
 
 
 def _of_services(

@@ -27,33 +27,12 @@ _PROSE = re.compile(
     r"(?:python|py)(?:\s+version)?[\s*_`:=(]{0,4}(?:==?|~=)?\s*v?3\.(\d{1,2})(?!\d)(?:\.[\dx]+)?(\s*(?:\+|or (?:later|higher|above|newer)|and (?:above|later)))?",
     re.IGNORECASE,
 )
-_CREATE = re.compile(
-    r"(?:conda|mamba|micromamba)\s+(?:create|install)[^\n]*?python\s*=+\s*3\.(\d{1,2})|(?:uv\s+(?:venv|sync|run|python\s+install)[^\n]*?|virtualenv[^\n]*?)(?:--python|-p)?[\s=]+(?:python)?3\.(\d{1,2})|(?<![\w.])python3\.(\d{1,2})\s+-m\s+venv|pyenv\s+(?:install|local|virtualenv)\s+3\.(\d{1,2})"
-)
-_BADGE = re.compile(r"badge/[Pp]ython-3\.(\d{1,2})")
 _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNORECASE)
 
-#: Python versions of modules that are in no index, from their setup.py: Isaac Gym is compiled for 3.6 to 3.8.
-_MODULES = {"isaacgym": range(6, 9)}
 #: Maximum statements of a file to read.
 _MAX_SPECS = 100
 #: Maximum patch number, above that of any minor release below.
 _MAX_PATCH = 40
-# Highest and lowest Python minor number with wheels on PyPI, for releases that often stand pinned in old projects.
-_WHEELS = {
-    "tensorflow": (*((f"1.{minor}", 5, 6) for minor in range(13)), ("1.13", 5, 7), ("1.14", 5, 7), ("1.15", 5, 7), ("2.0", 5, 7), ("2.1", 5, 7), ("2.2", 5, 8), ("2.3", 5, 8), ("2.4", 6, 8), ("2.5", 6, 9),
-                   ("2.6", 6, 9), ("2.7", 7, 9), ("2.8", 7, 10), ("2.9", 7, 10), ("2.10", 7, 10), ("2.11", 7, 10),
-                   ("2.12", 8, 11), ("2.13", 8, 11), ("2.14", 9, 11), ("2.15", 9, 11), ("2.16", 9, 12), ("2.17", 9, 12),
-                   ("2.18", 9, 12), ("2.19", 9, 12), ("2.20", 9, 13)),
-    "numpy": (("1.14", 5, 7), ("1.15", 5, 7), ("1.16", 5, 7), ("1.17", 5, 8), ("1.18", 5, 8), ("1.19", 6, 9), ("1.20", 7, 9), ("1.21", 7, 10), ("1.22", 8, 10),
-              ("1.23", 8, 11), ("1.24", 8, 11), ("1.25", 9, 11), ("1.26", 9, 12), ("2.0", 9, 12), ("2.1", 10, 13),
-              ("2.2", 10, 13), ("2.3", 11, 14)),
-    "scipy": (("1.4", 5, 8), ("1.5", 6, 9), ("1.6", 7, 9), ("1.7", 7, 10), ("1.8", 8, 10), ("1.9", 8, 11), ("1.10", 8, 11),
-              ("1.11", 9, 12), ("1.12", 9, 12), ("1.13", 9, 12), ("1.14", 10, 13), ("1.15", 10, 13)),
-    "pandas": (("1.0", 6, 8), ("1.1", 6, 9), ("1.2", 7, 9), ("1.3", 7, 10), ("1.4", 8, 10), ("1.5", 8, 11), ("2.0", 8, 11),
-               ("2.1", 9, 12), ("2.2", 9, 13), ("2.3", 9, 14)),
-    "jaxlib": (("0.1", 6, 9), ("0.3", 7, 10), ("0.4", 8, 12), ("0.5", 10, 13), ("0.6", 10, 13), ("0.7", 11, 14)),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +51,7 @@ def read_python(
     files: tuple[DependencyFile, ...],
     workflows: Iterable[tuple[str, str]],
     documents: Iterable[tuple[str, str]],
-    hosted: Iterable[tuple[str, str]] = (),
-    tool_target: tuple[str, str] | None,
     torch: str | None = None,
-    imported: Iterable[str] = (),
 ) -> tuple[PythonFact, tuple[Rival, ...]]:
     """Return the Python minor version with its source, and other versions with theirs.
 
@@ -85,20 +61,13 @@ def read_python(
         files: installed dependency files, and those of the root.
         workflows: (path, text) of CI definitions.
         documents: (path, text) of the README and similar.
-        hosted: (path, text) of files for a hosting service, which are often outdated.
-        tool_target: (file, version such as `py311`) of a linter's target in pyproject, None if missing.
         torch: torch version to install, from any source; it decides if nothing else does.
-        imported: top names of third-party modules; those with few Pythons decide in that case, too.
     """
     allowed = _allowed(files)
-    stated = [*_statements(images, pins, files, workflows, documents), *_named(hosted)]
-    if tool_target and (match := re.search(r"3\.?(\d{1,2})", tool_target[1])) and int(match[1]) > DEFAULT - 2:
-        stated.append(Statement(minor=int(match[1]), source=tool_target[0]))
-    stated = [statement for statement in stated if statement.minor in allowed]
-    fitting = set(allowed)
-    for name in imported:
-        fitting = _narrow(fitting, set(_MODULES[name]) if name in _MODULES else None)
-    fitting = _narrow(fitting, _of_torch(torch))
+    stated = [
+        each for each in _statements(images, pins, files, workflows, documents) if each.minor in allowed
+    ]
+    fitting = _narrow(set(allowed), _of_torch(torch))
     requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
     free = [number for number in _ORDER if number in fitting] or [DEFAULT]
     found: dict[int, Statement] = {}
@@ -138,13 +107,7 @@ def _statements(
                 r"={1,3}\s*3\.(\d{1,2})(?:\.\d+)?(?:\.\*)?|~=\s*3\.(\d{1,2})\.\d+", spec
             ):
                 yield Statement(minor=int(match[1] or match[2]), source=f"{file.path}: {key}")
-    texts = list(documents)
-    for path, text in texts:
-        for match in _CREATE.finditer(text):
-            yield Statement(
-                minor=int(next(group for group in match.groups() if group)), source=path, in_prose=True
-            )
-    for path, text in texts:
+    for path, text in documents:
         # "Python 3.8+" is a lower bound, not the version in use.
         for match in _PROSE.finditer(text):
             before = text[max(0, match.start() - 4) : match.end()]
@@ -212,46 +175,24 @@ def _of_torch(version: str | None) -> set[int] | None:
 
 
 def _wheels(item: Wanted, file: DependencyFile) -> set[int] | None:
-    if item.name == "torch":
-        cuda = next(
-            (
-                other.spec.lstrip("=").removesuffix(".*")
-                for other in file.wanted
-                if other.name in {"pytorch-cuda", "cudatoolkit"}
-            ),
-            None,
-        )
-        if not item.spec and not cuda:
-            return None
-        try:
-            spec = SpecifierSet(re.sub(r"\+[\w.]+", "", item.spec))
-        except InvalidSpecifier:
-            return None
-        fitting = [
-            release for release in torch_matrix.RELEASES
-            if any(spec.contains(f"{release.torch}.{patch}") for patch in range(4)) and (not cuda or cuda in release.cuda)
-        ]  # fmt: skip
-        return {
-            minor for release in fitting for minor in range(release.python[0], release.python[1] + 1)
-        } or None
-    name = "tensorflow" if item.name in {"tensorflow-gpu", "tensorflow-cpu"} else item.name
-    return _of_releases(_WHEELS[name], item.spec) if name in _WHEELS else None
-
-
-def _of_releases(releases: tuple[tuple[str, int, int], ...], spec: str) -> set[int] | None:
-    """Return the minor numbers with wheels for a pin or a range with an upper bound, None for other ranges."""
-    if pinned := re.match(r"={2,3}(\d+\.\d+)", spec):
-        ranges = [(low, high) for minor, low, high in releases if minor == pinned[1]]
-    else:
-        try:
-            parsed = SpecifierSet(spec)
-        except InvalidSpecifier:
-            return None
-        if parsed.contains("99.0"):
-            return None
-        ranges = [
-            (low, high)
-            for minor, low, high in releases
-            if any(parsed.contains(f"{minor}.{patch}") for patch in range(_MAX_PATCH))
-        ]
-    return {number for low, high in ranges for number in range(low, high + 1)} or None
+    if item.name != "torch":
+        return None
+    cuda = next(
+        (
+            other.spec.lstrip("=").removesuffix(".*")
+            for other in file.wanted
+            if other.name in {"pytorch-cuda", "cudatoolkit"}
+        ),
+        None,
+    )
+    if not item.spec and not cuda:
+        return None
+    try:
+        spec = SpecifierSet(re.sub(r"\+[\w.]+", "", item.spec))
+    except InvalidSpecifier:
+        return None
+    fitting = [
+        release for release in torch_matrix.RELEASES
+        if any(spec.contains(f"{release.torch}.{patch}") for patch in range(4)) and (not cuda or cuda in release.cuda)
+    ]  # fmt: skip
+    return {minor for release in fitting for minor in range(release.python[0], release.python[1] + 1)} or None

@@ -145,9 +145,10 @@ def test_a_program_that_makes_each_tensor_one_of_cuda_needs_a_gpu(project, befor
 
 
 @pytest.mark.parametrize(
-    ("text", "in_doubt"), [(FALLBACK, False), (HARD, True), (HARD + FALLBACK.replace("else 'cpu'", ""), True)]
+    ("text", "in_doubt"),
+    [(FALLBACK, False), (HARD, False), (HARD + FALLBACK.replace("else 'cpu'", ""), True)],
 )
-def test_code_for_a_gpu_alone_leaves_a_doubt(project, text, in_doubt):
+def test_code_for_a_gpu_beside_a_fallback_leaves_a_doubt(project, text, in_doubt):
     rivals = [each.is_close for each in project.write("train.py", text).facts().rivals if each.topic == "gpu"]
     assert rivals == [in_doubt]
 
