@@ -90,14 +90,14 @@ def test_each_command_line_on_a_page_parses(page):
 @pytest.mark.parametrize(
     "text",
     ["dkdbg pss", "no such session; dkdbg lookup", "stop it, or: dkdbg dwon", "type `dkdbg frob {}`", "dkdbg frob --on {}",
-     "dkdbg ps --every shows them", "`dkdbg init --wait`", "dkdbg sync {} --explan PATH; see the page"],
+     "dkdbg ps --every shows them", "`dkdbg init --attach`", "dkdbg sync {} --explan PATH; see the page"],
 )  # fmt: skip
 def test_a_wrong_verb_or_option_is_found(text):
     assert wrong(text)
 
 
 def test_a_line_that_does_not_parse_is_found():
-    assert all(map(refused, ["dkdbg forward ssh://HOST TENSORBOARD", "dkdbg init --wait 5", "dkdbg ps 'a"]))
+    assert all(map(refused, ["dkdbg forward ssh://HOST TENSORBOARD", "dkdbg init --attach 5", "dkdbg ps 'a"]))
 
 
 def test_each_named_hint_parses_and_a_test_types_it():
