@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.core.record import SESSIONS, BadRecord, decode, parse_each
 from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
+from dkdbg.repository import dotenv
+from dkdbg.repository.transaction import read
 from dkdbg.targets.docker import client
 from dkdbg.targets.docker.container import (
     LABEL,
@@ -52,8 +54,15 @@ def of_debug_services() -> tuple[Container, ...]:
 
 def of_project(root: Path) -> tuple[Container, ...]:
     """Return the containers of the compose project in `root`, including ended ones."""
-    here = os.path.realpath(root)  # compose keeps the symlinks in a path
+    here = project_folder(root)  # compose keeps the symlinks in a path
     return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == here])
+
+
+def project_folder(root: Path) -> str:
+    """Return compose's folder of the project in `root`, without symlinks: that of the first file in COMPOSE_FILE."""
+    env = read(root, PurePosixPath(".env"))
+    files = dotenv.value_of(env.decode(errors="replace"), "COMPOSE_FILE") if env else None
+    return os.path.realpath((root / files.split(":")[0]).parent if files else root)
 
 
 def other_folder(project: str, root: Path) -> str:
@@ -61,13 +70,10 @@ def other_folder(project: str, root: Path) -> str:
 
     Compose distinguishes projects only by name, by default the folder's name: a start would replace those containers.
     """
-    here = os.path.realpath(root)
+    here = project_folder(root)
     called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
     folders = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
-    # COMPOSE_FILE=ops/base.yaml makes `ops` the project's folder.
-    if any(each == here or each.startswith(here + os.sep) for each in folders):
-        return ""
-    return next((each for each in sorted(folders) if Path(each).is_dir()), "")
+    return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
 
 
 def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:
@@ -79,7 +85,7 @@ def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | No
         label: label with the owner of a container.
         ours: its value for our own containers.
     """
-    here = os.path.realpath(root)
+    here = project_folder(root)
     owners, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
     called = [id_ for id_, name in _listed(PROJECT_NAME) if name == project]
     for id_ in called:
