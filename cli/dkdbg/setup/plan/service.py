@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
+#: Base images without a shell.
+_SHELL_LESS = re.compile(r"(?:^|/)distroless/(?!.*debug)|^scratch$|^cgr\.dev/(?!.*-dev)")
 #: File of the debug service, which a compose file in the root includes.
 COMPOSE_FILE = ".dkdbg/service.compose"
 #: Seconds that a script waits for an editor before it releases its GPU.
@@ -139,7 +142,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, docker_run)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
+        (*chosen.notes, *_no_shell(dockerfile), *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
     )  # fmt: skip
 
 
@@ -281,6 +284,15 @@ def _needs(base: ServiceFact | None) -> tuple[str, ...]:
 
 def _first_ten(names: tuple[str, ...]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if names[10:] else "")
+
+
+def _no_shell(dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+    """Report an image without /bin/sh, which starts the agent and checks its health."""
+    if dockerfile is None or not _SHELL_LESS.search(dockerfile.base):
+        return ()
+    return (
+        f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh, as the debug service needs: for debugging take a variant with a shell (distroless: the tag debug)",
+    )
 
 
 def _missing(facts: RepoFacts) -> tuple[str, ...]:

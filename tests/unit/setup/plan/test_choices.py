@@ -124,3 +124,19 @@ def test_the_need_for_a_gpu_can_be_stated(project):
     project.write("train.py", TRAIN)
     assert make_plan(project.root, gpu="required")[0].service.needs_gpu
     assert not make_plan(project.root, gpu="none")[0].service.gpu
+
+
+@pytest.mark.parametrize(
+    ("base", "is_said"),
+    [
+        ("gcr.io/distroless/python3-debian12", True),
+        ("gcr.io/distroless/python3-debian12:debug", False),
+        ("scratch", True),
+        ("python:3.11-slim", False),
+    ],
+)
+def test_an_image_without_a_shell_is_said(project, base, is_said):
+    project.write(
+        "Dockerfile", f'FROM {base}\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "app.py"]\n'
+    ).program("app.py")
+    assert any("no /bin/sh" in note for note in make_plan(project.root)[0].notes) == is_said
