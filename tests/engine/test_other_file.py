@@ -155,13 +155,14 @@ def test_of_several_overrides_the_first_one_counts_as_for_compose(made):
     assert "stale.py" not in said
 
 
-def test_a_compose_file_of_a_subfolder_that_comes_first_is_refused_with_what_to_type(tmp_path):
+def test_a_compose_file_of_a_subfolder_may_come_first(tmp_path):
     files = {"docker/compose.yaml": trainer().replace("build: .", "build: ..")}
     root = repo(tmp_path / "repo", {**FILES, **files, ".env": "COMPOSE_FILE=docker/compose.yaml\n"})
-    done = dkdbg(root, "init", "--yes")
-    assert done.returncode != 0
-    assert "dkdbg -C docker init" in done.stderr
-    assert not (root / "compose.dkdbg.yaml").exists()
+    must(dkdbg(root, "init", "--yes"))
+    assert "COMPOSE_FILE=docker/compose.yaml:compose.dkdbg.yaml" in (root / ".env").read_text()
+    service = config(root, "--profile", "debug")["services"]["trainer-debug"]
+    assert str(root / ".dkdbg") in [each["source"] for each in service["volumes"]]
+    assert service["build"]["context"] == str(root)
 
 
 def test_the_networks_and_services_that_the_users_own_project_has_stay_what_they_are(made):
