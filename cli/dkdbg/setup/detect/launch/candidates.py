@@ -11,7 +11,6 @@ from dkdbg.launchers.launcher import SERVER, WORKER, Launch
 from dkdbg.launchers.lines.blanks import blanks, has_blank
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.launches import PLACES, Seen
-from dkdbg.setup.detect.launch.needs import burden
 from dkdbg.setup.detect.python.python_source import read_source
 
 if TYPE_CHECKING:
@@ -185,12 +184,7 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 def _worth(launch: Launch) -> float:
     """Return how well a line represents its program: training first, then lines that run unchanged."""
-    return (
-        8 * (verb_of(launch) == "train")
-        - 8 * only_checks(launch)
-        - burden(launch)
-        - 0.5 * blanks(launch.command)
-    )
+    return 8 * (verb_of(launch) == "train") - 8 * only_checks(launch) - 0.5 * blanks(launch.command)
 
 
 def verb_of(launch: Launch) -> str:

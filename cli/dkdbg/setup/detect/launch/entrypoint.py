@@ -29,7 +29,7 @@ from dkdbg.setup.detect.launch.candidates import (
     verb_of,
 )
 from dkdbg.setup.detect.launch.launches import spreads
-from dkdbg.setup.detect.launch.needs import burden, shows_windows
+from dkdbg.setup.detect.launch.needs import shows_windows
 from dkdbg.setup.detect.python.python_source import SourceFact, read_source
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ _ROLE_POINTS = {
     "notebook": 2,
     "tool": 1,
 }
-_ASIDE = re.compile(
-    r"(?:^|[/_-])(?:old|legacy|deprecated|archive[sd]?|obsolete|experimental|backup|minimal|toy|mini|debug|colab|windows|submitit|slurm)(?:$|[/_.-])"
-)
 _EXAMPLES = re.compile(
     r"(?:^|/)(?:examples?|tutorials?|samples?|recipes|benchmarks?|notebooks?|contrib|research|projects|demos?|playground|evaluations?|baselines)/"
 )
@@ -197,7 +194,6 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
         score += 6
     if only_checks(launch):
         score -= 8
-    score -= burden(launch)
     if started == WORKER:
         score -= 14
     if started == MONITOR:
@@ -221,8 +217,6 @@ def _path_points(file: str) -> float:
         score -= 40
     if _EXAMPLES.search(file):
         score -= 6
-    if _ASIDE.search(file):
-        score -= 10
     return score
 
 
