@@ -35,8 +35,6 @@ _NEVER = re.compile(
     r"(?:^|/)(?:setup|conftest|noxfile|fabfile|versioneer|_version|__init__|hubconf|tasks|conf|gunicorn[_.]conf|config|configurator)\.py$"
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
-#: In a folder for Docker: a program on the host that starts the program's container.
-_STARTS_CONTAINERS = re.compile(r"\bdocker\.from_env\(|\bDockerClient\(")
 #: A file that starts only as a module of its package: `python -m package.program`.
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 _MAX_READ = 2500
@@ -222,8 +220,6 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
     is_declared = launch.launcher == "console-script"  # whatever the name of its file
     if file is None or (_NEVER.search(file) and not is_declared):
-        return None
-    if parent(file).rpartition("/")[2] == "docker" and _STARTS_CONTAINERS.search(tree.text(file)):
         return None
     return Candidate(
         launch=launch, file=file, cwd=cwd, command=command, place=item.place, source=item.source, order=order

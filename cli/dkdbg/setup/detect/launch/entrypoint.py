@@ -48,9 +48,6 @@ _ROLE_POINTS = {
     "notebook": 2,
     "tool": 1,
 }
-_EXAMPLES = re.compile(
-    r"(?:^|/)(?:examples?|tutorials?|samples?|recipes|benchmarks?|notebooks?|contrib|research|projects|demos?|playground|evaluations?|baselines)/"
-)
 #: Minimum points for a script with only a main guard to be chosen as the program.
 _THRESHOLD = 16
 _MAX_PARSED = 80
@@ -215,8 +212,6 @@ def _path_points(file: str) -> float:
     score -= 2.5 * max(0, file.count("/") - 1)
     if is_vendored(file):
         score -= 40
-    if _EXAMPLES.search(file):
-        score -= 6
     return score
 
 
