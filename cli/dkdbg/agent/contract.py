@@ -64,6 +64,20 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         name: str
         stopped: str
 
+    class Deadline(TypedDict):
+        """A time limit outside the program that goes on while the program is held.
+
+        Attributes:
+            what: what happens then, such as `Slurm ends job 12`.
+            ends: epoch seconds; null where it depends on a hold. after: seconds without an answer, null otherwise.
+            lift: command that gives more time; may be empty.
+        """
+
+        what: str
+        ends: Optional[float]
+        after: Optional[float]
+        lift: str
+
     class Record(TypedDict):
         """The session record, `session.json`.
 
@@ -82,6 +96,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
                 first.
             detail: one plain line about the state; may be empty.
             jobs: names of the batch system's job around the agent; empty where unknown.
+            deadlines: known time limits that dkdbg cannot stop.
         """
 
         version: int
@@ -108,6 +123,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         last_exit_code: Optional[int]
         detail: str
         jobs: List[str]
+        deadlines: List[Deadline]
         mappings: List[Mapping]
         processes: List[Process]
 
@@ -131,7 +147,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
 
     StringMap = Dict[str, str]
 else:
-    Mapping = Process = Record = JoinInfo = StringMap = dict
+    Mapping = Process = Deadline = Record = JoinInfo = StringMap = dict
     State = str
 
 RECORD_VERSION = 1

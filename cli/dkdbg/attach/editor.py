@@ -119,7 +119,8 @@ class Editor:
     def opened(self, upstream: str, *, must_prove: bool) -> None:
         """Handle a new connection."""
         self._turns.pop(upstream, None)
-        self.act(lambda: self.router.opened(upstream, must_prove=must_prove))
+        found = self.board.upstreams[upstream].target.deadlines()
+        self.act(lambda: self.router.opened(upstream, must_prove=must_prove, deadlines=found))
 
     def received(self, upstream: str, body: bytes) -> None:
         """Handle a message; return when the next one may arrive."""

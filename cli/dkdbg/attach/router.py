@@ -33,8 +33,9 @@ from dkdbg.attach.rank_barrier import INTERVAL_S, JobBarrier
 from dkdbg.attach.upstream_session import UpstreamSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.attach.actions import Action, Announcement, Process, ProcessRegistry
     from dkdbg.attach.root_answers import Message
     from dkdbg.attach.upstream_session import Heard
@@ -242,16 +243,19 @@ class Router:
 
     # -- the upstreams' side ------------------------------------------------------------------------------------
 
-    def opened(self, upstream: str, *, must_prove: bool = False) -> list[Action]:
+    def opened(
+        self, upstream: str, *, must_prove: bool = False, deadlines: Sequence[Deadline] = ()
+    ) -> list[Action]:
         """Handle a new connection to an upstream.
 
         Args:
             must_prove: it belongs to another user of this machine.
+            deadlines: of the target, for its agent.
         """
         session = self.sessions.get(upstream)
         if session is None or self.phase not in {"arriving", "configuring", "live"}:
             return [HangUp(upstream)]
-        bodies, refusal = session.opened(must_prove=must_prove)
+        bodies, refusal = session.opened(must_prove=must_prove, deadlines=deadlines)
         return self._refused(upstream, refusal) if refusal else send(upstream, bodies)
 
     def absent(self, upstream: str, why: str) -> list[Action]:

@@ -13,6 +13,9 @@ from dkdbg.attach.actions import Announcement
 from dkdbg.attach.handshake import Handshake
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.agent.contract import Deadline
     from dkdbg.attach.actions import Process
     from dkdbg.attach.root_answers import Message
 
@@ -67,16 +70,19 @@ class UpstreamSession:
         self._numbers = itertools.count(1)
         self._handshake: Handshake | None = None
 
-    def opened(self, *, must_prove: bool = False) -> tuple[list[bytes], str]:
+    def opened(
+        self, *, must_prove: bool = False, deadlines: Sequence[Deadline] = ()
+    ) -> tuple[list[bytes], str]:
         """Return the first messages for a new connection, or why none are sent, in one line.
 
         Args:
             must_prove: see Handshake.
+            deadlines: of the target, for its agent.
         """
         self.phase, self.why, self._exited = "attaching", "", False
         self._numbers = itertools.count(_ATTACH + 1)
         self._handshake = Handshake(
-            _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", self._arguments),
+            _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", {**self._arguments, messages.DEADLINES: [*deadlines]}),
             lambda: next(self._numbers), must_prove=must_prove,
         )  # fmt: skip
         bodies = self._handshake.begin()

@@ -22,6 +22,7 @@ class Job:
         folder: remote path of the folder that its script runs in; may be empty.
         tasks: number of tasks that it starts, 0 if unknown.
         output: remote file that receives its output; may be empty.
+        left_s: seconds until the system ends it, when it was asked; None if unknown or unlimited.
         succeeded: whether an ended job succeeded, as far as its system reports it; None until that is recorded.
     """
 
@@ -35,6 +36,7 @@ class Job:
     tasks: int = 0
     output: str = ""
     succeeded: bool | None = None
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ATTACHABLE, LOOPBACK
+from dkdbg.agent.state import deadlines
 from dkdbg.core.pairs import pairs_of_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dkdbg.agent.contract import Deadline
 
 #: States in which no client can attach.
 _OTHERS = ("starting", "exited")
@@ -51,6 +54,7 @@ class SeenRecord:
         jobs: names of the batch job that it reports to be in; empty if it reports none.
         mappings: folders of this repository, relative to its root, and their remote paths; a symlink by both of its
             names.
+        deadlines: time limits that go on while its program is held.
     """
 
     id: str
@@ -67,6 +71,7 @@ class SeenRecord:
     processes: tuple[SeenProcess, ...] | None
     jobs: frozenset[str] = frozenset()
     mappings: tuple[tuple[str, str], ...] = ()
+    deadlines: tuple[Deadline, ...] = ()
 
     @property
     def agent(self) -> str:
@@ -108,6 +113,7 @@ def parse(value: object) -> SeenRecord:
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
         jobs=_jobs(value), mappings=pairs_of_record(value.get("mappings")),
+        deadlines=tuple(deadlines.parse(value.get("deadlines"))),  # agents up to 0.1 do not send it
     )  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg import hints
+from dkdbg.agent.state import deadlines
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.record import SeenRecord
 
 #: States in which no client can attach any more.
@@ -36,6 +38,7 @@ class SeenSession:
         processes: descriptions of the Python processes, such as `rank 3`.
         manual_command: the command to type, and its purpose, if no editor can reach the session; programs find it in
             `detail`.
+        deadlines: time limits that go on while its program is held.
     """
 
     target: str
@@ -49,6 +52,7 @@ class SeenSession:
     processes: tuple[str, ...] = ()
     detail: str = ""
     manual_command: str = ""
+    deadlines: tuple[Deadline, ...] = ()
 
     @property
     def is_ended(self) -> bool:
@@ -57,7 +61,11 @@ class SeenSession:
 
     def as_json(self, now: float) -> dict[str, object]:
         """Return the session as a JSON object; `age` is in seconds."""
-        found = {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
+        found = {
+            **asdict(self),
+            "age": None if self.started is None else round(now - self.started, 1),
+            "deadlines": deadlines.as_json(self.deadlines, now),
+        }
         manual_command = found.pop("manual_command")
         return {**found, "detail": manual_command or self.detail}
 
@@ -80,6 +88,7 @@ def of_record(
         state=state, endpoint="" if state in ENDED else endpoint.replace("0.0.0.0:", "127.0.0.1:"),
         started=record.started, client=record.client,
         processes=tuple(each.name or f"process {each.pid}" for each in record.processes or ()), detail=record.detail,
+        deadlines=record.deadlines if live else (),
     )  # fmt: skip
 
 
@@ -162,8 +171,8 @@ def age(seconds: float) -> str:
 
 
 #: Headings of `rows`, the columns that users copy from, and the colours of the states.
-HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR", "PROCESSES")
-WHOLE = ("SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR")
+HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "ENDS IN", "EDITOR", "PROCESSES")
+WHOLE = ("SESSION", "STATE", "ATTACH TO", "AGE", "ENDS IN", "EDITOR")
 STYLES = {
     "STATE": {
         "running": "green", "attached": "green", "waiting": "yellow", "starting": "yellow", "lost": "red",
@@ -182,7 +191,8 @@ def rows(sessions: Sequence[SeenSession], now: float) -> list[tuple[str, ...]]:
         found.append(
             (
                 each.target, each.name, each.state, each.endpoint or "-",
-                "-" if each.started is None else age(now - each.started), "attached" if each.client else "-",
+                "-" if each.started is None else age(now - each.started), deadlines.soonest(each.deadlines, now) or "-",
+                "attached" if each.client else "-",
                 processes or "-",
             )
         )  # fmt: skip

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.state import deadlines
 from dkdbg.core.record import BadRecord, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from dkdbg.agent.contract import Deadline
 
 #: Maximum sessions of one answer, processes of a session, threads of a process, frames of a thread.
 _SESSIONS, _PROCESSES, _THREADS, _FRAMES = 100, 4096, 100, 100
@@ -116,6 +119,7 @@ class Session:
 
     Attributes:
         target, address: its target, for display and as any verb accepts it.
+        deadlines: time limits that go on while its program is held.
     """
 
     id: str
@@ -123,6 +127,7 @@ class Session:
     target: str
     address: str
     processes: tuple[Process, ...]
+    deadlines: tuple[Deadline, ...] = ()
 
 
 def parse(text: str, *, target: str, address: str) -> list[Session]:
@@ -140,7 +145,7 @@ def parse(text: str, *, target: str, address: str) -> list[Session]:
     return [
         Session(
             id=_text(each, "id", _NAME), name=_text(each, "name", _NAME), target=target, address=address,
-            processes=_processes(each),
+            processes=_processes(each), deadlines=tuple(deadlines.parse(each.get("deadlines"))),
         )
         for each in _listed(value, "sessions", _SESSIONS)
     ]  # fmt: skip

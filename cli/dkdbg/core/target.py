@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.address import Address
     from dkdbg.core.jobs import Queue
     from dkdbg.core.plan import DebugService
@@ -264,6 +265,13 @@ class Target(ABC):
 
     def advice(self) -> Sequence[str]:
         """Return lines for a user: programs that run there without an agent, and commands to type. Never raises."""
+        return ()
+
+    def deadlines(self) -> Sequence[Deadline]:
+        """Return the time limits there that go on while a program is held, as far as its agent does not see them.
+
+        Known after a look at the target, such as `endpoint` or `sessions`. Never raises.
+        """
         return ()
 
     def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:

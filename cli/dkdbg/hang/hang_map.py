@@ -6,11 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.state import deadlines
 from dkdbg.hang.collectives import findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.stacks import Frame, Process, Session, Thread
     from dkdbg.hang.collectives import Late, Mismatch
 
@@ -76,6 +78,11 @@ class Job:
     absent: tuple[int, ...]
     world_size: int
     findings: tuple[Late | Mismatch, ...] = ()
+
+    @property
+    def deadlines(self) -> list[Deadline]:
+        """Return the time limits that go on while the job is held."""
+        return deadlines.merged(*(each.deadlines for each in self.sessions))
 
 
 #: Maximum world size: a hostile process may report 2**31 ranks.

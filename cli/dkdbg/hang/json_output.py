@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.state import deadlines
 from dkdbg.hang import text_output
 from dkdbg.hang.collectives import Late
 
@@ -22,6 +24,7 @@ def job(found: Job) -> dict[str, Any]:
         "sessions": [
             {"id": each.id, "name": each.name, "target": each.target, "address": each.address} for each in found.sessions
         ],
+        "deadlines": deadlines.as_json(found.deadlines, time.time()),
         "world_size": found.world_size,
         "absent": list(found.absent),
         "absent_text": text_output.absent(found),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.agent.state import deadlines
 from dkdbg.core import stacks
 from dkdbg.core.record import BadRecord
 from dkdbg.errors import DkdbgError
@@ -66,12 +67,14 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
             most=_MAX_ANSWER_BYTES,
             timeout=_NATIVE_TIMEOUT_S if native else _TIMEOUT_S,
         )
+        beside = target.deadlines()
     if done.code:
         text = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
         if "usage" in done.stderr:
             text = "its agent is older than dkdbg where: restart the program under this dkdbg"
         raise DkdbgError(f"{wanted.label}: {text[:300]}")
     try:
-        return stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
+        found = stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
+        return [replace(each, deadlines=tuple(deadlines.merged(beside, each.deadlines))) for each in found]
     except BadRecord as error:
         raise DkdbgError(f"{wanted.label}: its agent's answer cannot be understood: {error}") from error

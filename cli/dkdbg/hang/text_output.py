@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.inprocess.ranks import spans
+from dkdbg.agent.state import deadlines
 from dkdbg.core.sessions import age
 from dkdbg.hang.collectives import Late
 from dkdbg.printable import printable
@@ -38,6 +40,8 @@ def lines(job: Job, staleness: Staleness | None = None) -> list[str]:
     """
     common = _common(job)
     found = [heading(job), ""]
+    if going := deadlines.line(job.deadlines, time.time()):
+        found += [going, ""]
     if job.absent:
         found += [absent(job), ""]
     for finding in job.findings:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.proxy.listener import local_users, proof, tokens
+from dkdbg.agent.state import deadlines
 from dkdbg.attach.pid import enter
 from dkdbg.attach.ports import AFTER_RANKS, FIRST_RANKS
 from dkdbg.core.address import CALL
@@ -326,6 +327,8 @@ def _welcome(
         )  # fmt: skip
         for line in () if seen.agent else upstream.target.advice():
             reporter.line(line)
+        if going := deadlines.line(upstream.target.deadlines(), time.time()):
+            reporter.event("deadlines", going, prefix=upstream.name, target=upstream.name)
     return set(found)
 
 

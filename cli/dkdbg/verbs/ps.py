@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.agent.state import deadlines
 from dkdbg.core import sessions
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
@@ -87,6 +89,9 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     for each in shown:
         if each.manual_command:
             console.say(f"{printable(each.target)}: {printable(each.manual_command)}")
+    for each in shown:
+        if line := deadlines.line(each.deadlines, now):
+            console.say(f"{printable(each.name)}: {line}")
     if names:
         listed = ", ".join(f"{name} ({uri})" for name, uri in names.items())
         console.say(f"targets in dkdbg.toml, asked only when named: {listed}")
@@ -97,5 +102,12 @@ def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
     found: list[SeenSession] = []
     for name in targets:
         with contextlib.closing(registry.target_of(name, root)) as target:
-            found += target.sessions()
+            seen = target.sessions()
+            beside = target.deadlines()
+            found += [
+                each
+                if each.is_ended
+                else replace(each, deadlines=tuple(deadlines.merged(beside, each.deadlines)))
+                for each in seen
+            ]
     return found

@@ -28,6 +28,11 @@ def test_a_running_job_has_its_hosts_its_folder_and_its_output():
     assert (job.folder, job.output, job.reason) == ("/home/me/code", "/home/me/code/dkdbg-12.out", "")
 
 
+@pytest.mark.parametrize(("said", "seconds"), [("1:59 L", 7140), ("0:05 X", 300), ("1:59 E", None), ("-", None), ("", None)])  # fmt: skip
+def test_a_run_limit_is_told_apart_from_an_estimate(said, seconds):
+    assert read(TIME_LEFT=said).left_s == seconds
+
+
 def test_a_folder_that_bjobs_writes_by_a_variable_is_not_used():
     job = read(STAT="PEND", EXEC_HOST="", EXEC_CWD="", PEND_REASON="New job is waiting for scheduling;")
     assert (job.folder, job.output, job.nodes) == ("", "", ())

@@ -30,6 +30,8 @@ Job Id: 3.pbs
     Job_Name = debug
     Job_Owner = me@pbs
     job_state = R
+    resources_used.walltime = 00:01:02
+    Resource_List.walltime = 01:00:00
     exec_host = node4/0*2+node5/0
     Output_Path = pbs:/home/me/debug.o3
     Variable_List = PBS_O_HOME=/home/me,PBS_O_LANG=C,PBS_O_LOGNAME=me,
@@ -42,7 +44,9 @@ Job Id: 3.pbs
 def test_both_forms_are_read_with_lines_that_go_on_and_a_node_once_a_core():
     job = PBS.read("8", 0, TORQUE, "")
     assert (job.phase, job.user, job.nodes) == ("running", "me", ("node-12", "node-22"))
+    assert job.left_s == 8760 * 3600
     job = PBS.read("3.pbs", 0, OPENPBS, "")
+    assert job.left_s == 3600 - 62
     assert (job.nodes, job.folder, job.output) == (("node4", "node5"), "/home/me/code", "/home/me/debug.o3")
     text = TORQUE.replace("node-12/3+node-22/1", "node4/0+node4/1+node5/0")
     assert PBS.read("8", 0, text, "").nodes == ("node4", "node5")

@@ -8,28 +8,32 @@ from dkdbg.targets.batch import hostlist
 from dkdbg.targets.batch.job import job_address
 from dkdbg.targets.batch.slurm import SLURM
 
-RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|None|/home/me/my code\ntasks 8 \n"
+RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|1-02:03:04|None|/home/me/my code\ntasks 8 \n"
 
 
 def test_a_running_job_has_its_nodes_folder_and_tasks_and_an_array_is_no_single_job():
     job = SLURM.read("1", 0, RUNNING, "")
     assert job.nodes == ("node-30", "node-12", "node-22", "node-49")
     assert (job.phase, job.folder, job.tasks, job.reason) == ("running", "/home/me/my code", 8, "")
-    lines = "6_1|RUNNING|me|node-12|node-12|None|/h\n6_2|RUNNING|me|node-12|node-12|None|/h\n"
+    assert job.left_s == (26 * 60 + 3) * 60 + 4
+    lines = (
+        "6_1|RUNNING|me|node-12|node-12|UNLIMITED|None|/h\n6_2|RUNNING|me|node-12|node-12|UNLIMITED|None|/h\n"
+    )
     with pytest.raises(DkdbgError, match="6_1, 6_2") as caught:
         SLURM.read("6", 0, lines, "")
     assert caught.value.hint == "name one: 6_1"
     assert SLURM.read("6_2", 0, lines, "").id == "6_2"
+    assert SLURM.read("6_2", 0, lines, "").left_s is None
 
 
 @pytest.mark.parametrize(
     ("line", "phase", "reason"),
     [
-        ("2|PENDING|me|n/a||Resources|/home/me", "waiting", "Resources"),
-        ("2|CANCELLED|me|n/a||PartitionNodeLimit|/home/me", "ended", "PartitionNodeLimit"),
-        ("2|TIMEOUT|me|node-12|node-12|TimeLimit|/home/me", "ended", "TimeLimit"),
-        ("2|SUSPENDED|me|node-12|node-12|None|/home/me", "held", ""),
-        ("2|CONFIGURING|me|node-12|node-12|None|/home/me", "waiting", ""),
+        ("2|PENDING|me|n/a||NOT_SET|Resources|/home/me", "waiting", "Resources"),
+        ("2|CANCELLED|me|n/a||INVALID|PartitionNodeLimit|/home/me", "ended", "PartitionNodeLimit"),
+        ("2|TIMEOUT|me|node-12|node-12|0:00|TimeLimit|/home/me", "ended", "TimeLimit"),
+        ("2|SUSPENDED|me|node-12|node-12|UNLIMITED|None|/home/me", "held", ""),
+        ("2|CONFIGURING|me|node-12|node-12|UNLIMITED|None|/home/me", "waiting", ""),
     ],
 )
 def test_states_are_told_apart(line, phase, reason):

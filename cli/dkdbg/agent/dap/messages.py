@@ -38,6 +38,9 @@ RELEASE = "dkdbgRelease"
 LEADS_BARRIER = "dkdbgGather"
 BARRIER = "dkdbgGate"
 GROUP = "dkdbgTogether"
+#: Property of the attach request to the root session: time limits of the target that its agent does not see; see
+#: state/deadlines.py.
+DEADLINES = "dkdbgDeadlines"
 #: Request of `dkdbg attach` for the digest of a source file (`path`), and the agent's capability to answer it.
 SOURCE = "dkdbgSource"
 #: Property by which a child session names its editor. Added to each announcement.
@@ -45,7 +48,7 @@ EDITOR = "dkdbgEditor"
 #: Properties of the attach request that child sessions do not inherit: debugpy does not pass them on, or they are ours.
 NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
-    "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER,
+    "host", "port", ROLE, EDITOR, RANKS, LEADS_BARRIER, DEADLINES,
 ))  # fmt: skip
 #: debugpy 1.8's answer to any `initialize`, for a root session without a process.
 CAPABILITIES: Message = {

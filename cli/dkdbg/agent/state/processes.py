@@ -53,7 +53,8 @@ class ProcessTable:
         on_refusal: called once per reason why a process cannot be debugged, with one line.
         choice: returns the ranks to debug.
         on_absent: called for each process that did not join when asked, and for each that has ended.
-        on_pending: called for each process in a collective that keeps its timeout: pid, name, seconds since, seconds left.
+        on_pending: called with each process that was asked about its timeouts: pid, name of the collective that keeps its
+            own (empty for none), seconds since, seconds left.
         on_raised: called whenever a process has raised the timeouts of its process groups.
         before_look: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
@@ -154,9 +155,9 @@ class ProcessTable:
             if answer.startswith("raised ") and answer != "raised 0":
                 self._on_raised()
             words = answer.split()
-            if words[2:3] == ["waits"] and len(words) == 6:
-                with contextlib.suppress(ValueError):
-                    self._on_pending(pid, words[3], float(words[4]), float(words[5]))
+            waits = words[3:] if words[2:3] == ["waits"] and len(words) == 6 else ("", "0", "0")
+            with contextlib.suppress(ValueError):
+                self._on_pending(pid, waits[0], float(waits[1]), float(waits[2]))
 
         threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
 

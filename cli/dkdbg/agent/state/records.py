@@ -38,7 +38,7 @@ def first_record(
     import platform
     import sys
 
-    from dkdbg.agent.state import batch, mapping
+    from dkdbg.agent.state import batch, deadlines, mapping
 
     now = time.time()
     return {
@@ -66,6 +66,7 @@ def first_record(
         "last_exit_code": None,
         "detail": "",
         "jobs": batch.jobs(os.environ),
+        "deadlines": deadlines.of_environment(os.environ),
         "mappings": mapping.here(),
         "processes": [],
     }

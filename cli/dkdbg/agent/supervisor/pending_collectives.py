@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Set, Tuple
 
+    from dkdbg.agent import contract
+
 #: Seconds after which a rank is asked again: a collective of a running job is over by then.
 LOOK_AGAIN_S = 2.0
 #: Seconds to wait for the other ranks of the same collective.
@@ -36,11 +38,21 @@ class PendingCollectives:
         self._began: Dict[int, float] = {}
         self._reported: Set[int] = set()
         self._found: Dict[str, List[Tuple[int, float, float]]] = {}
+        self._waiting: Dict[int, Tuple[str, float]] = {}
 
     def note(self, pid: int, name: str, age: float, left: float) -> None:
-        """Record that a process waits in the collective `name` for `age` seconds, and gives up after `left` seconds."""
+        """Record that a process waits in the collective `name` for `age` seconds, and gives up after `left` seconds.
+
+        Args:
+            name: empty where it waits in none, or in one that has a raised timeout.
+        """
         began = time.monotonic() - age
         with self._lock:
+            if not name:
+                self._waiting.pop(pid, None)
+                return
+            if pid in self._reported:
+                self._waiting[pid] = name, time.time() + left
             if pid not in self._began:
                 self._began[pid] = began
                 _later(LOOK_AGAIN_S, lambda: self._ask(pid))
@@ -48,6 +60,7 @@ class PendingCollectives:
             if pid in self._reported or abs(self._began[pid] - began) > GATHER_S:
                 return
             self._reported.add(pid)
+            self._waiting[pid] = name, time.time() + left
             is_first = not self._found
             self._found.setdefault(name, []).append((pid, age, left))
         if is_first:
@@ -58,6 +71,29 @@ class PendingCollectives:
         with self._lock:
             self._began.clear()
             self._reported.clear()
+            self._waiting.clear()
+
+    def ask_again(self) -> bool:
+        """Ask the reported processes whether they still wait; return whether there are any."""
+        with self._lock:
+            pids = list(self._waiting)
+        for pid in pids:
+            self._ask(pid)
+        return bool(pids)
+
+    def deadlines(self) -> List[contract.Deadline]:
+        """Return when the reported processes give up, by collective."""
+        with self._lock:
+            waiting = dict(self._waiting)
+        found: List[contract.Deadline] = []
+        for name in sorted({name for name, _ in waiting.values()}):
+            pids = [pid for pid in waiting if waiting[pid][0] == name]
+            who = _listed(sorted({self._name_of(pid) for pid in pids}))
+            what = "%s: giving up in %s" % (who, console.printable(name))
+            found.append(
+                {"what": what, "ends": min(waiting[pid][1] for pid in pids), "after": None, "lift": ""}
+            )
+        return found
 
     def _tell(self) -> None:
         with self._lock:

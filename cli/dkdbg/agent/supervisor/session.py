@@ -15,13 +15,14 @@ from dkdbg.agent.proxy.adapter import backend
 from dkdbg.agent.proxy.broker import broadcast_query, relay
 from dkdbg.agent.proxy.broker.agent import Agent
 from dkdbg.agent.proxy.listener import listener, local_users, peers, tokens
-from dkdbg.agent.state import choice, naming, notes, processes, procfs, records, runtime_dir
+from dkdbg.agent.state import choice, deadlines, naming, notes, processes, procfs, records, runtime_dir
 from dkdbg.agent.supervisor import (
     child,
     control,
     edited,
     end_note,
     ending,
+    held_deadlines,
     hook_check,
     hook_folder,
     image_files,
@@ -158,7 +159,7 @@ class Session:
         self.store = records.SessionStore(runtime, options.name)
         self._clocks = stopped_clocks.StoppedClocks(
             self.store.directory,
-            on_hold=lambda: self._table.tell_of_holds(),  # noqa: PLW0108
+            on_hold=self._on_hold,
         )
         self._choice = choice.Choice(self.store.directory, os.environ.get(settings.ENV_RANKS, ""))
         self._sites = site_folders.Sites(os.environ)
@@ -188,6 +189,13 @@ class Session:
             lambda pid: self._table.name_of(pid),  # noqa: PLW0108 - made after this
             lambda pid: self._table.ask_timeouts(pid),  # noqa: PLW0108
             lambda line: self.tell(line, "important"),
+        )
+        self._deadlines = held_deadlines.HeldDeadlines(
+            deadlines.of_environment(os.environ),
+            waits=self._pending.deadlines,
+            ask=self._pending.ask_again,
+            told=lambda line: self.tell(line, "important"),
+            changed=lambda found: self._write(deadlines=found),
         )
         self._table = processes.ProcessTable(
             self.store.processes_dir,
@@ -545,7 +553,13 @@ class Session:
         self._first_death = self._first_death or line
         self.tell("\n  ".join([line, *stack]), "important")
 
+    def _on_hold(self) -> None:
+        self._table.tell_of_holds()
+        self._deadlines.held()
+
     def _on_stop(self, pid: int, where: str) -> None:
+        if where:
+            self._deadlines.stopped()
         self._clocks.note(pid, is_held=bool(where))
         self._table.set_stopped(pid, where)
 
@@ -567,6 +581,8 @@ class Session:
             self.tell("no process can be debugged: %s" % error, "important")
         self._has_attached.set()  # must come after: the program starts now, and is to join at its start
         self._write(client=True)
+        if is_new:
+            self._deadlines.attached()
         self._table.follow_timeouts()
         self._say_choice()
         if changed and self._should_restart:  # now that new processes join, and stop from their first line on
@@ -724,6 +740,10 @@ class _Behind(Agent):
     def choose(self, wanted: Optional[ranks.RankSet]) -> None:
         """Debug these ranks, None for those that the agent was started with."""
         self._session._choose(wanted)
+
+    def take_deadlines(self, said: object) -> None:
+        """Note the time limits of the target that the controller knows."""
+        self._session._deadlines.take(said)
 
     def release(self, pid: int) -> None:
         """Resume a process that waits at its start for a session."""

@@ -62,7 +62,13 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     answers = ask_all(folder, [each["pid"] for each in there], "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
     outside.fill_in(told, native=native)
-    return {"id": record["id"], "name": record["name"], "state": record["state"], "processes": told}
+    return {
+        "id": record["id"],
+        "name": record["name"],
+        "state": record["state"],
+        "deadlines": record.get("deadlines", []),  # agents up to 0.1 write none
+        "processes": told,
+    }
 
 
 def announced_processes(folder: str, record: contract.Record) -> List[contract.Process]:

@@ -50,6 +50,10 @@ class BatchSystem(Protocol):
     """Commands and parsers of a batch system. Scripts are for a `sh` on the login node."""
 
     @property
+    def name(self) -> str:
+        """Return its name for users."""
+
+    @property
     def scheme(self) -> str:
         """Return the scheme of its addresses."""
 
@@ -92,10 +96,22 @@ class BatchSystem(Protocol):
     def cancel(self, job: str) -> tuple[str, ...]:
         """Return the command that cancels a job."""
 
+    def extend(self, job: str) -> str:
+        """Return the command line, for users, that gives a job more time."""
+
 
 def on_path(program: str) -> str:
     """Return the script for `sh` that reads the profile if a non-login shell does not find `program`."""
     return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+
+
+def duration(text: str) -> float | None:
+    """Return the seconds of `1-02:03:04`, `02:03:04` or `03:04`; None for other texts, such as UNLIMITED."""
+    found = re.fullmatch(r"(?:(\d{1,5})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d\d)", text.strip())
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def job_address(address: Address, job_form: re.Pattern[str], *, new: bool = False) -> JobAddress:

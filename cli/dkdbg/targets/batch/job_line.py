@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from dkdbg.targets.batch.job_node import JobNode, looked, looking
 from dkdbg.targets.ssh.connection import CONNECT_LIMIT
 
 if TYPE_CHECKING:
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.jobs import Job
     from dkdbg.core.target import Reach
     from dkdbg.targets.batch.job import BatchSystem, JobAddress
@@ -60,6 +62,7 @@ class JobLine:
         self._way: tuple[str, Way] | None = None
         self._relay: Relay | None = None
         self._ports: dict[str, int] = {}
+        self._deadlines: tuple[Deadline, ...] = ()
         self._users = 0
 
     def enter(self) -> JobLine:
@@ -80,7 +83,21 @@ class JobLine:
         asking = ("sh", "-c", self._system.show(self._address.job))
         login = self.login.reach(asks=asks, limit=limit)
         done = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
-        return self._system.read(self._address.job, done.code, done.stdout, done.stderr)
+        job = self._system.read(self._address.job, done.code, done.stdout, done.stderr)
+        if job.left_s is None:
+            self._deadlines = ()
+        else:
+            what = f"{self._system.name} ends job {job.id.partition('.')[0]}"
+            ends = time.time() + job.left_s
+            self._deadlines = (
+                {"what": what, "ends": ends, "after": None, "lift": self._system.extend(job.id)},
+            )
+        return job
+
+    @property
+    def deadlines(self) -> tuple[Deadline, ...]:
+        """Return the time limit of the job, as of the last query."""
+        return self._deadlines
 
     def look(self, *, asks: bool = False, limit: float = CONNECT_LIMIT) -> Node:
         """Find the node that the address selects now.

@@ -23,6 +23,7 @@ from dkdbg.targets.ssh.login import Login
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Reach
     from dkdbg.delivery.bring import Brought
@@ -147,6 +148,10 @@ class JobTarget(Target):
         if targets:
             self.close()
         return targets or [self]
+
+    def deadlines(self) -> Sequence[Deadline]:
+        """Return the job's time limit."""
+        return self._line.deadlines
 
     def lost(self) -> str:
         """Return why a command was cut off; see `core/target.py`."""

@@ -16,7 +16,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import NO_COMMANDS, an_array, explain_by, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, an_array, duration, explain_by, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PATH = on_path("bjobs")
 #: Fields of `bjobs -o ... -json`, which needs 10.1.0.2; the keys of a record are the fields' names in capitals.
-_FIELDS = "jobid jobindex stat user exec_host exec_cwd sub_cwd output_file pend_reason exit_reason exit_code"
+_FIELDS = "jobid jobindex stat user exec_host exec_cwd sub_cwd output_file pend_reason exit_reason exit_code time_left"
 #: STAT of bjobs(1); all others are final: DONE, EXIT, ZOMBI.
 _PHASES: dict[str, Phase] = {
     "PEND": "waiting", "PSUSP": "waiting", "WAIT": "waiting", "PROV": "waiting", "RUN": "running",
@@ -58,7 +58,7 @@ _KNOWN = (
 class Lsf:
     """LSF's commands; see `targets/batch/job.py`."""
 
-    scheme, template, path = "lsf", "templates/jobs/lsf.sh.j2", _PATH
+    name, scheme, template, path = "LSF", "lsf", "templates/jobs/lsf.sh.j2", _PATH
     #: `12`, or `12[3]` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{1,9}\])?")
 
@@ -88,7 +88,7 @@ class Lsf:
         return Job(
             id=printable(id_), phase=phase, state=printable(state), user=printable(record.get("USER", "")),
             nodes=_nodes(record.get("EXEC_HOST", "")), reason=printable(reason)[:200], folder=folder, tasks=1,
-            output=_absolute(posixpath.join(folder, output)) if output else "", succeeded=state == "DONE",
+            output=_absolute(posixpath.join(folder, output)) if output else "", succeeded=state == "DONE", left_s=_left(record.get("TIME_LEFT", "")),
         )  # fmt: skip
 
     def over(self, job: str) -> str:
@@ -126,6 +126,10 @@ class Lsf:
         """Cancel a job with bkill."""
         return ("bkill", job)
 
+    def extend(self, job: str) -> str:
+        """Set a job's run limit with bmod; for a running job only an administrator may."""
+        return f"bmod -W MINUTES {job}"
+
 
 def _records(stdout: str) -> list[dict[str, str]]:
     """Return the records of a JSON answer, none if it is invalid; drop missing values (empty or `-`)."""
@@ -139,6 +143,12 @@ def _records(stdout: str) -> list[dict[str, str]]:
 def _id(record: dict[str, str]) -> str:
     number, index = record.get("JOBID", ""), record.get("JOBINDEX", "0")
     return number if index in {"", "0"} or "[" in number else f"{number}[{index}]"
+
+
+def _left(text: str) -> float | None:
+    """Return the seconds of TIME_LEFT, `1:59 L` in hours and minutes; `E` marks an estimate, which ends no job."""
+    limit, _, mark = text.partition(" ")
+    return duration(f"{limit}:00") if mark in ("L", "X") else None
 
 
 def _nodes(text: str) -> tuple[str, ...]:

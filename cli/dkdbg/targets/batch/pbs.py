@@ -14,7 +14,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import NO_COMMANDS, explain_by, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, duration, explain_by, on_path
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 
@@ -60,7 +60,7 @@ _KNOWN = (
 class Pbs:
     """PBS's commands; see `targets/batch/job.py`."""
 
-    scheme, template, path = "pbs", "templates/jobs/pbs.sh.j2", _PATH
+    name, scheme, template, path = "PBS", "pbs", "templates/jobs/pbs.sh.j2", _PATH
     #: `12`, `12.server`, or `12[3].server` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
@@ -86,6 +86,7 @@ class Pbs:
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=1,
             output=output if output.startswith("/") and output.isprintable() else "",
             succeeded=None if state == "E" else state in "CF",  # neither reports a failure
+            left_s=_left(known),
         )  # fmt: skip
 
     def over(self, job: str) -> str:
@@ -125,6 +126,17 @@ class Pbs:
     def cancel(self, job: str) -> tuple[str, ...]:
         """Cancel a job with qdel."""
         return ("qdel", job)
+
+    def extend(self, job: str) -> str:
+        """Extend a job's walltime with qalter; for a running job only a manager may."""
+        return f"qalter -l walltime=HH:MM:SS {job}"
+
+
+def _left(known: dict[str, str]) -> float | None:
+    """Return the seconds until the walltime is used up."""
+    limit = duration(known.get("Resource_List.walltime", ""))
+    used = duration(known.get("resources_used.walltime", "0:00"))
+    return None if limit is None or used is None else limit - used
 
 
 def attributes(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import expand
-from dkdbg.targets.batch.job import NO_COMMANDS, an_array, explain_by, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, an_array, duration, explain_by, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job_script import Script
 
 #: Fields of squeue; the one with arbitrary text is last.
-_FIELDS = "%i|%T|%u|%B|%N|%r|%Z"
+_FIELDS = "%i|%T|%u|%B|%N|%L|%r|%Z"
 _TASKS, _OUTPUT = "tasks ", "output "
 #: States of squeue (squeue(1), JOB STATE CODES); all others are final.
 _WAITING = {
@@ -87,7 +87,7 @@ _KNOWN = (
 class Slurm:
     """Slurm's commands; see `targets/batch/job.py`."""
 
-    scheme, template, path = "slurm", "templates/jobs/slurm.sh.j2", _PATH
+    name, scheme, template, path = "Slurm", "slurm", "templates/jobs/slurm.sh.j2", _PATH
     #: `7`, `7_3` of an array, or `7+1` of a heterogeneous job.
     job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
 
@@ -99,7 +99,7 @@ class Slurm:
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
         """Parse the lines, one for each job of an array."""
-        rows = [line for line in stdout.splitlines() if line.count("|") >= 6]
+        rows = [line for line in stdout.splitlines() if line.count("|") >= 7]
         if code:
             raise self.explain(stderr, job=job, node="") or _unexplained(stderr, job)
         if not rows:
@@ -107,7 +107,7 @@ class Slurm:
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
             raise an_array(job, [each.partition("|")[0] for each in found])
-        id_, state, user, batch_host, nodes, reason, folder = found[0].split("|", 6)
+        id_, state, user, batch_host, nodes, left, reason, folder = found[0].split("|", 7)
         tasks = re.search(rf"^{_TASKS}\s*(\d+)", stdout, re.MULTILINE)
         output = re.search(rf"^{_OUTPUT}(/\S+)", stdout, re.MULTILINE)
         return Job(
@@ -115,6 +115,7 @@ class Slurm:
             nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
             output=output[1] if output else "", succeeded=None if state == "COMPLETING" else state == "COMPLETED",
+            left_s=duration(left),
         )  # fmt: skip
 
     def over(self, job: str) -> str:
@@ -157,6 +158,10 @@ class Slurm:
     def cancel(self, job: str) -> tuple[str, ...]:
         """Cancel a job with scancel."""
         return ("scancel", job)
+
+    def extend(self, job: str) -> str:
+        """Extend a job's limit by an hour with scontrol; most sites let only operators do so."""
+        return f"scontrol update JobId={job} TimeLimit=+60"
 
 
 def _phase(state: str) -> Phase:

@@ -18,6 +18,8 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from dkdbg.agent.contract import Deadline
+
 #: The label of a debug service's containers: the service's name.
 LABEL = "dev.dkdbg.session"
 #: Labels of compose: the service, the folder of the project (as typed, with symlinks), and whether `compose run` made
@@ -27,6 +29,13 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
 )  # fmt: skip
 #: Label of compose: the project's name.
 PROJECT_NAME = "com.docker.compose.project"
+#: Programs that restart unhealthy containers, the label by which they know these, and its values. The engine does not.
+_RESTARTING = (
+    ("autoheal", "autoheal", frozenset({"true"})),
+    ("deunhealth", "deunhealth.restart.on.unhealthy", frozenset({"true"})),
+)
+#: Defaults of a healthcheck (Dockerfile reference, HEALTHCHECK), in nanoseconds.
+_INTERVAL_NS, _TIMEOUT_NS, _RETRIES = 30_000_000_000, 30_000_000_000, 3
 #: Command of the agent that a debug service mounts (compose/service.yaml.j2).
 AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 
@@ -49,6 +58,14 @@ class ContainerReach(Reach):
         """Return the local command line that runs `argv` in the container, with our standard input and output."""
         user = ("--user", self.user) if self.user else ()
         return ("docker", "exec", "-it" if tty else "-i", *user, self.name, *argv)
+
+
+def _unhealthy_after(check: Mapping[str, Any]) -> float | None:
+    """Return the seconds without an answer after which a healthcheck fails; None without a healthcheck."""
+    if (check.get("Test") or ["NONE"])[0] == "NONE":
+        return None
+    each = (check.get("Interval") or _INTERVAL_NS) + (check.get("Timeout") or _TIMEOUT_NS)
+    return float(each * (check.get("Retries") or _RETRIES)) / 1e9
 
 
 def logs_words(name: str, *, follow: bool, lines: int | None) -> tuple[str, ...]:
@@ -77,6 +94,8 @@ class Container:
         agent: command of its agent, without a verb.
         user: `uid:gid` that the agent runs as; empty for the container's own user.
         binds: folder inside -> folder of the engine's machine that is mounted there.
+        unhealthy_after: seconds without an answer after which its own healthcheck fails; None without one.
+        restarted_by: the program that restarts it then; empty for none.
     """
 
     id: str
@@ -96,6 +115,8 @@ class Container:
     agent: tuple[str, ...] = AGENT
     user: str = ""
     binds: Mapping[str, str] = field(default_factory=dict)
+    unhealthy_after: float | None = None
+    restarted_by: str = ""
 
     @classmethod
     def of(cls, inspected: Mapping[str, Any]) -> Container:
@@ -124,7 +145,22 @@ class Container:
             binds={
                 each["Destination"]: each["Source"] for each in inspected.get("Mounts") or () if each.get("Type") == "bind"
             },
+            unhealthy_after=None if labels.get(LABEL) else _unhealthy_after(config.get("Healthcheck") or {}),
+            restarted_by=next((name for name, label, value in _RESTARTING if labels.get(label, "").lower() in value), ""),
         )  # fmt: skip
+
+    @property
+    def deadlines(self) -> tuple[Deadline, ...]:
+        """Return its healthcheck, which a held program does not answer; a debug service's is the agent's."""
+        if self.unhealthy_after is None:
+            return ()
+        then = (
+            f"{self.restarted_by} restarts it"
+            if self.restarted_by
+            else "services that depend on it do not start"
+        )
+        what = f"the container {self.name} becomes unhealthy, and {then},"
+        return ({"what": what, "ends": None, "after": self.unhealthy_after, "lift": ""},)
 
     def with_run(self, words: Sequence[str], user: str = "") -> Container:
         """Return this container with the session that `dkdbg run` has started in it.

@@ -28,6 +28,7 @@ from dkdbg.targets.docker.container import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.address import Address
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
@@ -52,6 +53,7 @@ class ContainerTarget(Target):
         super().__init__(address)
         self._seen = seen
         self._found: Container | None = None
+        self._last: Container | None = None
         self._engine: str | None = None
         self._relay: RelayedEndpoint | None = None
         self._led: Container | None = None
@@ -115,7 +117,7 @@ class ContainerTarget(Target):
     def endpoint(self) -> Endpoint:
         """Return the published port of a debug service, or its own; a relay if this machine cannot reach it."""
         try:
-            found = self.look()
+            self._last = found = self.look()
             return endpoint_of(found) if self._is_near(found) else self._remote_endpoint(found)
         except (DkdbgError, BadRecord) as error:
             return Endpoint(address=None, why=str(error).splitlines()[0])
@@ -126,10 +128,14 @@ class ContainerTarget(Target):
 
     def sessions(self) -> list[SeenSession]:
         """Return the sessions that the agent in the container reports."""
-        found = self.look()
+        self._last = found = self.look()
         if found is None:
             raise self.absent()
         return containers.sessions_in(found)
+
+    def deadlines(self) -> Sequence[Deadline]:
+        """Return the container's own healthcheck."""
+        return self._last.deadlines if self._last is not None else ()
 
     def advice(self) -> Sequence[str]:
         """Return advice about Python processes without our agent, or about running containers if this one is missing."""

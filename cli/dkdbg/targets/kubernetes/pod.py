@@ -6,7 +6,8 @@ Kubernetes does not allow reaches a command line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.settings import ENV_MAPPINGS
@@ -100,6 +101,9 @@ class Pod:
         workdirs: of each container, if the pod sets it.
         trouble: by container, why no command can run in it now; absent if one can.
         running: containers that run now, including those of a pod that is being deleted.
+        job: name of the Job that made it; empty for none.
+        ends: end of its active deadline, in epoch seconds; None without one.
+        probes: by container, its name and the seconds without an answer after which the kubelet restarts it.
     """
 
     name: str
@@ -114,6 +118,9 @@ class Pod:
     workdirs: dict[str, str]
     trouble: dict[str, str]
     running: frozenset[str]
+    job: str = ""
+    ends: float | None = None
+    probes: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: object) -> Pod:
@@ -146,6 +153,11 @@ class Pod:
                 for each in objects_of(status.get("containerStatuses"))
                 if "running" in object_of(each.get("state"))
             ),
+            job=next(
+                (_text(each.get("name")) for each in objects_of(about.get("ownerReferences")) if each.get("kind") == "Job"), ""
+            ),
+            ends=active_deadline(spec, status),
+            probes={name: _probes(each) for name, each in zip(names, containers, strict=True)},
         )  # fmt: skip
 
     def container(self, asked: str) -> str:
@@ -161,6 +173,28 @@ class Pod:
                 exit_code=EXIT_USAGE,
             )
         return asked or self.default or self.containers[0]
+
+
+def active_deadline(spec: dict[str, Any], status: dict[str, Any]) -> float | None:
+    """Return the end of activeDeadlineSeconds of a pod or Job, in epoch seconds; None without one, or before the start."""
+    limit = spec.get("activeDeadlineSeconds")
+    try:
+        start = datetime.fromisoformat(_text(status.get("startTime")).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return start.timestamp() + limit if isinstance(limit, int) and start.tzinfo else None
+
+
+def _probes(container: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Return the probes after which the kubelet restarts a container. A socket is answered by the kernel, held or not."""
+    found = []
+    for name in ("livenessProbe", "startupProbe"):
+        probe = object_of(container.get(name))
+        if probe and "tcpSocket" not in probe:
+            period, failures = probe.get("periodSeconds", 10), probe.get("failureThreshold", 3)
+            if isinstance(period, int) and isinstance(failures, int):
+                found.append((name, float(period * failures)))
+    return tuple(found)
 
 
 def pods_of(value: object) -> list[Pod]:

@@ -23,14 +23,15 @@ from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.kubernetes import copies, kubectl, local_runs
 from dkdbg.targets.kubernetes.changes import PodChanges
 from dkdbg.targets.kubernetes.kubectl_errors import last_line
-from dkdbg.targets.kubernetes.pod import PodReach, choose, not_ready
-from dkdbg.targets.kubernetes.pod_address import OWNERS, query_of
+from dkdbg.targets.kubernetes.pod import BadPod, PodReach, active_deadline, choose, not_ready, object_of
+from dkdbg.targets.kubernetes.pod_address import JOB, OWNERS, query_of
 from dkdbg.targets.kubernetes.workload import kind_of_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from dkdbg.agent.contract import Deadline
     from dkdbg.core.target import Changes, Reach
     from dkdbg.targets.kubernetes.pod import Pod
     from dkdbg.targets.kubernetes.pod_copy import PodCopy
@@ -39,6 +40,8 @@ SCHEME = "k8s"
 #: Timeout for an answer from a pod, and maximum bytes of it.
 _ANSWER_LIMIT = 20.0
 _MAX_ANSWER = 8 << 20
+#: Seconds that no user holds a program for.
+_LONG_S = 86400.0
 #: Maximum number of pods to query at the same time.
 _AT_ONCE = 8
 
@@ -62,6 +65,8 @@ class PodTarget(Target):
         self._lock = threading.Lock()
         self._endpoint = RelayedEndpoint(self._relayed)
         self._way: tuple[PodReach, str] | None = None
+        self._last: _Found | None = None
+        self._ends: tuple[str, float | None] = "", None
         self._copy: tuple[PodCopy, bytes] | None = None
         self._replaces = False
 
@@ -135,6 +140,39 @@ class PodTarget(Target):
         except (DkdbgError, BadRecord) as error:
             return [self._unreadable(found.pod.name, str(error))]
         return [self._seen(each, found) for each in records]
+
+    def deadlines(self) -> Sequence[Deadline]:
+        """Return the active deadline of the pod, or of its Job, and the probes of the container."""
+        if self._last is None:
+            return ()
+        pod, container = self._last.pod, self._last.container
+        address = (
+            str(self.address)
+            if self._query.kind in OWNERS
+            else f"k8s://{self._query.namespace}/deployment/NAME"
+        )
+        copy = f"dkdbg up {address}"  # a debug copy, which has neither
+        found: list[Deadline] = []
+        for ends in (pod.ends, self._end_of_job(pod)):
+            if ends is not None:
+                what = f"activeDeadlineSeconds ends the pod {pod.name}"
+                found.append({"what": what, "ends": ends, "after": None, "lift": copy})
+        for name, seconds in pod.probes.get(container, ()):
+            if seconds < _LONG_S:  # that of a debug copy never does
+                what = f"the {name} restarts the container {container}"
+                found.append({"what": what, "ends": None, "after": seconds, "lift": copy})
+        return found
+
+    def _end_of_job(self, pod: Pod) -> float | None:
+        """Return the end of the deadline of a pod's Job, asked once."""
+        if not pod.job or self._ends[0] == pod.job:
+            return self._ends[1]
+        ends = None
+        with contextlib.suppress(DkdbgError, BadPod):  # this user may not read Jobs
+            job = kubectl.owner(self._query, pod.job, JOB)
+            ends = active_deadline(object_of(job.get("spec")), object_of(job.get("status")))
+        self._ends = pod.job, ends
+        return ends
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the command that prints the logs kept by the cluster, also for a pod that has ended."""
@@ -263,7 +301,8 @@ class PodTarget(Target):
         """
         query = self._query
         pod = choose(kubectl.pods(query), query)
-        return _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
+        self._last = _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
+        return self._last
 
     def _look_again(self) -> _Found:
         """Find the pod again for a running session, which a pod that is being deleted still has time to finish.

@@ -79,6 +79,9 @@ class Agent:
     def choose(self, wanted: Optional[RankSet]) -> None:
         """Debug these ranks, None for those that the agent was started with."""
 
+    def take_deadlines(self, said: object) -> None:
+        """Note the time limits of the target that the controller knows; `said` is unchecked."""
+
     def release(self, pid: int) -> None:
         """Resume a process that waits at its start for a session."""
 

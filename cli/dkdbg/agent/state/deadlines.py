@@ -1,0 +1,175 @@
+"""Time limits outside the program that go on while it is held: a batch job's, a probe's, a collective's (issue 33).
+
+The agent reads those of its environment. `dkdbg attach` sends those that only the target shows (messages.DEADLINES).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+
+from dkdbg.agent import console
+from dkdbg.agent.state import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+
+    from dkdbg.agent import contract
+
+#: Maximum deadlines of a session, and characters of their texts: another user may have written them.
+MAX_DEADLINES, MAX_CHARACTERS = 20, 300
+#: The latest end, in epoch seconds, and the longest span.
+_MAX_S = 1e11
+
+
+def _slurm(environ: Mapping[str, str]) -> float:
+    return float(environ["SLURM_JOB_END_TIME"])  # Slurm 22.05 or newer
+
+
+def _torque(environ: Mapping[str, str]) -> float:
+    return _start_of_job("PBS_JOBID") + float(environ["PBS_WALLTIME"])  # OpenPBS does not set it
+
+
+#: A row for each batch system that tells a job its time limit: its name, the job's variable, the end of the job in epoch
+#: seconds, and the command for more time. LSF sets no such variable; `dkdbg attach lsf://...` asks bjobs.
+#: Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; Torque's qsub(1B), ENVIRONMENT VARIABLES.
+_ROWS: Tuple[Tuple[str, str, Callable[[Mapping[str, str]], float], str], ...] = (
+    ("Slurm", "SLURM_JOB_ID", _slurm, "scontrol update JobId=%s TimeLimit=+60"),
+    ("PBS", "PBS_JOBID", _torque, "qalter -l walltime=HH:MM:SS %s"),
+)
+
+
+def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
+    """Return the deadlines that the agent's own environment tells."""
+    found: List[contract.Deadline] = []
+    for system, variable, ends, lift in _ROWS:
+        job = environ.get(variable, "")[:100]
+        with contextlib.suppress(KeyError, ValueError):
+            what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
+            found.append({"what": what, "ends": ends(environ), "after": None, "lift": lift % job})
+    return parse(found)
+
+
+def parse(said: object) -> List[contract.Deadline]:
+    """Return the valid deadlines of an untrusted list, with printable texts."""
+    found: List[contract.Deadline] = []
+    for each in said[:MAX_DEADLINES] if isinstance(said, list) else ():
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            ends, after = _number(each["ends"]), _number(each["after"])
+            what, lift = (console.printable(str(each[key]))[:MAX_CHARACTERS] for key in ("what", "lift"))
+            if what and (ends is None) != (after is None):
+                found.append({"what": what, "ends": ends, "after": after, "lift": lift})
+    return found
+
+
+def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
+    """Return all deadlines, of several with one text the first."""
+    found = {}
+    for each in [one for some in lists for one in some]:
+        found.setdefault(each["what"], each)
+    return list(found.values())
+
+
+def left(deadline: contract.Deadline, now: float) -> Optional[float]:
+    """Return the seconds until its end, negative after it; None where it depends on a hold.
+
+    Args:
+        now: epoch seconds.
+    """
+    return None if deadline["ends"] is None else deadline["ends"] - now
+
+
+def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, object]]:
+    """Return deadlines for `--json`: `what`, `lift`, and the seconds `left_s`, or `after_s` of a hold.
+
+    Args:
+        now: epoch seconds.
+    """
+    return [
+        {
+            "what": each["what"],
+            "left_s": None if each["ends"] is None else round(each["ends"] - now, 1),
+            "after_s": each["after"],
+            "lift": each["lift"],
+        }
+        for each in found
+    ]
+
+
+def soonest(found: Iterable[contract.Deadline], now: float) -> str:
+    """Return the time until the first end, as `52 min`; empty where none is known.
+
+    Args:
+        now: epoch seconds.
+    """
+    known = [rest for each in found for rest in [left(each, now)] if rest is not None and rest >= 0.0]
+    return span(min(known)) if known else ""
+
+
+def described(deadline: contract.Deadline, now: float) -> str:
+    """Return one deadline as text, `Slurm ends job 12 in 52 min (more time: scontrol ...)`.
+
+    Args:
+        now: epoch seconds.
+    """
+    rest = left(deadline, now)
+    when = (
+        "after %s without an answer" % span(deadline["after"] or 0.0)
+        if rest is None
+        else "in %s" % span(rest)
+    )
+    more = " (more time: %s)" % deadline["lift"] if deadline["lift"] else ""
+    return "%s %s%s" % (deadline["what"], when, more)
+
+
+def line(deadlines: Iterable[contract.Deadline], now: float) -> str:
+    """Return the line for a user who is about to hold the program; empty if nothing is known to go on."""
+    found = [each for each in deadlines if (left(each, now) or 0.0) >= 0.0]
+    if not found:
+        return ""
+    return "goes on while you hold the program: %s" % "; ".join(described(each, now) for each in found)
+
+
+def span(seconds: float) -> str:
+    """Return a duration as `90 s`, `52 min` or `30 h`, rounded down."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return "%d %s" % (seconds // size, unit)
+    return "%d s" % max(0.0, seconds)
+
+
+def _number(value: object) -> Optional[float]:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(value)
+    if not math.isfinite(value) or not 0.0 <= value < _MAX_S:
+        raise ValueError(value)
+    return float(value)
+
+
+def _start_of_job(variable: str) -> float:
+    """Return the start, in epoch seconds, of the outermost parent with this variable: the job's script.
+
+    Raises:
+        ValueError: /proc does not tell.
+    """
+    pid, found = os.getpid(), None
+    while pid > 1 and variable.encode() in _names(pid):
+        found, pid = procfs.start_ticks(pid), procfs.parent(pid)
+    if found is None:
+        raise ValueError("no start")
+    with contextlib.suppress(OSError, IndexError), open("/proc/uptime") as source:
+        return time.time() - float(source.read().split()[0]) + found / os.sysconf("SC_CLK_TCK")
+    raise ValueError("no uptime")
+
+
+def _names(pid: int) -> List[bytes]:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as source:
+            return [each.partition(b"=")[0] for each in source.read().split(b"\0")]
+    except OSError:
+        return []

@@ -1,0 +1,99 @@
+"""Tells the user of a held program which time limits go on; see state/deadlines.py."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from dkdbg.agent.state import deadlines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Optional
+
+    from dkdbg.agent import contract
+
+#: Seconds for which a stop does not repeat the line: each step is a stop.
+REPEAT_S = 60.0
+#: Seconds before an end at which the line is repeated during a stop.
+WARN_AT_S = (600.0, 300.0, 60.0)
+#: Seconds that ranks have for telling whether they still wait.
+ANSWER_S = 0.5
+
+
+class HeldDeadlines:
+    """The deadlines of a session.
+
+    Args:
+        own: those of the agent's environment.
+        waits: returns those of ranks that wait for others. ask: asks these ranks again; returns whether there are any.
+        told: called with a line for the user.
+        changed: called when `current` changes.
+    """
+
+    def __init__(
+        self,
+        own: List[contract.Deadline],
+        waits: Callable[[], List[contract.Deadline]],
+        ask: Callable[[], bool],
+        told: Callable[[str], None],
+        changed: Callable[[List[contract.Deadline]], None],
+    ) -> None:
+        self._own = own
+        self._host: List[contract.Deadline] = []
+        self._waits, self._ask, self._told, self._changed = waits, ask, told, changed
+        self._lock = threading.Lock()
+        self._told_at = float("-inf")
+        self._tells_at: Optional[float] = None
+        self._soonest = float("inf")
+
+    def take(self, said: object) -> None:
+        """Note those that `dkdbg attach` knows; unchecked."""
+        self._host = deadlines.parse(said)
+
+    def current(self) -> List[contract.Deadline]:
+        """Return all of them."""
+        return deadlines.merged(self._waits(), self._host, self._own)
+
+    def attached(self) -> None:
+        """Tell a new editor, before the first stop."""
+        self._tell(self._host)
+        self._told_at = float("-inf")
+        self._changed(self.current())
+
+    def stopped(self) -> None:
+        """Have `held` tell, unless that was a moment ago."""
+        with self._lock:
+            now = time.monotonic()
+            if now < self._told_at + REPEAT_S or self._tells_at is not None:
+                return
+            self._tells_at = now
+        if self._ask():
+            self._tells_at = now + ANSWER_S
+
+    def held(self) -> None:
+        """Tell what is to be told; called every second while the program is held."""
+        now = time.monotonic()
+        soonest = self._left()
+        with self._lock:
+            if self._tells_at is not None:
+                is_due = now >= self._tells_at
+            else:
+                is_due = any(soonest <= each < self._soonest for each in WARN_AT_S)
+            if not is_due:
+                return
+            self._told_at, self._tells_at = now, None
+        self._soonest = soonest
+        current = self.current()
+        self._tell(current)
+        self._changed(current)
+
+    def _left(self) -> float:
+        now = time.time()
+        found = [left for each in self.current() for left in [deadlines.left(each, now)] if left is not None]
+        return min((each for each in found if each > 0.0), default=float("inf"))
+
+    def _tell(self, found: List[contract.Deadline]) -> None:
+        line = deadlines.line(found, time.time())
+        if line:
+            self._told(line)

@@ -1,0 +1,88 @@
+"""What goes on while a program is held is said at the stop, and by `ps` and `where`."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.supervisor import held_deadlines
+from tests.agent.dap_probe import Editor, wait_for
+
+PROGRAM = "import time\nfor n in range(3):\n    time.sleep(0.1)\n    n += 1\n"
+PROBE = {
+    "what": "the livenessProbe restarts the container main",
+    "ends": None,
+    "after": 30.0,
+    "lift": "dkdbg up k8s://a/b",
+}
+
+
+@pytest.mark.core
+def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_pod(launch, runtime, tmp_path):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    env = {"SLURM_JOB_ID": "12", "SLURM_JOB_END_TIME": str(int(time.time()) + 3000)}
+    running = launch(sys.executable, "train.py", wait="300", env=env)
+    attach = {messages.DEADLINES: [PROBE]}
+    with Editor(running.port, {str(tmp_path / "train.py"): [4]}, hold=True, more=attach) as editor:
+        probe = "goes on while you hold the program: the livenessProbe restarts the container main after 30 s without an answer"
+        wait_for(lambda: "".join(editor.output), lambda text: probe in text)
+        stop = editor.wait_stops(1)[0]
+        slurm = "Slurm ends job 12 in 49 min (more time: scontrol update JobId=12 TimeLimit=+60)"
+        said = wait_for(lambda: "".join(editor.output), lambda text: slurm in text)
+        assert said.index(probe) < said.index(slurm)
+        whats = [each["what"] for each in running.record()["deadlines"]]
+        assert whats == [PROBE["what"], "Slurm ends job 12"]
+        words = [sys.executable, "-m", "dkdbg.agent", "where"]
+        env = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime)}
+        done = subprocess.run(words, capture_output=True, check=True, env=env)
+        assert [each["what"] for each in json.loads(done.stdout)["sessions"][0]["deadlines"]] == whats
+        stop["session"].request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
+        stop["session"].request("continue", threadId=stop["thread"])
+        assert running.finish()[0] == 0
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr(held_deadlines.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(held_deadlines.time, "time", lambda: self.now)
+
+
+@pytest.mark.core
+def test_steps_do_not_repeat_the_line_and_a_near_end_does(monkeypatch):
+    clock, told = Clock(monkeypatch), []
+    own = [{"what": "Slurm ends job 12", "ends": 1000.0 + 400, "after": None, "lift": ""}]
+    found = held_deadlines.HeldDeadlines(own, list, lambda: False, told.append, lambda _: None)
+    found.attached()
+    assert told == []  # its end is not near: at the stop is early enough
+    for _ in range(30):  # steps of one second
+        found.stopped()
+        found.held()
+        clock.now += 1
+    assert len(told) == 1
+    for _ in range(360):
+        found.held()
+        clock.now += 1
+    assert [line.rpartition(" in ")[2] for line in told] == ["6 min", "5 min", "60 s"]
+
+
+@pytest.mark.core
+def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
+    clock, told = Clock(monkeypatch), []
+    waits = [{"what": "ranks 1, 2: giving up in barrier", "ends": 1032.5, "after": None, "lift": ""}]
+    found = held_deadlines.HeldDeadlines([], lambda: waits, lambda: bool(waits), told.append, lambda _: None)
+    found.stopped()
+    found.held()
+    assert told == []
+    clock.now += 1
+    found.held()
+    assert told == ["goes on while you hold the program: ranks 1, 2: giving up in barrier in 31 s"]
+    waits.clear()
+    clock.now += 100
+    found.stopped()
+    found.held()
+    assert len(told) == 1

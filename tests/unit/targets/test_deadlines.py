@@ -1,0 +1,135 @@
+"""Time limits outside a program that go on while it is held: who tells them, and what is said."""
+
+import math
+
+import pytest
+
+from dkdbg.agent.state import deadlines
+from dkdbg.core.address import parse
+from dkdbg.targets.docker.container import LABEL, Container
+from dkdbg.targets.kubernetes import target as kubernetes
+from dkdbg.targets.kubernetes.pod import Pod
+
+NOW = 1_000_000.0
+SLURM = {"SLURM_JOB_ID": "12", "SLURM_JOB_END_TIME": str(int(NOW) + 3120)}
+
+
+def test_slurm_tells_a_job_when_it_ends_and_the_line_has_the_command_for_more_time():
+    found = deadlines.of_environment(SLURM)
+    assert deadlines.line(found, NOW) == (
+        "goes on while you hold the program: Slurm ends job 12 in 52 min (more time: scontrol update JobId=12 TimeLimit=+60)"
+    )
+    assert deadlines.as_json(found, NOW) == [
+        {
+            "what": "Slurm ends job 12",
+            "left_s": 3120.0,
+            "after_s": None,
+            "lift": "scontrol update JobId=12 TimeLimit=+60",
+        }
+    ]
+    assert deadlines.line(found, NOW + 4000) == ""
+
+
+@pytest.mark.parametrize("end", ["", "soon", "nan", "inf", "-1"])
+def test_an_environment_that_tells_no_end_has_no_deadline(end):
+    assert deadlines.of_environment({**SLURM, "SLURM_JOB_END_TIME": end}) == []
+    assert deadlines.of_environment({}) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None, {}, "x", [None], [{}], [{"what": "a"}], [{"what": "", "ends": 1, "after": None, "lift": ""}],
+        [{"what": "a", "ends": 1, "after": 1, "lift": ""}], [{"what": "a", "ends": None, "after": None, "lift": ""}],
+        [{"what": "a", "ends": math.nan, "after": None, "lift": ""}], [{"what": "a", "ends": True, "after": None, "lift": ""}],
+        [{"what": "a", "ends": "1", "after": None, "lift": ""}], [{"what": "a", "ends": 1e300, "after": None, "lift": ""}],
+    ],
+)  # fmt: skip
+def test_what_is_no_deadline_is_left_out(said):
+    assert deadlines.parse(said) == []
+
+
+def test_texts_of_others_are_bounded_and_command_no_terminal():
+    one = {"what": "\x1b]0;owned\x07" + "a" * 9999, "ends": 5, "after": None, "lift": "\n"}
+    found = deadlines.parse([one] * 9999)
+    assert len(found) == deadlines.MAX_DEADLINES
+    assert len(found[0]["what"]) == deadlines.MAX_CHARACTERS
+    assert deadlines.described(found[0], 0.0).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (180000, "50 h")]
+)
+def test_spans_are_rounded_down(seconds, text):
+    assert deadlines.span(seconds) == text
+
+
+def inspected(check, **labels):
+    return Container.of({
+        "Id": "a", "Name": "/web", "State": {"Running": True}, "HostConfig": {}, "NetworkSettings": {},
+        "Config": {"Healthcheck": check, "Labels": labels},
+    })  # fmt: skip
+
+
+def test_a_healthcheck_of_a_users_container_goes_on_and_that_of_a_debug_service_does_not():
+    check = {
+        "Test": ["CMD", "curl", "localhost"],
+        "Interval": 5_000_000_000,
+        "Timeout": 1_000_000_000,
+        "Retries": 2,
+    }
+    (found,) = inspected(check).deadlines
+    assert deadlines.described(found, NOW) == (
+        "the container web becomes unhealthy, and services that depend on it do not start, after 12 s without an answer"
+    )
+    assert "autoheal restarts it" in inspected(check, autoheal="true").deadlines[0]["what"]
+    assert inspected({"Test": ["CMD", "true"]}).deadlines[0]["after"] == 180.0
+    for none in (None, {}, {"Test": ["NONE"]}):
+        assert inspected(none).deadlines == ()
+    assert inspected(check, **{LABEL: "web-debug"}).deadlines == ()
+
+
+def pod(**spec):
+    container = {"name": "main", **spec.pop("container", {})}
+    return {
+        "metadata": {"name": "train-0", **spec.pop("metadata", {})}, "spec": {"containers": [container], **spec},
+        "status": {"phase": "Running", "startTime": "1970-01-12T13:46:40Z",
+                   "containerStatuses": [{"name": "main", "state": {"running": {}}}]},
+    }  # fmt: skip
+
+
+def of_pod(monkeypatch, found, job=None):
+    monkeypatch.setattr(kubernetes.kubectl, "pods", lambda _: [Pod.of(found)])
+    monkeypatch.setattr(kubernetes.kubectl, "program", lambda: "kubectl")
+    monkeypatch.setattr(kubernetes.kubectl, "owner", lambda _query, _name, _kind: job)
+    target = kubernetes.PodTarget(parse("k8s://ml/train-0"))
+    assert target.deadlines() == ()
+    target.find()
+    return [deadlines.described(each, NOW) for each in target.deadlines()]
+
+
+def test_probes_and_the_active_deadline_of_a_pod_go_on(monkeypatch):
+    http = {"httpGet": {"port": 80}, "periodSeconds": 5}
+    container = {
+        "livenessProbe": http,
+        "startupProbe": {"exec": {"command": ["true"]}},
+        "readinessProbe": http,
+    }
+    copy = " (more time: dkdbg up k8s://ml/deployment/NAME)"
+    assert of_pod(monkeypatch, pod(container=container, activeDeadlineSeconds=600)) == [
+        "activeDeadlineSeconds ends the pod train-0 in 10 min" + copy,
+        "the livenessProbe restarts the container main after 15 s without an answer" + copy,
+        "the startupProbe restarts the container main after 30 s without an answer" + copy,
+    ]
+
+
+def test_a_probe_that_the_kernel_answers_and_one_of_a_debug_copy_end_nothing(monkeypatch):
+    socket, widened = {"tcpSocket": {"port": 80}}, {"httpGet": {"port": 80}, "failureThreshold": 1_000_000}
+    assert of_pod(monkeypatch, pod(container={"livenessProbe": socket, "startupProbe": widened})) == []
+
+
+def test_the_active_deadline_of_a_job_ends_its_pods(monkeypatch):
+    job = {"spec": {"activeDeadlineSeconds": 300}, "status": {"startTime": "1970-01-12T13:46:40Z"}}
+    owner = {"ownerReferences": [{"kind": "Job", "name": "train"}]}
+    (found,) = of_pod(monkeypatch, pod(metadata=owner), job)
+    assert "activeDeadlineSeconds ends the pod train-0 in 5 min" in found
