@@ -17,7 +17,7 @@ from tests.ports import free_port
 #: Seconds that each wait of the parent lasts at most; the child is held for longer.
 LIMIT = 8
 PARENT = f"""
-import asyncio, concurrent.futures, multiprocessing, os, queue, select, signal, socket, subprocess, sys, threading, time
+import asyncio, concurrent.futures, multiprocessing, os, queue, select, selectors, signal, socket, subprocess, sys, threading, time
 from time import monotonic, time as now
 
 LIMIT = {LIMIT}
@@ -39,12 +39,15 @@ class Answer:
     thread = threading.Thread(target=event.wait)
     came = False
 
-def child(connection, answers, event, out, file):
+def child(connection, answers, event, lock, out, file, packets):
     signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+    lock.acquire()
     signal.alarm(LIMIT)
     os.write(out, b"x")
     answer = 1  # held
     signal.alarm(0)
+    lock.release()
+    packets.send(b"x")
     connection.send(answer)
     answers.put(answer)
     event.set()
@@ -58,6 +61,11 @@ def _(): return Answer.event.wait(LIMIT)
 def _():
     with Answer.condition:
         return Answer.condition.wait_for(lambda: Answer.came, LIMIT)
+
+@wait("threading.Condition without a predicate")
+def _():
+    with Answer.condition:
+        return Answer.condition.wait(LIMIT)
 
 @wait("threading.Semaphore")
 def _(): return Answer.semaphore.acquire(timeout=LIMIT)
@@ -102,7 +110,8 @@ if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     answers, done = context.Queue(), context.Event()
-    out, here = os.pipe(), socket.socketpair()
+    out, here, packets = os.pipe(), socket.socketpair(), socket.socketpair()
+    listening = socket.create_server(("127.0.0.1", 0))
 
     @wait("multiprocessing.connection")
     def _(): return ours.poll(LIMIT) and ours.recv()
@@ -126,7 +135,30 @@ if __name__ == "__main__":
         here[0].settimeout(LIMIT)
         return here[0].makefile("rb").readline() == b"x\\n"
 
-    process = context.Process(target=child, args=(theirs, answers, done, out[1], here[1]))
+    @wait("a socket")
+    def _():
+        packets[0].settimeout(LIMIT)
+        return packets[0].recv(1) == b"x"
+
+    @wait("a listening socket")
+    def _():
+        listening.settimeout(LIMIT)
+        return bool(listening.accept())
+
+    @wait("selectors")
+    def _():
+        with selectors.DefaultSelector() as selector:
+            selector.register(out[0], selectors.EVENT_READ)
+            return bool(selector.select(LIMIT))
+
+    @wait("multiprocessing.Lock")
+    def _(): return lock.acquire(timeout=LIMIT)
+
+    @wait("queue.SimpleQueue")
+    def _(): return simple.get(timeout=LIMIT)
+
+    @wait("signal.alarm")
+    def _(): return Answer.event.wait() and not alarms
 
     @wait("subprocess.Popen")
     def _(): return helper.wait(LIMIT) == 0
@@ -139,9 +171,13 @@ if __name__ == "__main__":
             results[name] = repr(error)
     while not os.path.exists("go"):
         time.sleep(0.05)
+    lock, simple, alarms = context.Lock(), queue.SimpleQueue(), []
+    process = context.Process(target=child, args=(theirs, answers, done, lock, out[1], here[1], packets[1]))
+    signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
     helper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process.start()
     os.read(out[0], 1)  # it is about to be held
+    signal.alarm(LIMIT)
     Answer.thread.start()
     threads = [threading.Thread(target=run, args=(name,)) for name in waits if name != "multiprocessing.Process"]
     for thread in threads:
@@ -151,6 +187,8 @@ if __name__ == "__main__":
     Answer.event.set()
     Answer.semaphore.release()
     Answer.queue.put(1)
+    simple.put(1)
+    socket.create_connection(listening.getsockname()).close()
     Answer.future.set_result(1)
     with Answer.condition:
         Answer.condition.notify_all()
@@ -177,7 +215,7 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         wait_for(time.monotonic, lambda now: now > until)
         stop["session"].request("continue", threadId=stop["thread"])
         code, out, err = running.finish()
-    assert out == "failed: {} 17 0\n", err
+    assert out == "failed: {} 24 0\n", err
     assert code == 0
 
 

@@ -8,12 +8,10 @@ stopped or not:
     (held_time.py).
 Loops that wait until a moment (`queue`, `subprocess`, `asyncio`, `multiprocessing.connection.wait`) wait
     longer by it.
-- A standard library wait that is one call (`Event.wait`, `Future.result`, `Thread.join`, `select`, reading
-    from a
-socket with a timeout) is repeated for the remaining time by these clocks.
+- A wait that is one call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout, `ray.get`,
+    a store of torch) is repeated for the remaining time by these clocks: `_WAITS`.
 
-The debugger and dkdbg itself keep the true clocks. A stopped process's timer that sends SIGALRM is stopped
-meanwhile.
+The debugger and dkdbg itself keep the true clocks. The timer that sends SIGALRM is stopped meanwhile.
 """
 
 # The modules are the program's, and functions of all signatures are replaced.
@@ -24,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import functools
+import os
 import signal
 import sys
 import time
@@ -39,12 +38,19 @@ if TYPE_CHECKING:
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
+#: Modules that wait for their caller.
+_BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__)
 
 
 #: Remaining seconds of a wait that are not worth another call.
 _RESOLUTION = 0.001
+#: Seconds between two looks whether the timer has to stop.
+_TIMER_S = 0.2
 #: Seconds between two checks whether an editor is still attached, while the clocks are right.
 _LOOKS_S = 1.0
+
+
+_true_sleep = time.sleep
 
 
 def _true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
@@ -66,6 +72,7 @@ class _State:
         alarm: remaining time of a stopped process's timer, and its interval.
         ran_on: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
+        watched: pid of the process that watches its timer.
         lead: seconds that its clocks do not lose: before they were replaced, and while it ran before the
             agent saw it.
     """
@@ -77,6 +84,7 @@ class _State:
     lengthened = False
     alarm: Tuple[float, float] = (0.0, 0.0)
     ran_on = 0.0
+    watched = 0
     lead = 0.0
 
 
@@ -146,6 +154,7 @@ def _follow(directory: str) -> None:
                 importing.after(name, change)
     if _behind() > 0.0:
         _replace()
+        _watch_timer()
     elif not attached:
         _restore()
 
@@ -164,6 +173,33 @@ def held() -> None:
 def runs_on() -> None:
     """Restart the timer unless the program has set another one, and the clocks before the agent records it."""
     _State.ran_on = _true_monotonic()
+    _restart_timer()
+
+
+def _watch_timer() -> None:
+    """Stop the timer that sends SIGALRM also while others are stopped, from another thread until the editor has left."""
+    if _State.watched == os.getpid() or not hasattr(signal, "setitimer"):
+        return
+    _State.watched = os.getpid()  # a forked child has no such thread
+
+    def watch() -> None:
+        with contextlib.suppress(Exception):  # the interpreter is shutting down
+            while _State.reader is not None:
+                now = _true_monotonic()
+                _, _, rate, until = _State.reader.state(now)
+                if rate > 0.0 and now < until:
+                    held()
+                elif _State.alarm[0] > 0.0:
+                    _restart_timer()
+                _true_sleep(_TIMER_S)
+        _State.watched = 0
+
+    import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
+
+    _thread.start_new_thread(watch, ())
+
+
+def _restart_timer() -> None:
     (left, interval), _State.alarm = _State.alarm, (0.0, 0.0)
     if left > 0.0 and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
         signal.setitimer(signal.ITIMER_REAL, left, interval)
@@ -234,72 +270,114 @@ def _reduced(function: Any) -> Any:
 
 
 def _exchange(functions: Dict[Any, Any]) -> None:
+    kinds = set(map(type, functions))
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
             continue
         with contextlib.suppress(Exception):  # not a module, or an immutable one
             for key, value in list(vars(module).items()):
-                if type(value) in (types.BuiltinFunctionType, _Clock) and value in functions:
+                if type(value) in kinds and value in functions:
                     setattr(module, key, functions[value])
 
 
-def _lengthen(
-    owner: Any,
-    name: str,
+def _lengthen(owner: Any, name: str, **how: Any) -> None:
+    setattr(owner, name, _lengthened(getattr(owner, name), **how))
+
+
+def _lengthened(
+    wait: Any,
     *,
-    is_over: Callable[[Any, Any], object],
+    at: int = 1,
+    is_over: Callable[[Any, Any, Any], object] = lambda _args, _kwargs, found: found,
     raises: Tuple[Type[BaseException], ...] = (),
-) -> None:
-    """Repeat a wait with one argument, `timeout`, for the time that the clocks have lost in it.
+    unit: Callable[[float], Any] = float,
+    has_own: bool = False,
+) -> Any:
+    """Return a wait that is repeated for the time that the clocks have lost in it.
 
     Args:
-        owner: a class. is_over: tells from the object and the wait's result whether the wait is over.
-        raises: exceptions of the wait at its timeout.
+        at: position of its argument `timeout`; None there waits without limit.
+        is_over: tells from the arguments and the result whether the wait has ended before its timeout.
+        raises: exceptions at its timeout. unit: makes the argument of seconds.
+        has_own: without the argument it has a timeout of its own, for which it is repeated.
     """
-    wait = getattr(owner, name)
 
     @functools.wraps(wait)
-    def lengthened(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - hints as the true one's
+    def lengthened(*args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN002, ANN003, ANN202 - hints as the true one's
         try:
-            if timeout is None or _State is None or _State.reader is None or _is_ours():
-                return wait(self, timeout)
+            if _State is None or _State.reader is None:
+                return wait(*args, **kwargs)
+            is_given = (kwargs.get("timeout") if "timeout" in kwargs else args[at:] and args[at]) not in (
+                None,
+                (),
+            )
+            if not (is_given or has_own) or _is_ours():
+                return wait(*args, **kwargs)
             before = _behind()
             while True:
+                error, found = None, None
                 try:
-                    found = wait(self, timeout)
-                except raises:
-                    timeout = _behind() - before
-                    if timeout <= _RESOLUTION or is_over(self, None):
-                        raise
-                else:
-                    timeout = _behind() - before
-                    if timeout <= _RESOLUTION or is_over(self, found):
-                        return found
-                before += timeout
+                    found = wait(*args, **kwargs)
+                except raises as raised:
+                    error = raised
+                lost = _behind() - before
+                if lost <= _RESOLUTION or (error is None and is_over(args, kwargs, found)):
+                    if error is not None:
+                        raise error
+                    return found
+                before += lost
+                if is_given and "timeout" in kwargs:
+                    kwargs["timeout"] = unit(lost)
+                elif is_given:
+                    args = (*args[:at], unit(lost), *args[at + 1 :])
         finally:
-            del self  # an exception from a future would keep it alive
+            del args, kwargs  # an exception from a future would keep it alive
 
-    setattr(owner, name, lengthened)
+    return lengthened
 
 
 def _is_ours() -> bool:
-    """Tell whether the debugger or dkdbg called the caller."""
+    """Tell whether the debugger or dkdbg called the caller, also through the standard library's waits."""
     caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
-    return caller is not None and str(caller.f_globals.get("__name__", "")).startswith(_OURS)
+    name = ""
+    while caller is not None:
+        name = str(caller.f_globals.get("__name__", ""))
+        if name not in _BETWEEN:
+            break
+        caller = caller.f_back
+    return name.startswith(_OURS)
 
 
 def _threading(module: Any) -> None:
-    _lengthen(module.Event, "wait", is_over=lambda _, found: found)
-    _lengthen(module.Thread, "join", is_over=lambda thread, _: not thread.is_alive())
-
-
-def _futures(module: Any) -> None:
-    for name in ("result", "exception"):
-        _lengthen(module.Future, name, is_over=lambda future, _: future.done(), raises=(module.TimeoutError,))
+    _lengthen(module.Condition, "wait")  # of Event, Barrier and Future too
+    _lengthen(module.Thread, "join", is_over=lambda args, *_: not args[0].is_alive())
 
 
 def _multiprocessing(module: Any) -> None:
-    _lengthen(module.Event, "wait", is_over=lambda _, found: found)
+    _lengthen(module.Condition, "wait")
+    make = module.SemLock._make_methods
+
+    @functools.wraps(make)
+    def make_methods(self):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        make(self)
+        self.acquire = _lengthened(self.acquire)
+
+    module.SemLock._make_methods = make_methods
+
+
+def _selectors(module: Any) -> None:
+    if hasattr(module, "EpollSelector"):  # those of the others poll with `select.select`, or in a loop
+        _lengthen(module.EpollSelector, "select")
+
+
+def _simple_queue(module: Any) -> None:
+    """Lengthen `SimpleQueue.get`, which is C, of queues that are made from now on."""
+
+    class SimpleQueue(module.SimpleQueue):  # type: ignore[misc]
+        get = _lengthened(module.SimpleQueue.get, at=2, is_over=lambda *_: True, raises=(module.Empty,))
+
+    SimpleQueue.__module__, SimpleQueue.__qualname__ = "queue", "SimpleQueue"
+    module.SimpleQueue = SimpleQueue
 
 
 class _Select(_Builtin):
@@ -323,34 +401,71 @@ def _select(module: Any) -> None:
 
 
 def _socket(module: Any) -> None:
-    """Lengthen reading from a socket's file, as HTTP clients do."""
-    read = module.SocketIO.readinto
+    """Lengthen reading and accepting; sending and connecting cannot be repeated."""
+    for name in ("recv", "recv_into", "recvfrom", "recvfrom_into", "_accept"):
+        _lengthen_socket(module.socket, name, module.timeout)
+
+
+def _ssl(module: Any) -> None:
+    _lengthen_socket(module.SSLSocket, "read", sys.modules["socket"].timeout)
+
+
+def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
+    read = getattr(owner, name)
 
     @functools.wraps(read)
-    def readinto(self, b):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if _State is None or _State.reader is None:
-            return read(self, b)
+            return read(self, *args, **kwargs)
         before = _behind()
         while True:
             try:
-                return read(self, b)
-            except module.timeout as error:
+                return read(self, *args, **kwargs)
+            except timeout as error:
                 lost = _behind() - before
-                if (
-                    lost <= _RESOLUTION or error.errno is not None
-                ):  # the connection's own error, not a timeout
+                # The connection's own error, which is no timeout, has a number.
+                if lost <= _RESOLUTION or error.errno is not None or _is_ours():
                     raise
             before += lost  # and wait for the whole timeout again
-            self._timeout_occurred = False
 
-    module.SocketIO.readinto = readinto
+    setattr(owner, name, lengthened)
 
 
-#: Changes to a module of the standard library, by its name.
+def _torch(module: Any) -> None:
+    """Lengthen a store's waits and `work.wait(timeout)`; groups have timeouts.py."""
+    import datetime
+
+    unit, own = (
+        (lambda seconds: datetime.timedelta(seconds=seconds)),
+        (getattr(module, "DistStoreError", RuntimeError),),
+    )
+    store = module.Store
+    _lengthen(store, "wait", at=2, is_over=lambda *_: True, raises=own, unit=unit, has_own=True)
+    _lengthen(store, "get", is_over=lambda *_: True, raises=own, has_own=True)
+    _lengthen(
+        module.distributed_c10d.Work, "wait", is_over=lambda *_: True, raises=(RuntimeError,), unit=unit
+    )
+
+
+def _ray(module: Any) -> None:
+    gives_up = (sys.modules["ray.exceptions"].GetTimeoutError,)
+    _lengthen(module.Worker, "get_objects", at=2, is_over=lambda *_: True, raises=gives_up)
+    wait = module.wait
+    module.wait = _lengthened(
+        wait, is_over=lambda _args, kwargs, found: len(found[0]) >= kwargs.get("num_returns", 1)
+    )
+    _exchange({wait: module.wait})
+
+
+#: Changes to modules, by name.
 _WAITS: Dict[str, Callable[[Any], None]] = {
     "threading": _threading,
-    "concurrent.futures._base": _futures,
     "multiprocessing.synchronize": _multiprocessing,
+    "queue": _simple_queue,
     "select": _select,
+    "selectors": _selectors,
     "socket": _socket,
+    "ssl": _ssl,
+    "torch.distributed": _torch,
+    "ray._private.worker": _ray,
 }

@@ -131,6 +131,11 @@ def _patch(module: Any) -> None:
     def store_based_barrier(rank: Any, store: Any, name: Any, size: Any, timeout: Any, *args: Any) -> Any:
         return barrier(rank, store, name, size, _longer(timeout), *args)
 
+    def monitored_barrier(self: Any, timeout: Any, *args: Any, **kwargs: Any) -> Any:
+        return monitored(self, _longer(timeout), *args, **kwargs)
+
+    monitored = module.ProcessGroup.monitored_barrier
+    module.ProcessGroup.monitored_barrier = monitored_barrier
     module._new_process_group_helper = new_group
     module.rendezvous = rendezvous
     module._store_based_barrier = store_based_barrier
