@@ -52,17 +52,23 @@ class Clock:
         monkeypatch.setattr(held_deadlines.time, "time", lambda: self.now)
 
 
+def made(own, waits, told):
+    return held_deadlines.HeldDeadlines(
+        own, waits=waits, ask=list, name_of=str, told=told.append, changed=list
+    )
+
+
 @pytest.mark.core
 def test_steps_do_not_repeat_the_line_and_a_near_end_does(monkeypatch):
     clock, told = Clock(monkeypatch), []
     own = [{"what": "Slurm ends job 12", "ends": 1000.0 + 400, "after": None, "lift": ""}]
-    found = held_deadlines.HeldDeadlines(own, list, lambda: False, told.append, lambda _: None)
+    found = made(own, list, told)
     found.attached()
     assert told == []  # its end is not near: at the stop is early enough
     for _ in range(30):  # steps of one second
         found.stopped()
-        found.held()
         clock.now += 1
+        found.held()
     assert len(told) == 1
     for _ in range(360):
         found.held()
@@ -74,7 +80,7 @@ def test_steps_do_not_repeat_the_line_and_a_near_end_does(monkeypatch):
 def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
     clock, told = Clock(monkeypatch), []
     waits = [{"what": "ranks 1, 2: giving up in barrier", "ends": 1032.5, "after": None, "lift": ""}]
-    found = held_deadlines.HeldDeadlines([], lambda: waits, lambda: bool(waits), told.append, lambda _: None)
+    found = made([], lambda: waits, told)
     found.stopped()
     found.held()
     assert told == []
@@ -84,5 +90,6 @@ def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
     waits.clear()
     clock.now += 100
     found.stopped()
+    clock.now += 1
     found.held()
     assert len(told) == 1

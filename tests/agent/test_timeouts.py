@@ -1,7 +1,9 @@
 """Timeouts of process groups while a rank is held: real torchrun, real gloo."""
 
 import contextlib
+import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +15,9 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor, wait_for
+from tests.engine.attach_proxies import attach_proxy
 from tests.frameworks import python_with
+from tests.ports import free_port
 
 #: Seconds that the job's process group waits.
 TIMEOUT = 3
@@ -179,3 +183,92 @@ def test_a_held_crash_outlives_the_timeout_of_the_group_and_is_shown_first(launc
     assert code == 1
     assert re.search(r"rank 1 \(pid \d+\) has crashed: train.py:11: ZeroDivisionError", log)
     assert "rank 0 was not to fail" not in log
+
+
+#: Waits of rank 0 for rank 1 that end after `limit`, and what rank 1 does after it was held.
+WAITS = {
+    "monitored_barrier": ("dist.monitored_barrier(timeout=limit)",) * 2,
+    "store.wait": ("store.wait(['waited'], limit)", "store.set('waited', '1')"),
+    "store.get": ("own.get('got')", "own.set('got', '1')"),
+    "work.wait": ("dist.all_reduce(torch.ones(1), group=patient, async_op=True).wait(limit)",) * 2,
+    "new_group": ("dist.barrier(group=dist.new_group([0, 1], timeout=limit))",) * 2,
+}
+WAITING_IN_C = f"""
+import datetime, os
+import torch
+import torch.distributed as dist
+
+limit = datetime.timedelta(seconds={TIMEOUT})
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
+rank = dist.get_rank()
+store = dist.distributed_c10d._get_default_store()
+own = dist.TCPStore("127.0.0.1", int(os.environ["OWN_PORT"]), is_master=rank == 0, timeout=limit)
+patient = dist.new_group([0, 1])
+for wait in {WAITS!r}.values():
+    dist.barrier()
+    if rank == 1:
+        held = wait
+    exec(wait[rank])
+dist.barrier()
+"""
+
+
+def test_waits_of_torch_that_are_one_call_last_longer_by_a_hold(launch, tmp_path):
+    (tmp_path / "train.py").write_text(WAITING_IN_C)
+    run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    env = {"OMP_NUM_THREADS": "1", "OWN_PORT": str(free_port())}
+    running = launch(python_with("torch"), *run, python=sys.executable, wait="300", env=env)
+    line = 1 + WAITING_IN_C.splitlines().index("        held = wait")
+    with Editor(running.port, {str(tmp_path / "train.py"): [line]}, hold=True) as editor:
+        for number, kind in enumerate(WAITS):
+            stop = editor.wait_stops(number + 1)[number]
+            before = time.monotonic()
+            wait_for(time.monotonic, lambda now, before=before: now > before + 1.5 * TIMEOUT)
+            assert running.process.poll() is None, kind
+            stop["session"].request("continue", threadId=stop["thread"])
+        code, _, err = running.finish(300)
+    assert code == 0, err
+
+
+ALONE = """
+import datetime, os, time
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=77))
+open("pid%d" % dist.get_rank(), "w").write(str(os.getpid()))
+while not os.path.exists("stop"):
+    time.sleep(0.05)
+"""
+
+
+def test_one_rank_of_a_job_without_dkdbg_is_told_what_the_others_will_do(tmp_path):
+    (tmp_path / "train.py").write_text(ALONE)
+    run = (
+        python_with("torch"),
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "3",
+        "train.py",
+    )
+    job = subprocess.Popen(run, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        files = [tmp_path / f"pid{rank}" for rank in range(3)]
+        pids = wait_for(
+            lambda: [each.read_text() for each in files if each.exists()],
+            lambda found: len(found) == 3 and all(found),
+        )
+        with (
+            attach_proxy(tmp_path, "local:", options=("--pid", pids[1])) as proxy,
+            Editor(proxy.port, {}) as editor,
+        ):
+            others = (
+                "goes on while you hold the program: ranks 0, 2, not under dkdbg: giving up in a collective after 77 s without "
+                f"an answer (more time: attach with --pid {pids[0]} --pid {pids[2]} too)"
+            )
+            said = wait_for(lambda: "".join(editor.output), lambda text: others in text)
+            assert "process groups of what you attached to wait for 24 h" in said
+    finally:
+        (tmp_path / "stop").touch()
+        assert job.wait(300) == 0

@@ -69,7 +69,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
 
         Attributes:
             what: what happens then, such as `Slurm ends job 12`.
-            ends: epoch seconds; null where it depends on a hold. after: seconds without an answer, null otherwise.
+            ends: epoch seconds; null where it depends on a hold, or is unknown.
+            after: seconds without an answer; null otherwise.
             lift: command that gives more time; may be empty.
         """
 

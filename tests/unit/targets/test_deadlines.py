@@ -40,7 +40,7 @@ def test_an_environment_that_tells_no_end_has_no_deadline(end):
     "said",
     [
         None, {}, "x", [None], [{}], [{"what": "a"}], [{"what": "", "ends": 1, "after": None, "lift": ""}],
-        [{"what": "a", "ends": 1, "after": 1, "lift": ""}], [{"what": "a", "ends": None, "after": None, "lift": ""}],
+        [{"what": "a", "ends": 1, "after": 1, "lift": ""}],
         [{"what": "a", "ends": math.nan, "after": None, "lift": ""}], [{"what": "a", "ends": True, "after": None, "lift": ""}],
         [{"what": "a", "ends": "1", "after": None, "lift": ""}], [{"what": "a", "ends": 1e300, "after": None, "lift": ""}],
     ],

@@ -22,6 +22,7 @@ from dkdbg.agent.inject import injection
 from dkdbg.agent.inprocess import entered
 from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import child, hook_folder, options, program_env, session
+from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ TIMEOUT_S = 5.0
 #: Seconds for a call of `sys.remote_exec`.
 _REMOTE_EXEC_TIMEOUT_S = 20.0
 _PEP_768 = (3, 14)
+#: Maximum ranks of a job to name.
+_MAX_RANKS = 64
 _NAME = re.compile(r"(?:lib)?python(\d+)\.(\d+)")
 
 
@@ -86,6 +89,7 @@ class _Attached:
         self._reported: Set[int] = set()
         self._reasons: List[str] = []
         self._host_is_gone = False
+        shared.other_ranks = lambda: _other_ranks(pids)
 
     def run(self) -> Tuple[int, str]:
         """Run the session; return the exit code and a line about its end."""
@@ -182,6 +186,21 @@ class _Attached:
                 pass
         self._host_is_gone = True
         self._session.inbox.wake()
+
+
+def _other_ranks(pids: List[int]) -> Tuple[List[int], List[int]]:
+    """Return the ranks of a job besides these processes, and the pids of those with the same parent."""
+    known = {
+        pid: registry.ranks(procfs.environment(pid) or {})
+        for pid in procfs.below([procfs.parent(pids[0])], procfs.parents())
+    }
+    size = known.get(pids[0], (None, None, None))[2] or 1
+    entered = {known[pid][0] for pid in pids if pid in known}
+    beside = {
+        rank: pid for pid, (rank, _, _) in sorted(known.items(), reverse=True) if rank not in (None, *entered)
+    }
+    others = [rank for rank in range(min(size, _MAX_RANKS)) if rank not in entered]
+    return others, [beside[rank] for rank in others if rank in beside]
 
 
 def _ways(pids: List[int]) -> Dict[int, str]:

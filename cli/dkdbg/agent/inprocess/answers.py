@@ -116,10 +116,11 @@ def _text(member: Member, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
     if command == b"timeouts":
-        from .clocks import clocks, timeouts
+        from .clocks import clocks, running_clocks, timeouts
 
         clocks.follow(member.directory)
-        return timeouts.follow(member.directory)
+        running = running_clocks.found() if clocks.are_behind() else []
+        return "\t".join([timeouts.follow(member.directory), *running])
     if command == b"failing":
         from . import crash_watch
 

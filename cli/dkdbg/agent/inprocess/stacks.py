@@ -69,7 +69,7 @@ def _thread(frame: Optional[FrameType], thread: Any, is_main: bool) -> str:  # n
         more,
         ",".join(
             "[%s,%d,%s,%d]"
-            % (_quoted(path[:_MAX_PATH_CHARS]), line, _quoted(function[:_MAX_NAME_CHARS]), _is_own(path))
+            % (_quoted(path[:_MAX_PATH_CHARS]), line, _quoted(function[:_MAX_NAME_CHARS]), is_own(path))
             for path, line, function in listed
         ),
     )
@@ -81,7 +81,7 @@ def _without_debugger(listed: List[Tuple[str, int, str]]) -> List[Tuple[str, int
     for number, (path, _, _) in enumerate(listed, 1):
         if _DEBUGGER in path.replace(os.sep, "/"):
             own = number
-        elif _is_own(path):
+        elif is_own(path):
             break
     return listed[own:] or listed
 
@@ -92,7 +92,8 @@ def _is_ours(thread: Any) -> bool:  # noqa: ANN401
     return any(getattr(thread, mark, False) is True for mark in marks)
 
 
-def _is_own(path: str) -> bool:
+def is_own(path: str) -> bool:
+    """Tell whether a file is the program's own, not installed and not ours."""
     here = os.path.dirname(os.path.abspath(__file__))  # the lengthened waits, see clocks.py
     installed = (
         os.path.dirname(os.__file__) + os.sep,

@@ -60,7 +60,7 @@ def parse(said: object) -> List[contract.Deadline]:
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
             ends, after = _number(each["ends"]), _number(each["after"])
             what, lift = (console.printable(str(each[key]))[:MAX_CHARACTERS] for key in ("what", "lift"))
-            if what and (ends is None) != (after is None):
+            if what and (ends is None or after is None):
                 found.append({"what": what, "ends": ends, "after": after, "lift": lift})
     return found
 
@@ -115,14 +115,13 @@ def described(deadline: contract.Deadline, now: float) -> str:
     Args:
         now: epoch seconds.
     """
-    rest = left(deadline, now)
-    when = (
-        "after %s without an answer" % span(deadline["after"] or 0.0)
-        if rest is None
-        else "in %s" % span(rest)
-    )
+    rest, when = left(deadline, now), ""
+    if rest is not None:
+        when = " in %s" % span(rest)
+    elif deadline["after"] is not None:
+        when = " after %s without an answer" % span(deadline["after"])
     more = " (more time: %s)" % deadline["lift"] if deadline["lift"] else ""
-    return "%s %s%s" % (deadline["what"], when, more)
+    return "%s%s%s" % (deadline["what"], when, more)
 
 
 def line(deadlines: Iterable[contract.Deadline], now: float) -> str:
@@ -158,18 +157,10 @@ def _start_of_job(variable: str) -> float:
         ValueError: /proc does not tell.
     """
     pid, found = os.getpid(), None
-    while pid > 1 and variable.encode() in _names(pid):
+    while pid > 1 and variable in (procfs.environment(pid) or ()):
         found, pid = procfs.start_ticks(pid), procfs.parent(pid)
     if found is None:
         raise ValueError("no start")
     with contextlib.suppress(OSError, IndexError), open("/proc/uptime") as source:
         return time.time() - float(source.read().split()[0]) + found / os.sysconf("SC_CLK_TCK")
     raise ValueError("no uptime")
-
-
-def _names(pid: int) -> List[bytes]:
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as source:
-            return [each.partition(b"=")[0] for each in source.read().split(b"\0")]
-    except OSError:
-        return []

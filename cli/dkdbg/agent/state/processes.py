@@ -53,9 +53,11 @@ class ProcessTable:
         on_refusal: called once per reason why a process cannot be debugged, with one line.
         choice: returns the ranks to debug.
         on_absent: called for each process that did not join when asked, and for each that has ended.
+        on_clocks: called with each process that was asked about its timeouts: pid, and clocks of it that go on now.
         on_pending: called with each process that was asked about its timeouts: pid, name of the collective that keeps its
             own (empty for none), seconds since, seconds left.
-        on_raised: called whenever a process has raised the timeouts of its process groups.
+        on_raised: called whenever a process has raised the timeouts of its process groups, with their own, in seconds; 0
+            where it has yet to create them.
         before_look: called before each scan of the folder.
         on_death: called for each process that died of a signal; see deaths.py.
     """
@@ -70,7 +72,8 @@ class ProcessTable:
         on_refusal: Callable[[str], None],
         choice: Callable[[], ranks.RankSet] = lambda: ranks.EVERYONE,
         on_absent: Callable[[int], None] = lambda _: None,
-        on_raised: Callable[[], object] = lambda: None,
+        on_raised: Callable[[float], object] = lambda _: None,
+        on_clocks: Callable[[int, List[str]], object] = lambda *_: None,
         on_pending: Callable[[int, str, float, float], object] = lambda *_: None,
         before_look: Callable[[], object] = lambda: None,
         on_death: Callable[[int, str, List[str]], None] = lambda _pid, _line, _stack: None,
@@ -83,6 +86,7 @@ class ProcessTable:
         self._choice = choice
         self._on_raised = on_raised
         self._on_pending = on_pending
+        self._on_clocks = on_clocks
         self._before_look = before_look
         self._belongs: Dict[int, Optional[int]] = {}
         self._unclear: Dict[int, int] = {}
@@ -152,11 +156,13 @@ class ProcessTable:
 
         def ask_one() -> None:
             answer = ask(path, "timeouts", CHANGED_TIMEOUT_S)
-            if answer.startswith("raised ") and answer != "raised 0":
-                self._on_raised()
+            answer, *clocks = answer.split("\t")
+            self._on_clocks(pid, clocks)
             words = answer.split()
-            waits = words[3:] if words[2:3] == ["waits"] and len(words) == 6 else ("", "0", "0")
             with contextlib.suppress(ValueError):
+                if words[:1] == ["raised"] and words[1] != "0":
+                    self._on_raised(float(words[2]))
+                waits = words[4:] if words[3:4] == ["waits"] and len(words) == 7 else ("", "0", "0")
                 self._on_pending(pid, waits[0], float(waits[1]), float(waits[2]))
 
         threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
@@ -379,7 +385,7 @@ class ProcessTable:
             process = self._known[pid]
             is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
             if self._attached() and is_rank:
-                self._on_raised()  # it raises the timeouts of its groups when it creates them
+                self._on_raised(0.0)  # it raises the timeouts of its groups when it creates them
             if naming.is_generic(process):
                 self._unclear.setdefault(pid, MAX_SCANS)
             first = self._known.get(process["ppid"])

@@ -69,6 +69,16 @@ def parent(pid: int) -> int:
     return int(fields[1]) if fields is not None else 0
 
 
+def environment(pid: int) -> Optional[Dict[str, str]]:
+    """Return the environment with which a process was started; None when it is gone, or when access is denied."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as source:
+            entries = source.read().split(b"\0")
+    except OSError:
+        return None
+    return {name: value for name, _, value in (os.fsdecode(entry).partition("=") for entry in entries)}
+
+
 def owner(pid: int) -> int:
     """Return the uid of a process; -1 when it is gone or /proc is missing."""
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
-from dkdbg.agent.state import deadlines
+from dkdbg.agent.state import deadlines, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import Callable, Dict, List, Optional
 
     from dkdbg.agent import contract
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 REPEAT_S = 60.0
 #: Seconds before an end at which the line is repeated during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
-#: Seconds that ranks have for telling whether they still wait.
+#: Seconds that processes have for an answer.
 ANSWER_S = 0.5
 
 
@@ -26,7 +26,8 @@ class HeldDeadlines:
 
     Args:
         own: those of the agent's environment.
-        waits: returns those of ranks that wait for others. ask: asks these ranks again; returns whether there are any.
+        waits: returns those of ranks that wait for others.
+        ask: asks the processes for `waits` and their clocks. name_of: returns a process's name by its pid.
         told: called with a line for the user.
         changed: called when `current` changes.
     """
@@ -34,14 +35,18 @@ class HeldDeadlines:
     def __init__(
         self,
         own: List[contract.Deadline],
+        *,
         waits: Callable[[], List[contract.Deadline]],
-        ask: Callable[[], bool],
+        ask: Callable[[], object],
+        name_of: Callable[[int], str],
         told: Callable[[str], None],
         changed: Callable[[List[contract.Deadline]], None],
     ) -> None:
         self._own = own
         self._host: List[contract.Deadline] = []
-        self._waits, self._ask, self._told, self._changed = waits, ask, told, changed
+        self._waits, self._ask, self._name_of = waits, ask, name_of
+        self._told, self._changed = told, changed
+        self._clocks: Dict[int, List[str]] = {}
         self._lock = threading.Lock()
         self._told_at = float("-inf")
         self._tells_at: Optional[float] = None
@@ -51,9 +56,25 @@ class HeldDeadlines:
         """Note those that `dkdbg attach` knows; unchecked."""
         self._host = deadlines.parse(said)
 
+    def note_clocks(self, pid: int, found: List[str]) -> None:
+        """Note the clocks of a process that go on now; see inprocess/clocks/running_clocks.py."""
+        self._clocks[pid] = found
+
+    def add(self, deadline: contract.Deadline) -> None:
+        """Tell one more, now and at the stops."""
+        self._own = deadlines.merged(self._own, [deadline])
+        self._tell([deadline])
+        self._changed(self.current())
+
     def current(self) -> List[contract.Deadline]:
         """Return all of them."""
-        return deadlines.merged(self._waits(), self._host, self._own)
+        running = [
+            {"what": "%s (%s)" % (text, self._name_of(pid)), "ends": None, "after": None, "lift": ""}
+            for pid, found in sorted(self._clocks.items())
+            if procfs.alive(pid)
+            for text in found
+        ]
+        return deadlines.merged(self._waits(), self._host, self._own, deadlines.parse(running))
 
     def attached(self) -> None:
         """Tell a new editor, before the first stop."""
@@ -67,9 +88,8 @@ class HeldDeadlines:
             now = time.monotonic()
             if now < self._told_at + REPEAT_S or self._tells_at is not None:
                 return
-            self._tells_at = now
-        if self._ask():
             self._tells_at = now + ANSWER_S
+        self._ask()
 
     def held(self) -> None:
         """Tell what is to be told; called every second while the program is held."""

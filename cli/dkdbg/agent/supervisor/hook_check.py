@@ -103,8 +103,8 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
     flags = _flags(words)
     if "S" in flags:
         return "python -S loads nothing from site folders"
-    environment = environment_of(pid)
-    if not environment:
+    environment = procfs.environment(pid)
+    if environment is None:
         return "it runs as uid %d, whose processes the agent cannot inspect" % procfs.owner(pid)
     if settings.ENV_SESSION_DIR not in environment:
         return "its environment has been emptied (env -i, sudo, tox)"
@@ -152,13 +152,3 @@ def program_name(words: Sequence[str]) -> str:
     if rest[:1] == ["-m"] and len(rest) > 1:
         return "-m " + rest[1]
     return os.path.basename(rest[0]) if rest and rest[0] != "-c" else os.path.basename(words[0])
-
-
-def environment_of(pid: int) -> Dict[str, str]:
-    """Return the environment with which a process was started; empty if it cannot be read."""
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as source:
-            entries = source.read().split(b"\0")
-    except OSError:
-        return {}
-    return {name: value for name, _, value in (os.fsdecode(entry).partition("=") for entry in entries)}

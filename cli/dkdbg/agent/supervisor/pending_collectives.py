@@ -73,14 +73,6 @@ class PendingCollectives:
             self._reported.clear()
             self._waiting.clear()
 
-    def ask_again(self) -> bool:
-        """Ask the reported processes whether they still wait; return whether there are any."""
-        with self._lock:
-            pids = list(self._waiting)
-        for pid in pids:
-            self._ask(pid)
-        return bool(pids)
-
     def deadlines(self) -> List[contract.Deadline]:
         """Return when the reported processes give up, by collective."""
         with self._lock:
@@ -88,7 +80,7 @@ class PendingCollectives:
         found: List[contract.Deadline] = []
         for name in sorted({name for name, _ in waiting.values()}):
             pids = [pid for pid in waiting if waiting[pid][0] == name]
-            who = _listed(sorted({self._name_of(pid) for pid in pids}))
+            who = listed(sorted({self._name_of(pid) for pid in pids}))
             what = "%s: giving up in %s" % (who, console.printable(name))
             found.append(
                 {"what": what, "ends": min(waiting[pid][1] for pid in pids), "after": None, "lift": ""}
@@ -104,7 +96,7 @@ class PendingCollectives:
             left = max(0.0, min(each[2] for each in waiting) - GATHER_S)
             self._told(
                 "waiting in %s since %.0f s, from before you attached: %s; with the timeout of that time it gives up in "
-                "%.0f s, also while you hold a rank" % (console.printable(name), age, _listed(names), left)
+                "%.0f s, also while you hold a rank" % (console.printable(name), age, listed(names), left)
             )
 
 
@@ -114,7 +106,7 @@ def _later(seconds: float, call: Callable[[], object]) -> None:
     timer.start()
 
 
-def _listed(names: List[str]) -> str:
+def listed(names: List[str]) -> str:
     """Return `rank 1`, `ranks 1, 2, 3` or the names."""
     numbers = [name[5:] for name in names if name.startswith("rank ") and name[5:].isdigit()]
     if len(names) > 1 and len(numbers) == len(names):

@@ -95,6 +95,7 @@ class Session:
         ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
         attaches: number of attaches by editors so far.
         leaving: a signal has asked the agent to end.
+        other_ranks: returns the ranks of the job that are not under dkdbg, and the pids of those that run here.
 
     Raises:
         OSError: the port cannot be listened on, or the session's folder cannot be written.
@@ -125,6 +126,7 @@ class Session:
         self._phase: contract.State = "starting"
         self._writing = threading.Lock()
         self.leaving = False
+        self.other_ranks: Callable[[], Tuple[List[int], List[int]]] = lambda: ([], [])
         self._failed = False  # the program has failed, and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
@@ -193,7 +195,8 @@ class Session:
         self._deadlines = held_deadlines.HeldDeadlines(
             deadlines.of_environment(os.environ),
             waits=self._pending.deadlines,
-            ask=self._pending.ask_again,
+            ask=lambda: self._table.follow_timeouts(),  # noqa: PLW0108 - made after this
+            name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             told=lambda line: self.tell(line, "important"),
             changed=lambda found: self._write(deadlines=found),
         )
@@ -207,6 +210,7 @@ class Session:
             on_absent=self._service.barrier_timer.without,
             on_raised=self._say_raised,
             on_pending=self._pending.note,
+            on_clocks=self._deadlines.note_clocks,
             before_look=self._check_processes,
             on_death=self._on_death,
         )
@@ -508,13 +512,24 @@ class Session:
         if self._choice.choose(wanted):
             self._table.look_now()
 
-    def _say_raised(self) -> None:
-        if self.attached and self._raised_for != self.attaches:
-            self._raised_for = self.attaches
-            self.say(
-                "while you are attached, process groups wait for %d h instead of failing"
-                % (timeouts.RAISED_S // 3600)
+    def _say_raised(self, own: float) -> None:
+        if not self.attached or self._raised_for == self.attaches:
+            return
+        others, pids = self.other_ranks()
+        if others and not own:  # its answer follows
+            return
+        self._raised_for = self.attaches
+        whose = " of what you attached to" if others else ""
+        self.say(
+            "while you are attached, process groups%s wait for %d h instead of failing"
+            % (whose, timeouts.RAISED_S // 3600)
+        )
+        if others:
+            what = "%s, not under dkdbg: giving up in a collective" % pending_collectives.listed(
+                ["rank %d" % rank for rank in others]
             )
+            lift = "attach with %s too" % " ".join("--pid %d" % pid for pid in pids) if pids else ""
+            self._deadlines.add({"what": what, "ends": None, "after": own, "lift": lift})
 
     def _say_choice(self) -> None:
         """Report which ranks are debugged, and shortly after which of them are missing."""
@@ -558,9 +573,9 @@ class Session:
         self._deadlines.held()
 
     def _on_stop(self, pid: int, where: str) -> None:
+        self._clocks.note(pid, is_held=bool(where))
         if where:
             self._deadlines.stopped()
-        self._clocks.note(pid, is_held=bool(where))
         self._table.set_stopped(pid, where)
 
     # -- called by the root session stub ------------------------------------------------------------------------

@@ -159,6 +159,11 @@ def _follow(directory: str) -> None:
         _restore()
 
 
+def are_behind() -> bool:
+    """Tell whether a process of the job is stopped, or was a moment ago."""
+    return _behind() > 0.0
+
+
 def held() -> None:
     """Stop the timer that sends SIGALRM.
 

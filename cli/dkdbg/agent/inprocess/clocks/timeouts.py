@@ -49,8 +49,8 @@ def follow(directory: str) -> str:
     """Raise the timeouts if an editor is attached, else restore them.
 
     Returns:
-        `raised N`, of N groups, or `as they were`. `raised N waits OP AGE LEFT` where a collective had begun before: it
-        gives up after LEFT seconds, whatever is raised now.
+        `raised N OWN`, of N groups with a timeout of OWN seconds at least, or `as they were`. `raised N OWN waits OP AGE
+        LEFT` where a collective had begun before: it gives up after LEFT seconds, whatever is raised now.
 
     Args:
         directory: the session's folder.
@@ -73,13 +73,16 @@ def _follow(directory: str) -> str:
     if module is None or not hasattr(module, "_store_based_barrier"):
         if _State.raised and _is_rank():
             importing.after(MODULE, _patch)
-        return "raised 0" if _State.raised else "as they were"
+        return "raised 0 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)
         found = _raise_groups(module)
         waits = collectives.pending() if found else None
         is_old = waits is not None and waits[1] + waits[2] < RAISED_S
-        return "raised %d" % found + (" waits %s %.1f %.1f" % waits if waits is not None and is_old else "")
+        own = min((each.total_seconds() for each in _State.groups.values()), default=0.0)
+        return "raised %d %.0f" % (found, own) + (
+            " waits %s %.1f %.1f" % waits if waits is not None and is_old else ""
+        )
     _restore(module)
     return "as they were"
 
