@@ -343,3 +343,43 @@ print(repr(threading.Event.wait.__name__), "done")
 """
     done = run(program, tmp_path)
     assert done.stdout.splitlines() == ["times out", "'wait' done"], done.stderr
+
+
+def test_timers_of_a_process_that_runs_on_stop_during_a_hold_and_those_that_it_cancels_stay_so(tmp_path):
+    program = """
+import faulthandler, os, signal, sys, time
+from dkdbg.agent.inprocess.clocks import clocks, held_time
+
+fired = []
+signal.signal(signal.SIGALRM, lambda *_: fired.append(1))
+folder = sys.argv[1]
+writer = held_time.Writer(folder)
+open(folder + "/join.json", "w").close()
+clocks.follow(folder)
+for cancels in (False, True):
+    signal.alarm(1)
+    faulthandler.dump_traceback_later(1, exit=True)
+    writer.hold()
+    clocks.follow(folder)
+    until = time.clock_gettime(time.CLOCK_MONOTONIC) + 2
+    while time.clock_gettime(time.CLOCK_MONOTONIC) < until:
+        pass
+    child = os.fork()
+    if not child:
+        clocks.runs_on()
+        time.sleep(1.2)
+        os._exit(len(fired))
+    print("held", fired, os.waitpid(child, 0)[1])
+    if cancels:
+        print("left", signal.alarm(0))
+        faulthandler.cancel_dump_traceback_later()
+    writer.release()
+    if not cancels:
+        while not fired:
+            faulthandler.cancel_dump_traceback_later()
+        fired.clear()
+time.sleep(2)
+print("end", fired)
+"""
+    done = run(program, tmp_path)
+    assert done.stdout.splitlines() == ["held [] 0", "held [] 0", "left 1", "end []"], done.stderr

@@ -54,7 +54,7 @@ class Clock:
 
 def made(own, waits, told):
     return held_deadlines.HeldDeadlines(
-        own, waits=waits, ask=list, name_of=str, told=told.append, changed=list
+        own, waits=waits, ask=list, name_of=str, pids=list, told=told.append, changed=list
     )
 
 

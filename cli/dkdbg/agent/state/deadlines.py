@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import time
 
 from dkdbg.agent import console
@@ -51,6 +52,42 @@ def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
             what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
             found.append({"what": what, "ends": ends(environ), "after": None, "lift": lift % job})
     return parse(found)
+
+
+def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
+    """Return the ends that coreutils' `timeout DURATION COMMAND` sets, around the agent or below it.
+
+    Args:
+        pids: processes of the program.
+    """
+    parents, seen = procfs.parents(), {}  # type: Tuple[Dict[int, int], Dict[int, float]]
+    for first in [os.getpid(), *pids]:
+        pid = first
+        while pid > 1 and pid not in seen:
+            seen[pid] = _timeout_of(pid)
+            pid = parents.get(pid, 0)
+    found: List[contract.Deadline] = []
+    for pid, seconds in sorted(seen.items()):
+        start = start_of(pid)
+        if seconds and start is not None:
+            what = "timeout (pid %d) ends its command" % pid
+            found.append({"what": what, "ends": start + seconds, "after": None, "lift": ""})
+    return found
+
+
+def _timeout_of(pid: int) -> float:
+    """Return the seconds of `timeout DURATION`; 0 for any other command, and for no limit."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as source:
+            program, *words = source.read(1000).decode("utf-8", "replace").split("\0")
+    except OSError:
+        return 0.0
+    if os.path.basename(program) != "timeout":
+        return 0.0
+    while words and words[0].startswith("-"):
+        words = words[2:] if words[0] in ("-k", "-s", "--kill-after", "--signal") else words[1:]
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", words[0]) if words else None
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]] if match else 0.0
 
 
 def parse(said: object) -> List[contract.Deadline]:
@@ -156,11 +193,21 @@ def _start_of_job(variable: str) -> float:
     Raises:
         ValueError: /proc does not tell.
     """
-    pid, found = os.getpid(), None
+    pid, first = os.getpid(), 0
     while pid > 1 and variable in (procfs.environment(pid) or ()):
-        found, pid = procfs.start_ticks(pid), procfs.parent(pid)
-    if found is None:
+        first, pid = pid, procfs.parent(pid)
+    start = start_of(first)
+    if start is None:
         raise ValueError("no start")
-    with contextlib.suppress(OSError, IndexError), open("/proc/uptime") as source:
-        return time.time() - float(source.read().split()[0]) + found / os.sysconf("SC_CLK_TCK")
-    raise ValueError("no uptime")
+    return start
+
+
+def start_of(pid: int) -> Optional[float]:
+    """Return a process's start in epoch seconds; None when it is gone, or /proc is missing."""
+    ticks = procfs.start_ticks(pid)
+    try:
+        with open("/proc/uptime") as source:
+            uptime = float(source.read().split()[0])
+    except (OSError, IndexError, ValueError):
+        return None
+    return None if ticks is None else time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")

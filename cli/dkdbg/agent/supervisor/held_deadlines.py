@@ -28,6 +28,7 @@ class HeldDeadlines:
         own: those of the agent's environment.
         waits: returns those of ranks that wait for others.
         ask: asks the processes for `waits` and their clocks. name_of: returns a process's name by its pid.
+        pids: returns the processes of the program.
         told: called with a line for the user.
         changed: called when `current` changes.
     """
@@ -39,12 +40,14 @@ class HeldDeadlines:
         waits: Callable[[], List[contract.Deadline]],
         ask: Callable[[], object],
         name_of: Callable[[int], str],
+        pids: Callable[[], List[int]],
         told: Callable[[str], None],
         changed: Callable[[List[contract.Deadline]], None],
     ) -> None:
         self._own = own
         self._host: List[contract.Deadline] = []
-        self._waits, self._ask, self._name_of = waits, ask, name_of
+        self._waits, self._ask, self._name_of, self._pids = waits, ask, name_of, pids
+        self._parents: List[contract.Deadline] = []
         self._told, self._changed = told, changed
         self._clocks: Dict[int, List[str]] = {}
         self._lock = threading.Lock()
@@ -74,7 +77,7 @@ class HeldDeadlines:
             if procfs.alive(pid)
             for text in found
         ]
-        return deadlines.merged(self._waits(), self._host, self._own, deadlines.parse(running))
+        return deadlines.merged(self._waits(), self._host, self._own, self._parents, deadlines.parse(running))
 
     def attached(self) -> None:
         """Tell a new editor, before the first stop."""
@@ -89,6 +92,7 @@ class HeldDeadlines:
             if now < self._told_at + REPEAT_S or self._tells_at is not None:
                 return
             self._tells_at = now + ANSWER_S
+        self._parents = deadlines.of_parents(self._pids())
         self._ask()
 
     def held(self) -> None:

@@ -197,6 +197,7 @@ class Session:
             waits=self._pending.deadlines,
             ask=lambda: self._table.follow_timeouts(),  # noqa: PLW0108 - made after this
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
+            pids=self.registered,
             told=lambda line: self.tell(line, "important"),
             changed=lambda found: self._write(deadlines=found),
         )

@@ -1,0 +1,192 @@
+"""Clocks of the `time` module that fall behind while a process of the job is stopped; see clocks.py."""
+
+# The modules are the program's, and functions of all signatures are replaced.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import copyreg
+import functools
+import sys
+import time
+import types
+
+from .. import session
+from . import held_time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+_NAMES = ("monotonic", "perf_counter", "time")
+#: Prefixes of modules that keep the true clocks.
+_OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
+#: Modules that wait for their caller.
+_BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
+#: Seconds between two checks whether an editor is still attached, while the clocks are right.
+_LOOKS_S = 1.0
+
+
+def true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
+    """Return the system's clock.
+
+    It is kept as a default argument because freezegun replaces module attributes.
+    """
+    return true()
+
+
+class State:
+    """Changes made to this process.
+
+    Attributes:
+        directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
+            the clocks are behind. looks_at: time of the next check for the editor. lengthened: waits are.
+        stopping: the replaced functions, each with its replacement.
+        ran_on: when this process last continued after a stop of its own; 0 once the agent is known to have
+            seen that.
+        lead: seconds that its clocks do not lose: before they were replaced, and while it ran before the
+            agent saw it.
+    """
+
+    directory = ""
+    reader: Optional[held_time.Reader] = None
+    looks_at = 0.0
+    stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
+    lengthened = False
+    ran_on = 0.0
+    lead = 0.0
+
+
+class Builtin:
+    """Replacement of a C function: it does not become a method of a class, and is pickled by its name.
+
+    Args:
+        true: the function. module: its module.
+    """
+
+    def __init__(self, true: Any, module: str) -> None:
+        self.true = true
+        self.__name__ = self.__qualname__ = true.__name__
+        self.__module__, self.__doc__ = module, true.__doc__
+        self.__annotations__: Dict[str, Any] = {}  # functions in C have none
+        self.__text_signature__ = getattr(true, "__text_signature__", None)
+
+    def __reduce__(self) -> Any:
+        module = sys.modules[self.__module__]
+        return (
+            self.__name__
+            if getattr(module, self.__name__, None) is self
+            else (functools.partial, (self.true,))
+        )
+
+
+class _Clock(Builtin):
+    """A clock that stops with the program. It never goes back, and two calls never return the same time."""
+
+    def __init__(self, true: Any) -> None:
+        super().__init__(true, "time")
+        self._is_whole = true.__name__.endswith("_ns")
+        #: Larger than the resolution of a float of that size.
+        self._tick: Any = 1 if self._is_whole else 1e-6 if true.__name__ == "time" else 1e-9
+        self._last = true()
+
+    def __call__(self) -> Any:
+        true = self.true()
+        if State is None or is_ours():  # the interpreter is shutting down, and has cleared this module
+            return true
+        behind = seconds_behind()
+        if behind == 0.0 and true >= self._last:
+            return true
+        found = true - (int(behind * 1e9) if self._is_whole else behind)
+        self._last = found = max(found, self._last + self._tick)
+        return found
+
+
+def behind() -> float:
+    """Return how far the clocks are behind, in seconds."""
+    reader = State.reader
+    if reader is None:
+        return 0.0
+    now = true_monotonic()
+    amount, since, rate, until = reader.state(now)
+    if 0.0 < State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next write
+        if State.ran_on and since > State.ran_on:
+            State.lead += min(since - State.ran_on, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
+        State.ran_on = 0.0
+    elif State.ran_on:
+        until = min(until, State.ran_on)
+    found = held_time.seconds_behind((amount, since, rate, until), now)
+    if found == 0.0:
+        State.lead = 0.0
+    return max(0.0, found - State.lead)
+
+
+def seconds_behind() -> float:
+    """Return how far the clocks are behind.
+
+    Restore the true ones once the editor has left and they are right.
+    """
+    found = behind()
+    if found == 0.0 and State.reader is not None and true_monotonic() >= State.looks_at:
+        State.looks_at = true_monotonic() + _LOOKS_S
+        if not session.editor_is_attached(State.directory):
+            restore()
+    return found
+
+
+def replace() -> None:
+    """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
+    if State.stopping:
+        return
+    State.lead += behind()  # the clocks continue from the true time
+    for name in _NAMES:
+        for full in (name, name + "_ns"):
+            found = getattr(time, full)
+            if isinstance(found, types.BuiltinFunctionType):  # otherwise another library has replaced it
+                State.stopping[found] = _Clock(found)
+    copyreg.pickle(types.BuiltinFunctionType, _reduced)
+    exchange(State.stopping)
+
+
+def restore() -> None:
+    """Restore the clocks, in the program thread that asks for the time, without a message."""
+    State.reader = None
+    stopping, State.stopping = State.stopping, {}
+    with contextlib.suppress(Exception):
+        if stopping and copyreg.dispatch_table.get(types.BuiltinFunctionType) is _reduced:
+            del copyreg.dispatch_table[types.BuiltinFunctionType]
+        exchange({clock: true for true, clock in stopping.items()})
+
+
+def _reduced(function: Any) -> Any:
+    """Pickle a true clock that the program has kept from before as its replacement.
+
+    The name now finds that one.
+    """
+    clock = State.stopping.get(function)
+    return function.__reduce__() if clock is None else (functools.partial, (clock,))
+
+
+def exchange(functions: Dict[Any, Any]) -> None:
+    """Replace functions in all modules that have them under a name of their own."""
+    kinds = set(map(type, functions))
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_OURS):
+            continue
+        with contextlib.suppress(Exception):  # not a module, or an immutable one
+            for key, value in list(vars(module).items()):
+                if type(value) in kinds and value in functions:
+                    setattr(module, key, functions[value])
+
+
+def is_ours() -> bool:
+    """Tell whether the debugger or dkdbg called the caller, also through the standard library's waits."""
+    caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
+    name = ""
+    while caller is not None:
+        name = str(caller.f_globals.get("__name__", ""))
+        if name not in _BETWEEN:
+            break
+        caller = caller.f_back
+    return name.startswith(_OURS)

@@ -1,0 +1,137 @@
+"""Timers that would end a process while the job is stopped: SIGALRM, and the watchdog of `faulthandler`.
+
+The debugger stops those of the process that it stops. Another thread does it in the others of the job.
+"""
+
+# The modules are the program's, and functions of all signatures are replaced.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import signal
+import time
+
+from .slow_clocks import Builtin, State, exchange, true_monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Tuple
+
+#: Seconds between two looks whether the timers have to stop.
+_LOOKS_S = 0.2
+#: True functions: the program's names are replaced.
+_set, _get, _sleep = getattr(signal, "setitimer", None), getattr(signal, "getitimer", None), time.sleep
+
+
+class _Timers:
+    """Timers of this process.
+
+    Attributes:
+        alarm: remaining time of the stopped one of SIGALRM, and its interval.
+        arm, cancel: of the watchdog, while the program has armed it. is_stopped: it is canceled now.
+        watched: pid of the process that watches its timers.
+    """
+
+    alarm: Tuple[float, float] = (0.0, 0.0)
+    arm: Optional[Callable[[], object]] = None
+    cancel: Callable[[], object]
+    is_stopped = False
+    watched = 0
+
+
+def stop() -> None:
+    """Stop the timers; called by two threads at once if the debugger stops both."""
+    if _set is not None:
+        found = _set(signal.ITIMER_REAL, 0.0)
+        if found[0] > 0.0:
+            _Timers.alarm = found
+    if _Timers.arm is not None and not _Timers.is_stopped:
+        _Timers.is_stopped = True
+        _Timers.cancel()
+
+
+def start() -> None:
+    """Start the timers that are stopped, unless the program has set another one."""
+    (left, interval), _Timers.alarm = _Timers.alarm, (0.0, 0.0)
+    if left > 0.0 and _set is not None and _get is not None and _get(signal.ITIMER_REAL)[0] == 0.0:
+        _set(signal.ITIMER_REAL, left, interval)
+    if _Timers.is_stopped:
+        _Timers.is_stopped = False
+        if _Timers.arm is not None:
+            _Timers.arm()
+
+
+def watch() -> None:
+    """Stop the timers whenever another process is stopped, until the editor has left."""
+    if _Timers.watched == os.getpid():  # a forked child has no such thread
+        return
+    _Timers.watched = os.getpid()
+
+    def look() -> None:
+        with contextlib.suppress(Exception):  # the interpreter is shutting down
+            while State.reader is not None:
+                now = true_monotonic()
+                _, _, rate, until = State.reader.state(now)
+                (stop if rate > 0.0 and now < until else start)()
+                _sleep(_LOOKS_S)
+            start()
+        _Timers.watched = 0
+
+    import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
+
+    _thread.start_new_thread(look, ())
+
+
+def _forget() -> None:
+    """Forget the timers of the parent: a forked child has none."""
+    _Timers.alarm, _Timers.arm, _Timers.is_stopped = (0.0, 0.0), None, False
+
+
+class _Alarm(Builtin):
+    """`signal.alarm` and `setitimer`: the program's own timer replaces one that is stopped."""
+
+    def __call__(self, *args: Any) -> Any:
+        found = self.true(*args)
+        if self.__name__ == "alarm":
+            stopped, _Timers.alarm = _Timers.alarm, (0.0, 0.0)
+            return found or math.ceil(stopped[0])
+        if args[0] == signal.ITIMER_REAL:
+            stopped, _Timers.alarm = _Timers.alarm, (0.0, 0.0)
+            return found if found[0] > 0.0 else stopped
+        return found
+
+
+def _signal(module: Any) -> None:
+    new = {}
+    for name in ("alarm", "setitimer"):
+        true = getattr(module, name, None)
+        if true is not None:
+            new[true] = _Alarm(true, "signal")
+    exchange(new)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget)
+
+
+def _faulthandler(module: Any) -> None:
+    arm, cancel = module.dump_traceback_later, module.cancel_dump_traceback_later
+
+    @functools.wraps(arm)
+    def dump_traceback_later(*args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN002, ANN003, ANN202
+        arm(*args, **kwargs)
+        _Timers.arm, _Timers.cancel = functools.partial(arm, *args, **kwargs), cancel
+        _Timers.is_stopped = False
+
+    @functools.wraps(cancel)
+    def cancel_dump_traceback_later():  # type: ignore[no-untyped-def]  # noqa: ANN202
+        cancel()
+        _Timers.arm = None
+
+    exchange({arm: dump_traceback_later, cancel: cancel_dump_traceback_later})
+
+
+#: Changes to modules, by name.
+CHANGES: Dict[str, Callable[[Any], None]] = {"signal": _signal, "faulthandler": _faulthandler}

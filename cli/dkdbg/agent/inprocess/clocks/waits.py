@@ -1,0 +1,197 @@
+"""Waits that are one call, repeated for the time that the clocks have lost in it; see clocks.py."""
+
+# The modules are the program's, and functions of all signatures are replaced.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from .slow_clocks import Builtin, State, behind, exchange, is_ours
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Tuple, Type
+
+#: Remaining seconds of a wait that are not worth another call.
+_RESOLUTION = 0.001
+
+
+def _lengthen(owner: Any, name: str, **how: Any) -> None:
+    setattr(owner, name, _lengthened(getattr(owner, name), **how))
+
+
+def _lengthened(
+    wait: Any,
+    *,
+    at: int = 1,
+    is_over: Callable[[Any, Any, Any], object] = lambda _args, _kwargs, found: found,
+    raises: Tuple[Type[BaseException], ...] = (),
+    unit: Callable[[float], Any] = float,
+    has_own: bool = False,
+) -> Any:
+    """Return a wait that is repeated for the time that the clocks have lost in it.
+
+    Args:
+        at: position of its argument `timeout`; None there waits without limit.
+        is_over: tells from the arguments and the result whether the wait has ended before its timeout.
+        raises: exceptions at its timeout. unit: makes the argument of seconds.
+        has_own: without the argument it has a timeout of its own, for which it is repeated.
+    """
+
+    @functools.wraps(wait)
+    def lengthened(*args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN002, ANN003, ANN202 - hints as the true one's
+        try:
+            if State is None or State.reader is None:
+                return wait(*args, **kwargs)
+            is_given = (kwargs.get("timeout") if "timeout" in kwargs else args[at:] and args[at]) not in (
+                None,
+                (),
+            )
+            if not (is_given or has_own) or is_ours():
+                return wait(*args, **kwargs)
+            before = behind()
+            while True:
+                error, found = None, None
+                try:
+                    found = wait(*args, **kwargs)
+                except raises as raised:
+                    error = raised
+                lost = behind() - before
+                if lost <= _RESOLUTION or (error is None and is_over(args, kwargs, found)):
+                    if error is not None:
+                        raise error
+                    return found
+                before += lost
+                if is_given and "timeout" in kwargs:
+                    kwargs["timeout"] = unit(lost)
+                elif is_given:
+                    args = (*args[:at], unit(lost), *args[at + 1 :])
+        finally:
+            del args, kwargs  # an exception from a future would keep it alive
+
+    return lengthened
+
+
+def _threading(module: Any) -> None:
+    _lengthen(module.Condition, "wait")  # of Event, Barrier and Future too
+    _lengthen(module.Thread, "join", is_over=lambda args, *_: not args[0].is_alive())
+
+
+def _multiprocessing(module: Any) -> None:
+    _lengthen(module.Condition, "wait")
+    make = module.SemLock._make_methods
+
+    @functools.wraps(make)
+    def make_methods(self):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        make(self)
+        self.acquire = _lengthened(self.acquire)
+
+    module.SemLock._make_methods = make_methods
+
+
+def _selectors(module: Any) -> None:
+    if hasattr(module, "EpollSelector"):  # those of the others poll with `select.select`, or in a loop
+        _lengthen(module.EpollSelector, "select")
+
+
+def _simple_queue(module: Any) -> None:
+    """Lengthen `SimpleQueue.get`, which is C, of queues that are made from now on."""
+
+    class SimpleQueue(module.SimpleQueue):  # type: ignore[misc]
+        get = _lengthened(module.SimpleQueue.get, at=2, is_over=lambda *_: True, raises=(module.Empty,))
+
+    SimpleQueue.__module__, SimpleQueue.__qualname__ = "queue", "SimpleQueue"
+    module.SimpleQueue = SimpleQueue
+
+
+class _Select(Builtin):
+    """`select.select`, which `selectors` has as an attribute of a class."""
+
+    def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
+        if timeout is None or State is None or State.reader is None or is_ours():
+            return self.true(rlist, wlist, xlist, timeout)
+        lists = [each if isinstance(each, (list, tuple)) else list(each) for each in (rlist, wlist, xlist)]
+        before = behind()
+        while True:
+            found = self.true(*lists, timeout)
+            timeout = behind() - before
+            if timeout <= _RESOLUTION or any(found):
+                return found
+            before += timeout
+
+
+def _select(module: Any) -> None:
+    module.select = _Select(module.select, "select")
+
+
+def _socket(module: Any) -> None:
+    """Lengthen reading and accepting; sending and connecting cannot be repeated."""
+    for name in ("recv", "recv_into", "recvfrom", "recvfrom_into", "_accept"):
+        _lengthen_socket(module.socket, name, module.timeout)
+
+
+def _ssl(module: Any) -> None:
+    _lengthen_socket(module.SSLSocket, "read", sys.modules["socket"].timeout)
+
+
+def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
+    read = getattr(owner, name)
+
+    @functools.wraps(read)
+    def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
+        if State is None or State.reader is None:
+            return read(self, *args, **kwargs)
+        before = behind()
+        while True:
+            try:
+                return read(self, *args, **kwargs)
+            except timeout as error:
+                lost = behind() - before
+                # The connection's own error, which is no timeout, has a number.
+                if lost <= _RESOLUTION or error.errno is not None or is_ours():
+                    raise
+            before += lost  # and wait for the whole timeout again
+
+    setattr(owner, name, lengthened)
+
+
+def _torch(module: Any) -> None:
+    """Lengthen a store's waits and `work.wait(timeout)`; groups have timeouts.py."""
+    import datetime
+
+    unit, own = (
+        (lambda seconds: datetime.timedelta(seconds=seconds)),
+        (getattr(module, "DistStoreError", RuntimeError),),
+    )
+    store = module.Store
+    _lengthen(store, "wait", at=2, is_over=lambda *_: True, raises=own, unit=unit, has_own=True)
+    _lengthen(store, "get", is_over=lambda *_: True, raises=own, has_own=True)
+    _lengthen(
+        module.distributed_c10d.Work, "wait", is_over=lambda *_: True, raises=(RuntimeError,), unit=unit
+    )
+
+
+def _ray(module: Any) -> None:
+    gives_up = (sys.modules["ray.exceptions"].GetTimeoutError,)
+    _lengthen(module.Worker, "get_objects", at=2, is_over=lambda *_: True, raises=gives_up)
+    wait = module.wait
+    module.wait = _lengthened(
+        wait, is_over=lambda _args, kwargs, found: len(found[0]) >= kwargs.get("num_returns", 1)
+    )
+    exchange({wait: module.wait})
+
+
+#: Changes to modules, by name.
+WAITS: Dict[str, Callable[[Any], None]] = {
+    "threading": _threading,
+    "multiprocessing.synchronize": _multiprocessing,
+    "queue": _simple_queue,
+    "select": _select,
+    "selectors": _selectors,
+    "socket": _socket,
+    "ssl": _ssl,
+    "torch.distributed": _torch,
+    "ray._private.worker": _ray,
+}
