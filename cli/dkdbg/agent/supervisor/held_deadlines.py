@@ -96,7 +96,7 @@ class HeldDeadlines:
         self._ask()
 
     def held(self) -> None:
-        """Tell what is to be told; called every second while the program is held."""
+        """Report what is due; called every second while the program is held."""
         now = time.monotonic()
         soonest = self._left()
         with self._lock:
