@@ -104,7 +104,7 @@ def parse(said: object) -> List[contract.Deadline]:
 
 def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
     """Return all deadlines, of several with one text the first."""
-    found = {}
+    found: Dict[str, contract.Deadline] = {}
     for each in [one for some in lists for one in some]:
         found.setdefault(each["what"], each)
     return list(found.values())

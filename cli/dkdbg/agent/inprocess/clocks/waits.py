@@ -167,7 +167,7 @@ def _torch(module: Any) -> None:
     )
     store = module.Store
     _lengthen(store, "wait", at=2, is_over=lambda *_: True, raises=own, unit=unit, has_own=True)
-    _lengthen(store, "get", is_over=lambda *_: True, raises=own, has_own=True)
+    _lengthen(store, "get", at=2, is_over=lambda *_: True, raises=own, has_own=True)
     _lengthen(
         module.distributed_c10d.Work, "wait", is_over=lambda *_: True, raises=(RuntimeError,), unit=unit
     )
