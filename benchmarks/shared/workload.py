@@ -1,4 +1,4 @@
-"""The measured program: three kinds of Python work, CPU seconds of each as one JSON line on standard output.
+"""The measured program: four kinds of Python work, CPU seconds of each as one JSON line on standard output.
 
 usage: workload.py GO_FILE SCALE [traced]   (GO_FILE: measured when it exists, so that a debugger can attach first; `-` at
 once; SCALE: 1 for all iterations, 0.1 for a tenth; `traced`: and not before a debugger traces this thread, which is later
@@ -7,7 +7,11 @@ than its session is there)
 
 import json
 import os
+import queue
+import select
+import socket
 import sys
+import threading
 import time
 
 try:
@@ -45,6 +49,21 @@ def step(scale):
     return float(w.sum())
 
 
+def waits(scale):
+    """Wait for what has come already, each time with a timeout: dkdbg wraps these calls while an editor is attached."""
+    answers, done, (ours, theirs) = queue.Queue(), threading.Event(), socket.socketpair()
+    done.set()
+    ours.settimeout(60)
+    for n in range(int(100000 * scale)):
+        answers.put(n)
+        answers.get(timeout=60)
+        done.wait(60)
+        theirs.send(b"x")
+        ours.recv(1)
+        select.select([theirs], [theirs], [], 60)
+        time.monotonic()
+
+
 def is_traced():
     """Whether a debugger has set its trace function in this thread, or from Python 3.12 on is a tool that monitors."""
     monitoring = getattr(sys, "monitoring", None)
@@ -65,7 +84,7 @@ if __name__ == "__main__":
         if time.monotonic() > end:
             sys.exit("no debugger traces this thread")
         time.sleep(0.005)
-    kinds = {"loop": loop, "calls": calls}
+    kinds = {"loop": loop, "calls": calls, "waits": waits}
     if numpy is not None:
         kinds["numpy step"] = step
     scale = float(sys.argv[2])

@@ -1,6 +1,7 @@
 """The verbs in a pod: the real kubectl, a stand-in for the API server, and containers that stand for the pods'."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from dkdbg.targets import registry
 from tests.engine.attach_proxies import attach_proxy, proxy_of
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
@@ -121,6 +124,25 @@ def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, box):
 
 
 @pytest.mark.usefixtures("box")
+def test_what_ends_a_held_pod_is_told_before_the_first_stop_and_listed(root, cluster, made):
+    probe, box = {"httpGet": {"port": 80}, "periodSeconds": 7}, made()
+    cluster.put(Pod("train-0", {"main": box.name}, container={"livenessProbe": probe}))
+    running = start(root, "k8s://ml/train-0", "python3", "-c", WAITS)
+    told = "the livenessProbe restarts the container main"
+    try:
+        with attach_proxy(root, "k8s://ml/train-0") as proxy:
+            assert f"{told} after 21 s without an answer" in proxy.wait("deadlines")["text"]
+            with Debugger(AttachOptions(port=proxy.port)) as debugger:
+                debugger.attach()
+                debugger.wait_output(told, timeout=300)
+        for verb, key in (("ps", "sessions"), ("where", "jobs")):
+            [found] = json.loads(must(dkdbg(root, verb, "k8s://ml/train-0", "--json")).stdout)[key]
+            assert [(each["what"], each["after_s"]) for each in found["deadlines"]] == [(told, 21.0)]
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=300)
+
+
 def test_a_terminal_is_the_commands_too(root):
     ends_by_ctrl_c(root, "k8s://ml/train-0", "python3", "-c", WAITS)
 

@@ -39,7 +39,7 @@ def running(root, *words: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture
 def job(laptop):
     laptop.put(f"{CODE}/here", "")
-    return laptop.job(nodes=2, options=f"-D {CODE}")
+    return laptop.job(nodes=2, options=f"-D {CODE} --time=90")
 
 
 def test_commands_run_on_the_jobs_nodes_in_its_folder(ways, job, tmp_path):
@@ -113,6 +113,8 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
         with editor(proxy.port, tmp_path, CODE) as debugger:
             stops = [debugger.wait_stopped(300) for _ in NODES]
             assert len({each.session for each in stops}) == 2
+            more = f"(more time: scontrol update JobId={job} TimeLimit=+60)"
+            debugger.wait_output(more, timeout=300)
             for each in stops:
                 assert debugger.stack(each)[0].path == here
             stopped = stops[0]
@@ -126,6 +128,9 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
                 assert int(debugger.local_values(debugger.stack(stopped)[0])["n"]) == count
         seen = json.loads(must(dkdbg(tmp_path, "ps", target, "--json")).stdout)["sessions"]
         assert {each["target"] for each in seen} == {f"slurm {job}/{node}" for node in NODES}
+        limits = [limit for each in seen for limit in each["deadlines"]]
+        assert {limit["what"] for limit in limits} == {f"Slurm ends job {job}"}
+        assert all(0 < limit["left_s"] <= 90 * 60 for limit in limits)
         assert "restarted" in must(dkdbg(tmp_path, "restart", f"{target}/node-22")).stdout
         typed = subprocess.run(
             [sys.executable, "-m", "dkdbg", "pdb", f"{target}/node-12"], cwd=tmp_path, input="p 6 * 7\nq\n",
