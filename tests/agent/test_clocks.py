@@ -11,6 +11,7 @@ import pytest
 from dkdbg.agent import contract
 from dkdbg.agent.inprocess.clocks import held_time
 from tests.agent.dap_probe import Editor, wait_for
+from tests.engine.attach_proxies import attach_proxy
 from tests.pages import Page, begun
 from tests.ports import free_port
 
@@ -383,3 +384,40 @@ print("end", fired)
 """
     done = run(program, tmp_path)
     assert done.stdout.splitlines() == ["held [] 0", "held [] 0", "left 1", "end []"], done.stderr
+
+
+ALONE = """
+import os, queue, sys, threading, time
+if os.environ["RANK"] == "1":
+    time.sleep(0.1)
+    answer = 1  # held
+    open("answer", "w").close()
+    sys.exit()
+while not os.path.exists("go"):
+    time.sleep(0.05)
+end = time.monotonic() + LIMIT
+while not os.path.exists("answer"):
+    if time.monotonic() > end:
+        sys.exit("gave up")
+    time.sleep(0.05)
+""".replace("LIMIT", str(LIMIT))
+
+
+def test_a_rank_of_another_agent_waits_for_a_held_one_behind_the_same_proxy(launch, tmp_path):
+    (tmp_path / "rank.py").write_text(ALONE)
+    ranks = [
+        launch(sys.executable, "rank.py", wait="300", env={"RANK": str(rank), "WORLD_SIZE": "2"})
+        for rank in (0, 1)
+    ]
+    targets = [f"127.0.0.1:{each.port}" for each in ranks]
+    line = 1 + ALONE.splitlines().index("    answer = 1  # held")
+    with (
+        attach_proxy(tmp_path, *targets) as proxy,
+        Editor(proxy.port, {str(tmp_path / "rank.py"): [line]}, hold=True) as editor,
+    ):
+        stop = editor.wait_stops(1)[0]
+        (tmp_path / "go").touch()
+        until = time.monotonic() + 2 * LIMIT
+        wait_for(time.monotonic, lambda now: now > until)
+        stop["session"].request("continue", threadId=stop["thread"])
+        assert [each.finish()[0] for each in ranks] == [0, 0]

@@ -571,6 +571,7 @@ class Session:
 
     def _on_hold(self) -> None:
         self._table.tell_of_holds()
+        self._service.tell_held()
         self._deadlines.held()
 
     def _on_stop(self, pid: int, where: str) -> None:
@@ -756,6 +757,11 @@ class _Behind(Agent):
     def choose(self, wanted: Optional[ranks.RankSet]) -> None:
         """Debug these ranks, None for those that the agent was started with."""
         self._session._choose(wanted)
+
+    def on_held_elsewhere(self) -> None:
+        """Stop the clocks for some seconds."""
+        self._session._clocks.extend()
+        self._session._table.tell_of_holds()
 
     def take_deadlines(self, said: object) -> None:
         """Note the time limits of the target that the controller knows."""

@@ -51,6 +51,12 @@ class StoppedClocks:
                 self._renews = True
                 threading.Thread(target=self._renew, name="dkdbg clocks", daemon=True).start()
 
+    def extend(self) -> None:
+        """Stop the clocks for held_time.LEASE_S: a rank of the same job is stopped at another agent."""
+        with self._changed:
+            if self._writer is not None:
+                self._writer.hold()
+
     def release(self) -> None:
         """Record that no process is stopped: the editor has left."""
         with self._changed:
@@ -67,7 +73,8 @@ class StoppedClocks:
             with self._changed:
                 while not self._held:
                     self._changed.wait()
-            self._on_hold()
+            with contextlib.suppress(Exception):  # the clocks continue without the next write
+                self._on_hold()
             with self._changed:
                 self._changed.wait(INTERVAL_S)
                 if self._held and self._writer is not None:

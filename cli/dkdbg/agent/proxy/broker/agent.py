@@ -68,6 +68,9 @@ class Agent:
     def on_stop(self, pid: int, where: str) -> None:
         """Note where a process is stopped; an empty text means that it runs."""
 
+    def on_held_elsewhere(self) -> None:
+        """Note that a rank of the same job is stopped at another agent; called about every second during the stop."""
+
     def look(self) -> Set[int]:
         """Return the processes that an attach is about to end; see `LOOK` in connection.py."""
         return set()

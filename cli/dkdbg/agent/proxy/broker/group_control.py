@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
+#: Command for other agents while a rank is stopped, besides those of the editor.
+HELD = "held"
+
 
 def with_it(connection: Connection, sessions: Sessions, command: str) -> List[Action]:
     """Continue or pause the other ranks that the editor controls, after its command for one rank.
@@ -52,14 +55,14 @@ def left(connection: Connection, sessions: Sessions, request: Message) -> List[A
 
 
 def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> List[Action]:
-    """Continue, pause or leave the local ranks of a job, as the same editor did with a rank of another agent.
+    """Continue, pause, leave or slow down the local ranks of a job, as the same editor did with a rank of another agent.
 
     Args:
         root: the client of the root session. wanted: the other agent's event; see `_elsewhere`.
     """
     command, world, numbers = wanted.get("command"), wanted.get("world"), wanted.get("ranks")
     if (
-        command not in ("continue", "pause", "disconnect")
+        command not in ("continue", "pause", "disconnect", HELD)
         or not isinstance(world, int)
         or not isinstance(numbers, list)
     ):
@@ -68,11 +71,20 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
     there = job.Share(world, (each for each in numbers if isinstance(each, int)))
     if not there.belongs_to(job.share(ranks)):
         return []
+    if command == HELD:
+        sessions.agent.on_held_elsewhere()
+        return []
     if command == "disconnect":
         return handover.end_sessions(root.editor, sessions)
     ours = [one for one in _held(sessions, ranks) if one.editor == root.editor]
     ours = [one for one in ours if one.arguments.get(CONTINUE, sessions.agent.continues) != CONTINUE_ONE]
     return _resumed(ours) if command == "continue" else [*sessions.barrier.open(), *_paused(ours)]
+
+
+def held(sessions: Sessions) -> List[Action]:
+    """Tell other agents of the job that a rank is stopped here: their clocks stop too, for some seconds."""
+    root = sessions.controller(ROOT)
+    return [] if root is None else _elsewhere(root, sessions, HELD, sessions.ranks())
 
 
 def _elsewhere(

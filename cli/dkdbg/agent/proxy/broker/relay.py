@@ -11,7 +11,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection
+from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection, group_control
 from dkdbg.agent.proxy.broker.broker import Broker
 from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, OBSERVING, REATTACHING, ROOT
 from dkdbg.agent.proxy.broker.sessions import Sessions
@@ -106,6 +106,13 @@ class Service:
             ]
         if links:
             self._notes.put((messages.say(text), links))
+
+    def tell_held(self) -> None:
+        """Tell the agents of the job's other ranks that a rank is stopped here."""
+        with self._lock:
+            found = [(each.body, [each.connection.link]) for each in group_control.held(self._sessions)]
+        for note in found:
+            self._notes.put(note)
 
     def _is_spoken_for(self, is_alive: Callable[[int], bool]) -> bool:
         """Tell whether a session of an ended process may still receive messages."""
