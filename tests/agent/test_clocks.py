@@ -71,6 +71,15 @@ def _():
 @wait("threading.Semaphore")
 def _(): return Answer.semaphore.acquire(timeout=LIMIT)
 
+@wait("threading.Timer")
+def _():
+    fired = []
+    timer = threading.Timer(LIMIT, lambda: fired.append(1))
+    timer.start()
+    Answer.event.wait()
+    timer.cancel()
+    return not fired
+
 @wait("threading.Thread")
 def _():
     Answer.thread.join(LIMIT)
@@ -216,7 +225,7 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         wait_for(time.monotonic, lambda now: now > until)
         stop["session"].request("continue", threadId=stop["thread"])
         code, out, err = running.finish()
-    assert out == "failed: {} 24 0\n", err
+    assert out == "failed: {} 25 0\n", err
     assert code == 0
 
 

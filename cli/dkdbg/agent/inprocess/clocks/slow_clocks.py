@@ -186,7 +186,9 @@ def is_ours() -> bool:
     name = ""
     while caller is not None:
         name = str(caller.f_globals.get("__name__", ""))
-        if name not in _BETWEEN:
+        if (
+            name not in _BETWEEN or caller.f_code.co_name == "_bootstrap"
+        ):  # a Timer; the debugger starts all threads
             break
         caller = caller.f_back
     return name.startswith(_OURS)
