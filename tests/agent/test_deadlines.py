@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ PROBE = {
 def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_pod(launch, runtime, tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
     env = {"SLURM_JOB_ID": "12", "SLURM_JOB_END_TIME": str(int(time.time()) + 3000)}
-    running = launch(sys.executable, "train.py", wait="300", env=env)
+    running = launch("timeout", "600", sys.executable, "train.py", wait="300", env=env)
     attach = {messages.DEADLINES: [PROBE]}
     with Editor(running.port, {str(tmp_path / "train.py"): [4]}, hold=True, more=attach) as editor:
         probe = "goes on while you hold the program: the livenessProbe restarts the container main after 30 s without an answer"
@@ -35,7 +36,8 @@ def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_p
         said = wait_for(lambda: "".join(editor.output), lambda text: slurm in text)
         assert said.index(probe) < said.index(slurm)
         whats = [each["what"] for each in running.record()["deadlines"]]
-        assert whats == [PROBE["what"], "Slurm ends job 12"]
+        assert whats[:2] == [PROBE["what"], "Slurm ends job 12"]
+        assert re.fullmatch(r"timeout \(pid \d+\) ends its command", whats[2])
         words = [sys.executable, "-m", "dkdbg.agent", "where"]
         env = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime)}
         done = subprocess.run(words, capture_output=True, check=True, env=env)
@@ -50,6 +52,7 @@ class Clock:
         self.now = 1000.0
         monkeypatch.setattr(held_deadlines.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(held_deadlines.time, "time", lambda: self.now)
+        monkeypatch.setattr(held_deadlines.deadlines, "of_parents", lambda _: [])  # that of `timeout 600 pytest`
 
 
 def made(own, waits, told):
@@ -93,3 +96,50 @@ def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
     clock.now += 1
     found.held()
     assert len(told) == 1
+
+
+WAITING = """
+import datetime, queue, select, sys, threading, time
+from dkdbg.agent.inprocess.clocks import running_clocks
+
+def work():
+    CALL
+
+threading.Thread(target=work, daemon=True).start()
+end = time.monotonic() + 50
+while not (found := running_clocks.found()) and sys.argv[1] == "some" and time.monotonic() < end:
+    time.sleep(0.01)
+print(found)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (
+            "lock = threading.Lock(); lock.acquire(); lock.acquire(timeout=60)",
+            "the timeout of acquire at p.py:6",
+        ),
+        ("select.poll().poll(60_000)", "the timeout of poll at p.py:6"),
+        ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
+        ("lock = threading.Lock(); lock.acquire(); lock.acquire()", None),
+        ("queue.Queue().get(timeout=60)", None),
+    ],
+)
+def test_waits_of_c_with_a_timeout_are_seen_in_the_stacks(tmp_path, call, found):
+    (tmp_path / "p.py").write_text(WAITING.replace("CALL", call))
+    words = [sys.executable, "p.py", "some" if found else "none"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == f"{[found] if found else []}\n"
+
+
+def test_a_clock_of_many_processes_is_told_once(monkeypatch):
+    clock, told = Clock(monkeypatch), []
+    monkeypatch.setattr(held_deadlines.procfs, "alive", lambda _: True)
+    found = made([], list, told)
+    for pid in range(1, 9):
+        found.note_clocks(pid, ["timeouts of uvloop"])
+    found.stopped()
+    clock.now += 1
+    found.held()
+    assert told == ["goes on while you hold the program: timeouts of uvloop (1, 2, 3 and 5 more)"]

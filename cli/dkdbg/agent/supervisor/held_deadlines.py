@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 REPEAT_S = 60.0
 #: Seconds before an end at which the line is repeated during a stop.
 WARN_AT_S = (600.0, 300.0, 60.0)
+#: Maximum processes to name.
+MAX_NAMES = 3
 #: Seconds that processes have for an answer.
 ANSWER_S = 0.5
 
@@ -71,11 +73,13 @@ class HeldDeadlines:
 
     def current(self) -> List[contract.Deadline]:
         """Return all of them."""
+        names: Dict[str, List[str]] = {}
+        for pid, found in sorted(self._clocks.items()):
+            for text in found if procfs.alive(pid) else ():
+                names.setdefault(text, []).append(self._name_of(pid))
         running = [
-            {"what": "%s (%s)" % (text, self._name_of(pid)), "ends": None, "after": None, "lift": ""}
-            for pid, found in sorted(self._clocks.items())
-            if procfs.alive(pid)
-            for text in found
+            {"what": "%s (%s)" % (text, _listed(of)), "ends": None, "after": None, "lift": ""}
+            for text, of in names.items()
         ]
         return deadlines.merged(self._waits(), self._host, self._own, self._parents, deadlines.parse(running))
 
@@ -121,3 +125,8 @@ class HeldDeadlines:
         line = deadlines.line(found, time.time())
         if line:
             self._told(line)
+
+
+def _listed(names: List[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (" and %d more" % more if more > 0 else "")
