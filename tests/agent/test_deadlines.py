@@ -52,7 +52,9 @@ class Clock:
         self.now = 1000.0
         monkeypatch.setattr(held_deadlines.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(held_deadlines.time, "time", lambda: self.now)
-        monkeypatch.setattr(held_deadlines.deadlines, "of_parents", lambda _: [])  # that of `timeout 600 pytest`
+        monkeypatch.setattr(
+            held_deadlines.deadlines, "of_parents", lambda _: []
+        )  # that of `timeout 600 pytest`
 
 
 def made(own, waits, told):

@@ -272,3 +272,38 @@ def test_one_rank_of_a_job_without_dkdbg_is_told_what_the_others_will_do(tmp_pat
     finally:
         (tmp_path / "stop").touch()
         assert job.wait(300) == 0
+
+
+RAY = """
+import ray
+
+ray.init(num_cpus=2, include_dashboard=False)
+
+@ray.remote
+class Actor:
+    def answer(self):
+        found = 42
+        return found
+
+actor = Actor.remote()
+print("got", ray.get(actor.answer.remote(), timeout=10))
+print("ready", len(ray.wait([actor.answer.remote()], timeout=10)[0]))
+"""
+
+
+def test_a_driver_of_ray_waits_longer_by_the_hold_of_an_actor(launch, tmp_path):
+    (tmp_path / "driver.py").write_text(RAY)
+    python = python_with("ray")
+    running = launch(
+        python, "driver.py", python=sys.executable, wait="300", env={"RAY_USAGE_STATS_ENABLED": "0"}
+    )
+    line = 1 + RAY.splitlines().index("        return found")
+    with Editor(running.port, {str(tmp_path / "driver.py"): [line]}, hold=True) as editor:
+        for number in range(2):
+            stop = editor.wait_stops(number + 1)[number]
+            before = time.monotonic()
+            wait_for(time.monotonic, lambda now, before=before: now > before + 15)
+            stop["session"].request("continue", threadId=stop["thread"])
+        code, out, err = running.finish(300)
+    assert code == 0, err
+    assert "got 42\nready 1\n" in out
