@@ -81,8 +81,9 @@ class UpstreamSession:
         """
         self.phase, self.why, self._exited = "attaching", "", False
         self._numbers = itertools.count(_ATTACH + 1)
+        arguments = {**self._arguments, **({messages.DEADLINES: [*deadlines]} if deadlines else {})}
         self._handshake = Handshake(
-            _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", {**self._arguments, messages.DEADLINES: [*deadlines]}),
+            _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", arguments),
             lambda: next(self._numbers), must_prove=must_prove,
         )  # fmt: skip
         bodies = self._handshake.begin()

@@ -148,6 +148,14 @@ def test_the_root_session_is_complete_without_any_container():
     assert (refused["success"], refused["body"]["error"]["showUser"]) == (False, False)
 
 
+def test_the_agent_of_a_target_gets_the_limits_that_only_the_target_shows():
+    bench = Bench().introduce().attach()
+    limit = {"what": "the livenessProbe restarts it", "ends": None, "after": 30.0, "lift": ""}
+    bench.do(bench.router.opened("web", deadlines=[limit]))
+    _, attach = bench.sent("web")
+    assert attach["arguments"]["dkdbgDeadlines"] == [limit]
+
+
 def test_an_upstream_is_configured_after_the_breakpoints_and_a_silent_one_keeps_no_editor_waiting():
     bench = Bench().introduce().attach(justMyCode=False)
     bench.do(bench.router.opened("web"))

@@ -35,7 +35,7 @@ def _torque(environ: Mapping[str, str]) -> float:
 
 
 #: A row for each batch system that tells a job its time limit: its name, the job's variable, the end of the job in epoch
-#: seconds, and the command for more time. LSF sets no such variable; `dkdbg attach lsf://...` asks bjobs.
+#: seconds, and the command for more time. LSF sets no such variable; its target asks bjobs.
 #: Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; Torque's qsub(1B), ENVIRONMENT VARIABLES.
 _ROWS: Tuple[Tuple[str, str, Callable[[Mapping[str, str]], float], str], ...] = (
     ("Slurm", "SLURM_JOB_ID", _slurm, "scontrol update JobId=%s TimeLimit=+60"),
