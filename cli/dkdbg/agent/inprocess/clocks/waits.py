@@ -45,11 +45,8 @@ def _lengthened(
         try:
             if State is None or State.reader is None:
                 return wait(*args, **kwargs)
-            is_given = (kwargs.get("timeout") if "timeout" in kwargs else args[at:] and args[at]) not in (
-                None,
-                (),
-            )
-            if not (is_given or has_own) or is_ours():
+            given = kwargs.get("timeout", args[at] if len(args) > at else None)
+            if not (given or has_own) or is_ours():
                 return wait(*args, **kwargs)
             before = behind()
             while True:
@@ -64,12 +61,13 @@ def _lengthened(
                         raise error
                     return found
                 before += lost
-                if is_given and "timeout" in kwargs:
+                if "timeout" in kwargs:
                     kwargs["timeout"] = unit(lost)
-                elif is_given:
+                elif given:
                     args = (*args[:at], unit(lost), *args[at + 1 :])
         finally:
-            del args, kwargs  # an exception from a future would keep it alive
+            error = found = None
+            del args, kwargs  # its traceback would keep them alive
 
     return lengthened
 
@@ -141,7 +139,7 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
 
     @functools.wraps(read)
     def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
-        if State is None or State.reader is None:
+        if State is None or State.reader is None or not self.gettimeout():
             return read(self, *args, **kwargs)
         before = behind()
         while True:
