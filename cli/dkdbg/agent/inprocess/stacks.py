@@ -39,7 +39,7 @@ def dump() -> str:
     told = []
     for ident in sorted(frames, key=lambda each: (each != main, each)):
         thread = known.get(ident)
-        if ident == threading.get_ident() or _is_ours(thread):
+        if ident == threading.get_ident() or _is_ours(thread) or _began_here(frames[ident]):
             continue
         told.append(_thread(frames[ident], thread, ident == main))
         if len(told) == MAX_THREADS:
@@ -90,6 +90,14 @@ def _is_ours(thread: Any) -> bool:  # noqa: ANN401
     """Tell whether a thread is the debugger's, or the agent's."""
     marks = ("pydev_do_not_trace", "is_pydev_daemon_thread")
     return any(getattr(thread, mark, False) is True for mark in marks)
+
+
+def _began_here(frame: Optional[FrameType]) -> bool:
+    """Tell whether a bare thread is the agent's: its outermost frame is."""
+    path = ""
+    while frame is not None:
+        path, frame = frame.f_code.co_filename, frame.f_back
+    return path.startswith(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
 def is_own(path: str) -> bool:

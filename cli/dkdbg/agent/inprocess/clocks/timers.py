@@ -13,6 +13,8 @@ import functools
 import math
 import os
 import signal
+import sys
+import threading
 import time
 
 from .slow_clocks import Builtin, State, exchange, true_monotonic
@@ -81,9 +83,15 @@ def watch() -> None:
             start()
         _Timers.watched = 0
 
-    import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
+    if "pydevd" not in sys.modules:
+        import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
 
-    _thread.start_new_thread(look, ())
+        _thread.start_new_thread(look, ())
+        return
+    module = getattr(sys.modules["pydevd"], "threading", threading)  # a copy where the program uses gevent
+    thread: Any = module.Thread(target=look, name="dkdbg timers", daemon=True)
+    thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
+    thread.start()
 
 
 def _forget() -> None:
