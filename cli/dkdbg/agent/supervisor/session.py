@@ -132,8 +132,7 @@ class Session:
         self._edited: List[str] = []
         self._should_restart = False
         self._token = token = tokens.read(os.environ)
-        self._asking = threading.Lock()
-        self._asks = False
+        self._asking, self._asks = threading.Lock(), False
         self._service = relay.Service(_Behind(self, token))
         self._limit = _limit_of(os.environ.get(settings.ENV_FOR, ""))
         self._is_closed = threading.Event()
