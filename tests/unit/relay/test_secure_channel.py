@@ -63,13 +63,13 @@ def test_lines_and_then_much_data_pass_both_ways_at_once(pair):
             heard += ours.recv(1 << 16)
         got[name] = bytes(heard)
 
-    threads = [threading.Thread(target=serve, args=each) for each in ((job, "job"), (proxy, "door"))]
+    threads = [threading.Thread(target=serve, args=each) for each in ((job, "job"), (proxy, "proxy"))]
     for each in threads:
         each.start()
     for each in threads:
         each.join(300)
     assert got["job"] == b"three\n" + data
-    assert got["door"] == data
+    assert got["proxy"] == data
     for each in ends:
         each.close()
 

@@ -1,4 +1,4 @@
-"""Which container a service's name means, where its door is, and where the code lies in it."""
+"""Which container a service's name means, where its agent listens, and where the code lies in it."""
 
 from __future__ import annotations
 

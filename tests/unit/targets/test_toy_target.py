@@ -128,10 +128,10 @@ def test_pdb_enters_the_program_there_by_address_by_name_or_as_the_only_one(job,
 def test_attach_stops_there_and_restart_starts_the_program_again(job, repository):  # noqa: ARG001
     command = [sys.executable, "-c", DKDBG, "attach", "toy://there", "--port", str(free_port()), "--json"]
     attach = subprocess.Popen(command, cwd=repository, stdout=subprocess.PIPE, text=True)
-    door = AttachProxy(attach)
+    proxy = AttachProxy(attach)
     try:
         mapping = (str(repository), f"{os.environ['TOY_PLACES']}/there/code")
-        with Debugger(AttachOptions(port=door.port, path_mappings=(mapping,))) as debugger:
+        with Debugger(AttachOptions(port=proxy.port, path_mappings=(mapping,))) as debugger:
             debugger.set_breakpoints(str(repository / "train.py"), [4])
             debugger.attach()
             first = debugger.wait_stopped(300)
@@ -141,7 +141,7 @@ def test_attach_stops_there_and_restart_starts_the_program_again(job, repository
             assert done.stdout.startswith("toy there: restarted, run ")
             second = debugger.wait_stopped(300)
             assert debugger.local_values(debugger.stack(second)[0])["n"] == "0"
-        assert door.end() == 0
+        assert proxy.end() == 0
     finally:
         attach.kill()
         attach.wait()
