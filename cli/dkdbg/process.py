@@ -193,22 +193,22 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
     with running:
-        text = running.stdout.read(most + 1) if running.stdout is not None else b""
+        output = running.stdout.read(most + 1) if running.stdout is not None else b""
         limit.cancel()
-        if len(text) > most:
+        if len(output) > most:
             running.kill()
         running.wait()
         listener.join(_GRACE_S)  # its children may keep standard error open
     if outran.is_set():
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
-    if len(text) > most:
+    if len(output) > most:
         raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
     if left[0] < 0:
         raise DkdbgError(f"{argv[0]} wrote more than {_MAX_STDERR_BYTES} bytes to its standard error")
     return Result(
         argv=tuple(argv),
         code=running.returncode,
-        stdout=text.decode("utf-8", "replace"),
+        stdout=output.decode("utf-8", "replace"),
         stderr=_text(told[0]),
     )
 

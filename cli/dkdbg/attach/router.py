@@ -304,8 +304,8 @@ class Router:
                 return self._run_barrier()
             case "group":
                 others = [(name, each) for name, each in self.sessions.items() if name != upstream]
-                answer = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
-                told = [send(name, each.ask(messages.GROUP, answer)) for name, each in others]
+                report = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
+                told = [send(name, each.ask(messages.GROUP, report)) for name, each in others]
                 return [*chain(*told)]
             case "attached":
                 self._barrier.attached(upstream)

@@ -145,8 +145,8 @@ def _tool(name: str, environment: Mapping[str, str], log: Callable[[str], None])
 
 
 def _asked(tool: Mapping[str, Any]) -> str:
-    text = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
-    return " ".join(text + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
+    words = ["--%s %s" % (_flag(tool), shlex.quote(",".join(tool["patterns"])))] if tool["patterns"] else []
+    return " ".join(words + (["--%s-ranks %s" % (_flag(tool), tool["ranks"])] if tool["ranks"] else []))
 
 
 def _flag(tool: Mapping[str, Any]) -> str:

@@ -98,13 +98,13 @@ class ReverseConnection:
         agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
         # Other jobs of this user have the token too, but not the key.
         about = dict(about, key=os.urandom(16).hex())
-        answer = {"host": to[0], "port": to[1], "fingerprint": to[2], "token": token, "about": about}
+        settings = {"host": to[0], "port": to[1], "fingerprint": to[2], "token": token, "about": about}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", agent, "call"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             env=tokens.without(os.environ), start_new_session=True,  # a Ctrl-C in the terminal is for the program
         )  # fmt: skip
         if self._process.stdin is not None:
-            self._process.stdin.write(json.dumps(answer).encode() + b"\n")
+            self._process.stdin.write(json.dumps(settings).encode() + b"\n")
             self._process.stdin.flush()
 
     def close(self) -> None:

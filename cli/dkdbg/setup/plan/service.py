@@ -196,9 +196,9 @@ def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
 def _environment(docker_run: DockerRun | None) -> tuple[Decision, ...]:
     if docker_run is None or not (docker_run.env or docker_run.env_files):
         return ()
-    lines = [name for name, value in docker_run.env if value is not None]
+    names = [name for name, value in docker_run.env if value is not None]
     yours = [name for name, value in docker_run.env if value is None]
-    what = [*docker_run.env_files, *lines, *(f"{name} (from your environment or .env)" for name in yours)]
+    what = [*docker_run.env_files, *names, *(f"{name} (from your environment or .env)" for name in yours)]
     return (
         Decision(what=f"environment {', '.join(what)}", why=f"{docker_run.source} passes it to docker run"),
     )

@@ -34,8 +34,8 @@ def is_podman(components: object) -> bool:
 
 def has_selinux(info: Mapping[str, object]) -> bool:
     """Return whether SELinux separates this engine's containers from the machine's files, from `docker info`."""
-    text = info.get("SecurityOptions")
-    return any("selinux" in str(each) for each in (text if isinstance(text, list) else ()))
+    options = info.get("SecurityOptions")
+    return any("selinux" in str(each) for each in (options if isinstance(options, list) else ()))
 
 
 def unlabelled(model: Mapping[str, Any], service: str) -> dict[str, Any]:

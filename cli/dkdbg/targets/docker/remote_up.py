@@ -162,8 +162,8 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
     )  # fmt: skip
     try:
         if running.stdout is None or running.stdout.readline().strip() != b"ready":
-            text = running.stderr.read() if running.stderr is not None else b""
-            raise explain(running.wait(), text.decode("utf-8", "replace"))
+            stderr = running.stderr.read() if running.stderr is not None else b""
+            raise explain(running.wait(), stderr.decode("utf-8", "replace"))
         yield ContainerReach(name=name, label="a container with the volume of the service")
     finally:
         if running.stdin is not None:

@@ -155,12 +155,12 @@ def servers() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     for folder in runtime_dir.folders():
         for path in _in(Path(folder)):
             with contextlib.suppress(OSError, ValueError):  # it has just exited
-                text = b"".join(
+                answer = b"".join(
                     data
                     for kind, data in query_client.ask(str(path), {}, timeout=_LISTED)
                     if kind == query_client.OUT
                 )
-                yield str(path), json.loads(text)
+                yield str(path), json.loads(answer)
 
 
 def _in(folder: Path) -> list[Path]:

@@ -306,9 +306,9 @@ def _code(
                     return each["workingDir"], "workingDir of the manifest"
     except BadPod as error:
         raise DkdbgError(f"the manifest is not usable: {error}") from error
-    answer = {each.workdir: each.path for each in dockerfiles if each.workdir != "/"}
-    if len(answer) == 1:
-        ((remote, path),) = answer.items()
+    folders = {each.workdir: each.path for each in dockerfiles if each.workdir != "/"}
+    if len(folders) == 1:
+        ((remote, path),) = folders.items()
         return remote, f"WORKDIR of {path}"
     raise DkdbgError(
         "the code's folder in the container is unknown: no workingDir, no WORKDIR of one Dockerfile",
