@@ -522,18 +522,6 @@ class Target(ABC):
         return DkdbgError(f"{self.address} does not support {capability.value}", exit_code=EXIT_USAGE)
 
 
-def _none_named(_name: str, _root: Path) -> None:
-    return None
-
-
-def _no_sessions() -> list[SeenSession]:
-    return []
-
-
-def _run_there(address: str, _ran: bool) -> str:
-    return hints.RUN_THERE(target=address)
-
-
 def see_ended(address: str, _ran: bool) -> str:
     """Return the hint for targets on which no command can run."""
     return f"dkdbg ps --all {address} shows those that have ended"
@@ -560,9 +548,9 @@ class Kind:
     """
 
     target: Callable[[Address, Path], Target]
-    named: Callable[[str, Path], Target | None] = _none_named
-    sessions: Callable[[], list[SeenSession]] = _no_sessions
+    named: Callable[[str, Path], Target | None] = lambda _name, _root: None
+    sessions: Callable[[], list[SeenSession]] = list
     queue: Callable[[Address], Queue] | None = None
     inner: Callable[[Address], Address] | None = None
     around: Callable[[Address, Callable[[], Target]], Target] | None = None
-    begin: Callable[[str, bool], str] = _run_there
+    begin: Callable[[str, bool], str] = lambda address, _ran: hints.RUN_THERE(target=address)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, see_ended
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dkdbg.core.address import Address
 
 
 class EndpointTarget(Target):
@@ -33,8 +26,4 @@ class EndpointTarget(Target):
         )
 
 
-def _target(address: Address, _root: Path) -> EndpointTarget:
-    return EndpointTarget(address)
-
-
-KIND = Kind(target=_target, begin=see_ended)
+KIND = Kind(target=lambda address, _root: EndpointTarget(address), begin=see_ended)

@@ -91,10 +91,6 @@ def _seen(record: SeenRecord, is_live: bool) -> SeenSession:
     return sessions.of_record(record, live=is_live, target=LOCAL, address=address)
 
 
-def _target(address: Address, _root: Path) -> LocalTarget:
-    return LocalTarget(address)
-
-
 def _named(name: str, _root: Path) -> LocalTarget | None:
     target = LocalTarget(Address(scheme=LOCAL, rest=name))
     return target if target.endpoint().address else None
@@ -105,7 +101,7 @@ def _sessions() -> list[SeenSession]:
 
 
 KIND = Kind(
-    target=_target,
+    target=lambda address, _root: LocalTarget(address),
     named=_named,
     sessions=_sessions,
     begin=lambda _address, _ran: "dkdbg run -- python train.py starts one",

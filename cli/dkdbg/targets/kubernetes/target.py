@@ -357,10 +357,6 @@ def _agent_in(reach: PodReach) -> str | None:
     return None if done.code else brought.agent_in(done.stdout)
 
 
-def _target(address: Address, _root: Path) -> PodTarget:
-    return PodTarget(address)
-
-
 def _sessions() -> list[SeenSession]:
     """Return the sessions of pods in which this user runs a command from here; querying all pods costs too much."""
     targets = [PodTarget(Address(scheme=SCHEME, rest=each)) for each in local_runs.pods()]
@@ -375,4 +371,4 @@ def _sessions() -> list[SeenSession]:
         return [session for found in pool.map(asked, targets) for session in found]
 
 
-KIND = Kind(target=_target, sessions=_sessions)
+KIND = Kind(target=lambda address, _root: PodTarget(address), sessions=_sessions)

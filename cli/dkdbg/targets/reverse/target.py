@@ -200,10 +200,6 @@ def _seen(job: _Job) -> SeenSession:
     return replace(lost, detail="its agent knows no such session")
 
 
-def _target(address: Address, _root: Path) -> ReverseTarget:
-    return ReverseTarget(address)
-
-
 def _named(name: str, _root: Path) -> ReverseTarget | None:
     return (
         ReverseTarget(Address(scheme=CALL, rest=name)) if any(each.name == name for each in _jobs()) else None
@@ -218,7 +214,9 @@ def _sessions() -> list[SeenSession]:
         return list(pool.map(_seen, jobs))
 
 
-KIND = Kind(target=_target, named=_named, sessions=_sessions, begin=see_ended)
+KIND = Kind(
+    target=lambda address, _root: ReverseTarget(address), named=_named, sessions=_sessions, begin=see_ended
+)
 
 
 class ConnectedJobTarget(Target):

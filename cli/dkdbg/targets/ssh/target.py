@@ -23,7 +23,6 @@ from dkdbg.targets.ssh.errors import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Reach
@@ -248,8 +247,4 @@ class SshTarget(Target):
             return [str(error)]
 
 
-def _target(address: Address, _root: Path) -> SshTarget:
-    return SshTarget(address)
-
-
-KIND = Kind(target=_target)
+KIND = Kind(target=lambda address, _root: SshTarget(address))
