@@ -96,13 +96,9 @@ def _named(name: str, _root: Path) -> LocalTarget | None:
     return target if target.endpoint().address else None
 
 
-def _sessions() -> list[SeenSession]:
-    return [_seen(record, is_live) for record, is_live in _records()]
-
-
 KIND = Kind(
     target=lambda address, _root: LocalTarget(address),
     named=_named,
-    sessions=_sessions,
+    sessions=lambda: [_seen(record, is_live) for record, is_live in _records()],
     begin=lambda _address, _ran: "dkdbg run -- python train.py starts one",
 )

@@ -303,7 +303,7 @@ def _launch_words(
 
 
 def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
-    tty = _tty()
+    tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     try:
         if Capability.REMOTE not in target.capabilities:
             return process.attached(reach.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
@@ -338,7 +338,3 @@ def _let_nothing_disturb() -> None:
     """Ignore signals while opened resources are closed: a user who pressed Ctrl-C twice may press it again."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
-
-
-def _tty() -> bool:
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

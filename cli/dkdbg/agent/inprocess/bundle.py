@@ -128,7 +128,7 @@ def ensure_debugpy(
         version, path = max(fitting)
         if not path.endswith(".zip"):
             return path
-        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + _dotted(version)))
+        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + ".".join(map(str, version))))
     installed = installed_debugpy()
     if installed is not None and supports(parse_version(installed[1]), wanted):
         directory, text = installed
@@ -230,10 +230,6 @@ def _version_of(directory: str) -> str:
     except OSError:
         return ""
     return match.group(1) if match else ""
-
-
-def _dotted(version: Version) -> str:
-    return ".".join(str(part) for part in version)
 
 
 def _none_fits(python: Tuple[int, int], found: List[Tuple[Version, str]]) -> str:

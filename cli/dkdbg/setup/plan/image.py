@@ -34,7 +34,8 @@ def plan_image(
     """
     existing = usable_dockerfile(facts)
     if existing:
-        return ImagePlan(dockerfile=existing, base=_base_of(facts, existing)), (
+        base = next((each.base for each in facts.dockerfiles if each.path == existing), "")
+        return ImagePlan(dockerfile=existing, base=base), (
             Decision(
                 what=f"image from {existing}", why="the repository has it, and dkdbg leaves it unchanged"
             ),
@@ -71,10 +72,6 @@ def usable_dockerfile(facts: RepoFacts) -> str | None:
     places = [d.path for d in facts.dockerfiles if PurePosixPath(d.path).parent.as_posix() in {".", "docker"}]
     named = [path for path in places if PurePosixPath(path).name.lower() == "dockerfile"]
     return facts.dockerfile if facts.dockerfile in places and not named else next(iter(named or places), None)
-
-
-def _base_of(facts: RepoFacts, path: str) -> str:
-    return next((d.base for d in facts.dockerfiles if d.path == path), "")
 
 
 def choose_base(facts: RepoFacts) -> tuple[str, str]:

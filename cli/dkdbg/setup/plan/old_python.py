@@ -31,7 +31,8 @@ def with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[st
         else f"{where} says Python {was}"
     )
     images = {fact.path: fact for fact in facts.dockerfiles}
-    if config.service is not None and _of(_named(facts, config.service), images):
+    named = next((each for each in facts.services if config.service and each.is_called(config.service)), None)
+    if config.service is not None and _of(named, images):
         raise DkdbgError(
             f"service {config.service} runs Python {was} ({where}), which no current debugger supports (3.8 and newer)",
             hint="without --service, dkdbg init makes an image with a newer Python; or raise the version there",
@@ -76,10 +77,6 @@ def with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[st
 
 def _is_old(version: str) -> bool:
     return tuple(int(part) for part in version.split(".")[:2]) < OLDEST
-
-
-def _named(facts: RepoFacts, name: str) -> ServiceFact | None:
-    return next((item for item in facts.services if item.is_called(name)), None)
 
 
 def _of(service: ServiceFact | None, images: dict[str, DockerfileFact]) -> bool:

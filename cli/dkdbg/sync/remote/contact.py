@@ -152,12 +152,9 @@ class Contact:
             self._stream.close()
             self._stream = None
 
-    def _arrived(self) -> None:
-        self._bell()
-
     def _launch(self, python: str) -> None:
         argv = self._reach.wrap(boot.command(python))
-        self._stream = Stream(argv, boot.payload, bell=self._arrived)
+        self._stream = Stream(argv, boot.payload, bell=self._bell)
         try:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()

@@ -148,12 +148,8 @@ class Watcher:
             return frozenset()
         self._polled_at = now
         return frozenset(
-            folder for folder in self._polled if _parent(folder) not in self._polled or not folder
+            folder for folder in self._polled if folder.rpartition("/")[0] not in self._polled or not folder
         )
-
-
-def _parent(folder: str) -> str:
-    return folder.rpartition("/")[0]
 
 
 def _source(root: str, inbox: Inbox) -> Source:

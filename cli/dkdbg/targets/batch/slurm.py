@@ -112,7 +112,7 @@ class Slurm:
         output = re.search(rf"^{_OUTPUT}(/\S+)", stdout, re.MULTILINE)
         return Job(
             id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
-            nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
+            nodes=tuple(sorted(_nodes(nodes), key=lambda each: each != batch_host)), reason="" if reason == "None" else printable(reason),
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
             output=output[1] if output else "", succeeded=None if state == "COMPLETING" else state == "COMPLETED",
             left_s=duration(left),
@@ -177,11 +177,6 @@ def _nodes(text: str) -> tuple[str, ...]:
         return expand(text)
     except ValueError:
         return ()
-
-
-def _first(batch_host: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the nodes, beginning with the one that runs the job's script."""
-    return tuple(sorted(nodes, key=lambda each: each != batch_host))
 
 
 def _no_job(job: str) -> DkdbgError:

@@ -77,8 +77,7 @@ def _sessions() -> list[SeenSession]:
     return [session for each in containers.of_debug_services() for session in containers.sessions_in(each)]
 
 
-def _begin(address: str, ran: bool) -> str:
-    return hints.RUN_THERE(target=address) if ran else hints.HOW_TO_ENTER(target=address)
-
-
-KIND = Kind(target=_target, named=_named, sessions=_sessions, begin=_begin)
+KIND = Kind(
+    target=_target, named=_named, sessions=_sessions,
+    begin=lambda address, ran: (hints.RUN_THERE if ran else hints.HOW_TO_ENTER)(target=address),
+)  # fmt: skip

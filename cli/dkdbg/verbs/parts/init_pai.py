@@ -72,7 +72,7 @@ def init_pai(
         edited = job.with_debugging(
             chosen,
             task_command.command(
-                version=__version__, package="" if agent else _package(), agent=agent, script=script, port=PORT, timeout=WAIT,
+                version=__version__, package="" if agent else base64.b64encode(gzip.compress(single_file.build_pdb(), 9, mtime=0)).decode(), agent=agent, script=script, port=PORT, timeout=WAIT,
                 dap=dap, secret=secret,
             ),
         )  # fmt: skip
@@ -207,10 +207,6 @@ def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
         f"{script.name} of {role.name} waits for a debugger, {WAIT} s",
         "found in its commands, which stay as they are",
     )
-
-
-def _package() -> str:
-    return base64.b64encode(gzip.compress(single_file.build_pdb(), 9, mtime=0)).decode()
 
 
 def _next_steps(path: PurePosixPath, count: int, *, dap: bool) -> None:
