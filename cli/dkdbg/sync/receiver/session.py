@@ -14,7 +14,7 @@ from dkdbg.sync.receiver.state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Union
+    from typing import Any, Dict, Iterable, List, Union
 
     from dkdbg.sync.receiver.outlet import Outlet
 
@@ -56,7 +56,8 @@ class Session:
         self._operations = Operations(self._state, self._ledger, self._kept)
         self._handlers = {
             wire.PUT: self._operations.put, wire.PACK: self._pack, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
-            wire.MKDIR: self._mkdir, wire.LINK: self._link, wire.MODE: self._mode, wire.ADOPT: self._adopt,
+            wire.MKDIR: lambda head, _: self._operations.mkdir(head), wire.LINK: lambda head, _: self._operations.link(head),
+            wire.MODE: lambda head, _: self._operations.mode(head), wire.ADOPT: lambda head, _: self._operations.adopt(head),
             wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
             wire.GET: self._get, wire.SHOW: self._show, wire.PING: self._ping,
         }  # fmt: skip
@@ -81,11 +82,9 @@ class Session:
         if short:
             from dkdbg.sync.receiver import summary
 
-            frames = wire.encode_entries(wire.SUMMARY, summary.folders(entries), end=True)
+            self._send(wire.SUMMARY, summary.folders(entries))
         else:
-            frames = wire.encode_entries(wire.LISTING, entries, end=True)
-        for frame in frames:
-            self._outlet.send_encoded(frame)
+            self._send(wire.LISTING, entries)
         self._outlet.flush()
         self._save()
         self._ledger.compact()
@@ -157,6 +156,10 @@ class Session:
             reason, hint = explain(error)
         self._outlet.send(wire.FAILED, {"id": number, "path": path, "reason": reason, "hint": hint})
 
+    def _send(self, kind: int, entries: Iterable[wire.Entry]) -> None:
+        for frame in wire.encode_entries(kind, entries):
+            self._outlet.send_encoded(frame)
+
     def _kept(self, path: str, where: str) -> None:
         self._outlet.send(wire.KEPT, {"id": self._number, "path": path, "where": where})
 
@@ -180,18 +183,6 @@ class Session:
         self._operations.end(head["id"])
         self._begun.pop(head["id"], None)
 
-    def _mkdir(self, head: Head, _: bytes) -> None:
-        self._operations.mkdir(head)
-
-    def _link(self, head: Head, _: bytes) -> None:
-        self._operations.link(head)
-
-    def _mode(self, head: Head, _: bytes) -> None:
-        self._operations.mode(head)
-
-    def _adopt(self, head: Head, _: bytes) -> None:
-        self._operations.adopt(head)
-
     def _delete(self, head: Head, _: bytes) -> None:
         left = self._operations.delete(head)
         if left is not None:
@@ -204,29 +195,20 @@ class Session:
         found, wrong = listing.stat_paths(self._tree, asked, self._operations.seen)
         for path, error in wrong:
             self._fail(0, path, error)
-        for frame in wire.encode_entries(wire.STATS, found, end=True):
-            self._outlet.send_encoded(frame)
+        self._send(wire.STATS, found)
 
     def _verify(self, _head: Head, _body: bytes) -> None:
-        entries = listing.survey(self._tree, self._ledger, fresh=True)
-        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
-            self._outlet.send_encoded(frame)
-        remote = listing.others(self._tree, self._ledger)
-        for frame in wire.encode_entries(wire.REMOTE, remote, end=True):
-            self._outlet.send_encoded(frame)
+        self._send(wire.LISTING, listing.survey(self._tree, self._ledger, fresh=True))
+        self._send(wire.REMOTE, listing.others(self._tree, self._ledger))
 
     def _show(self, head: Head, _: bytes) -> None:
         asked = head["folders"]
         if not all(type(path) is str for path in asked):
             raise Fatal("SHOW needs folders as text")
-        entries = listing.survey(self._tree, self._ledger, folders=frozenset(asked))
-        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
-            self._outlet.send_encoded(frame)
+        self._send(wire.LISTING, listing.survey(self._tree, self._ledger, folders=frozenset(asked)))
 
     def _list(self, head: Head, _: bytes) -> None:
-        entries = listing.list_below(self._tree, head["path"])
-        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
-            self._outlet.send_encoded(frame)
+        self._send(wire.LISTING, listing.list_below(self._tree, head["path"]))
 
     def _get(self, head: Head, _: bytes) -> None:
         try:

@@ -153,16 +153,16 @@ def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") 
     return HEADER.pack(kind, len(text), len(body)) + text + body
 
 
-def encode_entries(kind: int, entries: Iterable[Entry], *, end: bool) -> Iterator[bytes]:
+def encode_entries(kind: int, entries: Iterable[Entry]) -> Iterator[bytes]:
     """Yield frames (LISTING, STATS, REMOTE or SUMMARY) that carry `entries`, as many as their size requires.
 
-    With `end` the last one is marked; at least one frame is yielded.
+    The last one is marked; at least one frame is yielded.
     """
     source = iter(entries)
     chunk = list(itertools.islice(source, LISTING_ENTRIES))
     while True:
         more = list(itertools.islice(source, LISTING_ENTRIES))
-        yield from _fitting(kind, chunk, end=end and not more)
+        yield from _fitting(kind, chunk, end=not more)
         if not more:
             return
         chunk = more
