@@ -394,6 +394,17 @@ def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arro
     assert "mapping . -> /workspace/" in shown
 
 
+def test_a_repository_that_is_set_up_is_asked_nothing_again_and_a_pipe_gets_the_rivals_in_a_line(repository):
+    for name in ("alpha", "beta"):
+        repository.write(f"{name}/fit_{name}.py", TRAIN)
+    repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
+    done = run_dkdbg(repository.root, "init", "--yes")
+    assert "it could be python beta/fit_beta.py  (README.md:5) (choose with --command)" in done.stdout
+    shown = typed(repository.root, b"", expect=b"Which")
+    assert "Which" not in shown
+    assert "nothing to change" in shown
+
+
 def test_inside_a_set_up_repository_every_verb_walks_up(tmp_path):
     root = checkout(
         tmp_path / "repo", {"train.py": TRAIN, "src/deep/x.py": "", "sub/requirements.txt": "torch\n"}

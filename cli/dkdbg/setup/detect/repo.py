@@ -187,11 +187,6 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
     pins = [(".python-version", survey.tree.text(".python-version"))]
     tools = re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE)
     pins.append((".tool-versions", "\n".join(tools)))
-    # A hosting service's build says less than the install instructions for users.
-    hosted = [
-        ("runtime.txt", f"python {version}")
-        for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
-    ]
     # Notebooks record the Python that they ran on.
     kernels = [] if survey.python_files else imports.notebook_pythons(survey.tree, survey.notebooks)
     cog = [
@@ -201,12 +196,17 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
+    # A hosting service's build counts as much as CI.
+    workflows += [
+        ("runtime.txt", f"python-version: {version}")
+        for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
+    ]
     return read_python(
         images=images,
         pins=pins,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels, *hosted],
+        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels],
         torch=torch,
     )
 
