@@ -191,7 +191,10 @@ def has_failed(running: compose_cli.Running) -> bool:
     if found is None or not found.running:
         return running.code != 0
     seen = containers.sessions_in(found)
-    return bool(seen) and all(each.is_ended for each in seen)
+    if not seen:  # none, or the container has ended while it was asked
+        found = containers.of_name(running.id)
+        return found is None or not found.running
+    return all(each.is_ended for each in seen)
 
 
 def has_devices(container: str) -> bool:
