@@ -165,7 +165,11 @@ def test_what_the_page_says_is_so(tmp_path):
             def told(done):
                 found, *others = json.loads(done.stdout)["jobs"]
                 groups = [each["ranks"] for each in found["ranks"]]
-                return not others and groups == [[2], [0, 1, 3]] and found["findings"][0]["text"].startswith(late)
+                return (
+                    not others
+                    and groups == [[2], [0, 1, 3]]
+                    and found["findings"][0]["text"].startswith(late)
+                )
 
             odd = f"rank 2 in load_batch at train.py:{line_of('load')}"
             comes("dkdbg where", lambda done: late in done.stdout and odd in done.stdout)

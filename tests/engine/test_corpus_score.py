@@ -50,8 +50,9 @@ def test_repositories_are_scored_at_their_commits_fact_by_fact_with_what_init_sa
     words = (*folders, "--dkdbg", f"{sys.executable} -m dkdbg")
     done = command([sys.executable, SCRIPT, listing, *words], check=False)
     assert done.returncode == 2, done.stderr
-    assert "5/6    8/8        gpu" in done.stdout
-    assert "6/6    8/8" in done.stdout
+    shown = " ".join(done.stdout.split())
+    assert "ml/digits 5/6 5/6 8/8 0 gpu" in shown
+    assert "ml/needs 6/6 6/6 8/8 0" in shown
     assert "has no ml+gone" in done.stdout
     assert "behaviour 16/16 (100.0 %), 3 repositories" in done.stdout
 
