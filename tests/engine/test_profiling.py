@@ -157,5 +157,5 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_or_their_folder_is_not_known_a
         assert fetched(said[-1]) == 1
         docker("exec", name, "rm", "-f", "/bin/pwd", "/usr/bin/pwd")
         done = run_dkdbg(repository, *words)
-        assert "the folder there is unknown" in done.stderr
+        assert "the remote folder is unknown" in done.stderr
         assert fetched(done.stderr) == 2

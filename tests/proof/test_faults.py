@@ -86,7 +86,7 @@ if "RUN_MAIN" in os.environ:
     serve()
 sys.exit(subprocess.call([sys.executable, FLAGS"train.py"], env={**os.environ, "RUN_MAIN": "1"}))
 """
-OVERRIDE = "compose.override.yaml"
+OVERRIDE = ".dkdbg/service.compose"
 
 
 @dataclass
