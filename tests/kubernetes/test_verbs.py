@@ -143,6 +143,7 @@ def test_what_ends_a_held_pod_is_told_before_the_first_stop_and_listed(root, clu
         running.communicate(timeout=300)
 
 
+@pytest.mark.usefixtures("box")
 def test_a_terminal_is_the_commands_too(root):
     ends_by_ctrl_c(root, "k8s://ml/train-0", "python3", "-c", WAITS)
 
