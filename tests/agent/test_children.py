@@ -110,6 +110,7 @@ def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(program, tmp_pat
         editor.wait_stops(1)
         wait_for(lambda: len(running.record()["processes"]), lambda count: count == 2)
         editor.breakpoints = {str(tmp_path / "steps.py"): [6]}
+        wait_for(lambda: editor.sessions.keys() - editor.attached.keys(), lambda begun: not begun)
         for session in list(editor.attached.values()):
             where = {"path": str(tmp_path / "steps.py")}
             session.request("setBreakpoints", source=where, breakpoints=[{"line": 6}])
