@@ -79,5 +79,7 @@ def _sessions() -> list[SeenSession]:
 
 KIND = Kind(
     target=_target, named=_named, sessions=_sessions,
-    begin=lambda address, ran: (hints.RUN_THERE if ran else hints.HOW_TO_ENTER)(target=address),
+    begin=lambda address, ran: (
+        hints.RUN_THERE(target=address) if ran else hints.HOW_TO_ENTER(target=address)
+    ),
 )  # fmt: skip
