@@ -44,7 +44,7 @@ class TestAlone:
         assert "docker cannot be queried: no engine answers" in first.out
         assert dkdbg(script, "init", "--yes").code == 0
         then = dkdbg(script).out
-        assert "set up  app-debug in compose.yaml, F5 attaches to port 5678" in then
+        assert "set up  app-debug in .dkdbg/service.compose, F5 attaches to port 5678" in then
         assert "next    set a breakpoint and press F5" in then
         (script / "dkdbg.toml").write_text("[debug]\nwait = 5\n")
         assert "next    dkdbg init shows what would change" in dkdbg(script).out
