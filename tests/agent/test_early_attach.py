@@ -121,7 +121,9 @@ def test_a_program_that_waits_for_an_editor_starts_though_the_editor_leaves_at_o
     gone = tmp_path / "gone"
     waits = f"while not os.path.exists({str(gone)!r}): time.sleep(0.02)"
     slow = repacked(
-        "supervisor/session.py", "if (time.monotonic() >= end or self._is_closed.is_set()) and not self._has_attached.is_set():", waits
+        "supervisor/session.py",
+        "if (time.monotonic() >= end or self._is_closed.is_set()) and not self._has_attached.is_set():",
+        waits,
     )
     running = program("print('hello')\n", wait="300", layout=slow)
     with Editor(running.port, {}):

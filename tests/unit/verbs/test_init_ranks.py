@@ -25,9 +25,8 @@ def repository(tmp_path):
 
 
 def set_up(root, *, check=False):
-    return init.init(
-        root, command="python3 train.py", service=None, yes=True, diff=False, check=check, as_json=True
-    )
+    asked = {"command": "python3 train.py"}
+    return init.init(root, asked, yes=True, diff=False, check=check, as_json=True)
 
 
 def read(root, name):
