@@ -65,7 +65,7 @@ def plan_image(
 def usable_dockerfile(facts: RepoFacts) -> str | None:
     """Return the Dockerfile in the root or in docker/ that builds this repository; the name `Dockerfile` comes first.
 
-    One that the user has named may be anywhere.
+    A file that the user has named (--dockerfile) may be in any folder.
     """
     if facts.asked_dockerfile:
         return facts.dockerfile
