@@ -16,7 +16,8 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
     text = toml_template().replace("\n# command", "\ncommand").replace("\n# ", "\n")
     sync = SyncConfig(ignore=("data/", "!data/tiny.csv"), max_size=100_000_000)
     debug = {"command": "python train.py --epochs 1", "service": "web", "port": 5678, "wait": 600}
-    assert parse(text) == Config(**debug, reload=False, sync=sync)
+    choices = {"dockerfile": "Dockerfile.gpu", "python": "3.11", "gpu": "optional"}
+    assert parse(text) == Config(**debug, **choices, reload=False, sync=sync)
 
 
 @pytest.mark.parametrize(
