@@ -195,7 +195,7 @@ def init(
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), yes=yes, diff=diff, check=check,
         as_json=None if not as_json else lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
-        next_steps=lambda count: _next_steps(root, plan, count, yes=yes),
+        next_steps=lambda count: _next_steps(root, plan, count),
     )  # fmt: skip
 
 
@@ -239,7 +239,7 @@ def _lines_to_remove_containers(root: Path) -> list[str]:
     return []
 
 
-def _next_steps(root: Path, plan: ProjectPlan, count: int, *, yes: bool) -> None:
+def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
     console.say(hints.INIT_DONE(service=plan.service.name))
     fetched = {str(fetched_agent.AGENT)} if fetched_agent.is_fetched(root) else set()
@@ -254,12 +254,8 @@ def _next_steps(root: Path, plan: ProjectPlan, count: int, *, yes: bool) -> None
     _say_size(root)
     others = launch_names(root) - {ATTACH_NAME}
     chosen = f" (choose it once under Run and Debug: launch.json has {len(others)} more)" if others else ""
-    console.say(f'or in VS Code: set a breakpoint and press F5 with "{ATTACH_NAME}"{chosen}')
     console.say(hints.INIT_VERIFY())
-    if not yes and console.ask("Prove it now?"):
-        from dkdbg.verbs.verify import verify  # loads most of dkdbg
-
-        verify(root)
+    console.say(f'or in VS Code: set a breakpoint and press F5 with "{ATTACH_NAME}"{chosen}')
 
 
 def _say_attributes(root: Path) -> None:
