@@ -708,7 +708,7 @@ def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path):
     manifest = root / ".dkdbg/manifest.json"
     content = json.loads(manifest.read_text())
     for name in NAMES:
-        content["notes"]["compose.yaml"]["service"]["name"] = name
+        content["notes"][".dkdbg/service.compose"]["service"]["name"] = name
         manifest.write_text(json.dumps(content))
         done = dkdbg_in(root, "up", DOCKER_HOST="unix:///nowhere.sock")
         assert "engine" in done.stderr.lower() or "docker" in done.stderr.lower(), name

@@ -63,7 +63,8 @@ def names(wheel: Path) -> list[str]:
 
 
 def test_the_wheel_holds_the_code_and_the_artefacts_and_nothing_else(wheel):
-    assert names(wheel) == sorted(["paipdb.py", *CODE, *(f"dkdbg/_artefacts/{name}" for name in ARTEFACTS)])
+    artefacts = (f"dkdbg/_artefacts/{name}" for name in ["LICENSE", *ARTEFACTS])
+    assert names(wheel) == sorted(["paipdb.py", *CODE, *artefacts])
 
 
 def test_the_agent_is_whole(wheel):
