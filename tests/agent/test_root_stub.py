@@ -26,7 +26,12 @@ def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
             done.set()
 
         stub = RootStub(
-            theirs, is_new=is_new, on_attach=on_attach, on_detach=lambda _: None, on_lost=lambda: None
+            theirs,
+            is_new=is_new,
+            on_attach=on_attach,
+            on_breakpoints=print,
+            on_detach=lambda _: None,
+            on_lost=lambda: None,
         )
         ours.sendall(frames.encode({"seq": 1, "type": "request", "command": "configurationDone"}))
         assert done.wait(300)

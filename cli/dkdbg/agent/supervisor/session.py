@@ -35,6 +35,7 @@ from dkdbg.agent.supervisor import (
     site_folders,
     stopped_clocks,
     undebugged,
+    unhit,
 )
 
 TYPE_CHECKING = False
@@ -171,9 +172,14 @@ class Session:
         self._lets_users_in = os.geteuid() == 0 and os.environ.get(settings.ENV_OWN_CONTAINER) == "1"
         if self._lets_users_in:
             self.store.open_for_users()
-        self._program = 0
-        self._first_death = ""
+        self._program, self._first_death = 0, ""
         self._hook_check = hook_check.HookCheck(self.store.processes_dir)
+        self._unhit = unhit.Unhit(
+            self.store.processes_dir,
+            processes=lambda: self.store.snapshot()["processes"],
+            told=lambda line: self.tell(line, "important"),
+            later=_later,
+        )
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
@@ -181,6 +187,7 @@ class Session:
             self._listener.port,
             is_new=lambda: not self._service.is_reattaching(),
             on_attach=self._on_attach,
+            on_breakpoints=self._unhit.set,
             on_detach=self._on_detach,
             on_lost=self._on_lost,
             on_restart=self._on_restart,
@@ -577,6 +584,7 @@ class Session:
         self._clocks.note(pid, is_held=bool(where))
         if where:
             self._deadlines.stopped()
+            self._unhit.stopped(where)
         self._table.set_stopped(pid, where)
 
     # -- called by the root session stub ------------------------------------------------------------------------
@@ -611,6 +619,7 @@ class Session:
     def _on_detach(self, terminate: bool) -> None:
         self.store.close_for_joining()
         self._clocks.release()
+        self._unhit.forget()
         self._table.ask_again()
         self._table.follow_timeouts()
         self._raised_for = 0

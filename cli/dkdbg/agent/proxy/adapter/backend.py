@@ -18,7 +18,7 @@ from dkdbg.agent.proxy.adapter import root_stub
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Optional
+    from typing import Callable, List, Optional
 
 #: Seconds until the adapter must report that it serves. A cold start from a slow disk takes 2.
 START_TIMEOUT_S = 30.0
@@ -38,7 +38,7 @@ class Backend:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
         announce: the listener's port.
-        is_new, on_attach, on_detach: see RootStub.
+        is_new, on_attach, on_breakpoints, on_detach: see RootStub.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.
@@ -56,6 +56,7 @@ class Backend:
         *,
         is_new: Callable[[], bool],
         on_attach: Callable[[bool], None],
+        on_breakpoints: Callable[[str, List[int]], None],
         on_detach: Callable[[bool], None],
         on_lost: Callable[[], None],
         on_restart: Callable[[], None],
@@ -69,6 +70,7 @@ class Backend:
         self._announce = announce
         self._is_new = is_new
         self._on_attach = on_attach
+        self._on_breakpoints = on_breakpoints
         self._on_detach = on_detach
         self._on_lost = on_lost
         self._on_restart = on_restart
@@ -118,6 +120,7 @@ class Backend:
             sockets.ask(ours, b"p"),
             is_new=self._is_new,
             on_attach=self._on_attach,
+            on_breakpoints=self._on_breakpoints,
             on_detach=self._on_detach,
             on_lost=self._restart_later,
         )

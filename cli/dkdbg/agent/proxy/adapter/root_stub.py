@@ -33,6 +33,7 @@ class RootStub:
         is_new: called before configurationDone is answered; tells whether the editor is new, and not the former one
             at a new adapter.
         on_attach: called with that result, after the answer.
+        on_breakpoints: called with a path here and the lines of its unconditional breakpoints.
         on_detach: called with True if the editor asks to end the program, with False if it only leaves.
         on_lost: called when the adapter closes the connection unexpectedly.
     """
@@ -43,12 +44,14 @@ class RootStub:
         *,
         is_new: Callable[[], bool],
         on_attach: Callable[[bool], None],
+        on_breakpoints: Callable[[str, List[int]], None],
         on_detach: Callable[[bool], None],
         on_lost: Callable[[], None],
     ) -> None:
         self.attached = threading.Event()
         self._is_new = is_new
         self._on_attach = on_attach
+        self._on_breakpoints = on_breakpoints
         self._on_detach = on_detach
         self._on_lost = on_lost
         self._closing = False
@@ -131,6 +134,7 @@ class RootStub:
             there = path if found is None else found[1]
             if (there.startswith("/") or there == path) and not os.path.exists(there):
                 return messages.unset(arguments, MISSING % there)
+            self._on_breakpoints(there, _unconditional(arguments))
         return messages.unset(arguments)
 
     def _event(self, event: str, **body: object) -> None:
@@ -141,6 +145,13 @@ class RootStub:
             message["seq"] = next(self._sequence)
             with contextlib.suppress(OSError):
                 self._sock.sendall(frames.encode(message))
+
+
+def _unconditional(arguments: Dict[str, Any]) -> List[int]:
+    points = [messages.as_dict(each) for each in messages.as_list(arguments.get("breakpoints"))]
+    kinds = ("condition", "hitCondition", "logMessage")
+    lines = [each.get("line") for each in points if not any(each.get(kind) for kind in kinds)]
+    return [line for line in lines if isinstance(line, int)]
 
 
 def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:

@@ -1,0 +1,134 @@
+"""Reports breakpoints that cannot stop although their line has run: what `dkdbg why` would answer, unasked.
+
+Only what is certain: another copy of the file has run the line, or the line ran while its module was imported. A
+function may have run before the breakpoint came and may run again, so it is left out. What torch.compile
+swallows, other Pythons and files that differ are reported elsewhere (inprocess/compiled.py, hook_check.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+from dkdbg.agent.dap import sources
+from dkdbg.agent.dap.messages import as_dict, as_list, as_text
+from dkdbg.agent.supervisor import where
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+
+    from dkdbg.agent import contract
+
+#: Seconds from the breakpoints to a first look, and between the looks: a program takes a while to reach its lines.
+LOOKS_S = (10.0, 20.0, 90.0)
+#: Maximum breakpoints to ask about, lines to tell at a look, and seconds for an answer.
+MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S = 50, 5, 5.0
+COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
+BEFORE = "%s:%d ran before its breakpoint came, when the program imported %s: start it again to stop there"
+
+
+class Unhit:
+    """The breakpoints of the attached editor that have not stopped.
+
+    Args:
+        folder: where processes announce themselves and answer.
+        processes: returns those that are announced.
+        told: called with a line for the user.
+        later: calls a function on another thread after this time in seconds.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        processes: Callable[[], List[contract.Process]],
+        told: Callable[[str], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._folder, self._processes = os.path.realpath(folder), processes
+        self._told, self._later = told, later
+        self._set: Dict[str, List[int]] = {}
+        self._done: Set[Tuple[str, int]] = set()
+        self._looks: List[float] = []
+        self._is_waiting = False
+        self._lock = threading.Lock()
+
+    def set(self, path: str, lines: List[int]) -> None:
+        """Note the lines of a file with unconditional breakpoints; `path` is the program's."""
+        with self._lock:
+            self._set[path] = lines
+            self._looks = list(LOOKS_S)
+            self._wait()
+
+    def stopped(self, place: str) -> None:
+        """Note where a process has stopped, such as `train.py:12 (breakpoint)`."""
+        name, _, line = place.partition(" (")[0].rpartition(":")
+        if line.isdigit():
+            self._done.add((name, int(line)))
+
+    def forget(self) -> None:
+        """Forget all of them: the editor has left."""
+        with self._lock:
+            self._set, self._done, self._looks = {}, set(), []
+
+    def _wait(self) -> None:
+        if self._looks and not self._is_waiting:
+            self._is_waiting = True
+            self._later(self._looks.pop(0), self._look)
+
+    def _look(self) -> None:
+        with self._lock:
+            self._is_waiting = False
+            wanted = [(path, line) for path, lines in self._set.items() for line in lines]
+            self._wait()
+        told = 0
+        for path, line in wanted[:MAX_BREAKPOINTS]:
+            key = (os.path.basename(path), line)
+            if key in self._done or line not in self._set.get(path, ()) or told == MAX_TOLD:
+                continue
+            pids = [each["pid"] for each in self._processes()]
+            text = reason(path, line, _answers(self._folder, pids, path, line))
+            if text and key not in self._done:
+                told += 1
+                self._done.add(key)
+                self._told(text)
+
+
+def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
+    """Return why a breakpoint cannot stop though its line has run; empty if that is not certain.
+
+    Args:
+        files: what the processes have loaded under the file's name, as inprocess/line.py describes it.
+    """
+    found = [each for each in files if each.get("origin") == "source" and each.get("code") is True]
+    own = [each for each in found if as_text(each.get("real")) == os.path.realpath(path)]
+    name = os.path.basename(path)
+    if own:
+        if all(each.get("ran") is True and not each.get("function") for each in own):
+            return BEFORE % (name, line, as_text(own[0].get("module")))
+        return ""
+    for each in found:
+        if each.get("ran") is True and os.path.exists(path) and _is_copy(each, path):
+            return COPY % (name, line, as_text(each.get("path")))
+    return ""
+
+
+def _is_copy(file: Dict[str, Any], path: str) -> bool:
+    """Tell whether it is a copy by its content, or by the name of its module in a package."""
+    inner = as_text(file.get("module")).replace(".", os.sep) + ".py"
+    if os.sep in inner and path.endswith(os.sep + inner):
+        return True
+    here = sources.look(path)
+    return bool(here) and here["digest"] == sources.look(as_text(file.get("path"))).get("digest")
+
+
+def _answers(folder: str, pids: List[int], path: str, line: int) -> Iterator[Dict[str, Any]]:
+    for answer in where.ask_all(folder, pids, "line %d %s" % (line, path), ANSWER_S).values():
+        try:
+            data = json.loads(answer)
+        except (ValueError, RecursionError):  # it ended meanwhile
+            continue
+        for each in as_list(as_dict(data).get("files")):
+            yield as_dict(each)

@@ -1,0 +1,79 @@
+"""A breakpoint that cannot stop although its line has run is said in the editor, unasked."""
+
+import sys
+
+import pytest
+
+from dkdbg.agent.supervisor import unhit
+from tests.agent.dap_probe import Editor, wait_for
+
+MODULE = "import time\n\nrate = 3\n\n\ndef step(n):\n    return n + rate\n"
+PROGRAM = "import sys, time\nsys.path.insert(0, sys.argv[1])\nfrom pkg.model import step\nprint('up', flush=True)\nfor n in range(10**6):\n    step(n)\n    time.sleep(0.001)\n"
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """Two copies of a package: the user edits `src`, and `installed` may run."""
+    for folder in ("src", "installed"):
+        (tmp_path / folder / "pkg").mkdir(parents=True)
+        (tmp_path / folder / "pkg" / "__init__.py").touch()
+        (tmp_path / folder / "pkg" / "model.py").write_text(MODULE)
+    return tmp_path
+
+
+def started(program, folder):
+    running = program(PROGRAM, str(folder))
+    assert running.process.stdout.readline() == b"up\n"
+    return running
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older ones do not tell what has run")
+def test_the_copy_that_runs_is_named(program, packages):
+    running = started(program, packages / "installed")
+    with Editor(running.port, {str(packages / "src/pkg/model.py"): [7]}) as editor:
+        copy = packages / "installed/pkg/model.py"
+        text = (
+            f"the breakpoint at model.py:7 does not stop: the program runs another copy of the file, {copy}"
+        )
+        wait_for(lambda: "".join(editor.output), lambda said: text in said)
+    running.process.kill()
+
+
+def test_a_line_that_ran_with_the_import_is_named_and_one_that_stops_is_not(program, packages):
+    running = started(program, packages / "src")
+    model = packages / "src/pkg/model.py"
+    with Editor(running.port, {str(model): [3], running.script: [6]}) as editor:
+        text = (
+            "model.py:3 ran before its breakpoint came, when the program imported pkg.model: start it again"
+        )
+        said = wait_for(lambda: "".join(editor.output), lambda said: text in said)
+        assert "train.py:6" not in said
+    running.process.kill()
+
+
+OWN = {"origin": "source", "code": True, "function": "", "ran": True, "module": "pkg.model"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"function": "step"},  # it may run again
+        {"ran": None, "at": [4]},  # the import goes on
+        {"ran": False},
+        {"code": False},
+        {"origin": "compiled"},
+    ],
+    ids=str,
+)
+def test_what_may_still_stop_is_not_named(packages, more):
+    model = str(packages / "src/pkg/model.py")
+    assert unhit.reason(model, 3, [{**OWN, "real": model, **more}]) == ""
+
+
+@pytest.mark.parametrize("module", ["model", "other.model", ""])
+def test_another_file_of_the_name_is_no_copy(packages, module):
+    other = packages / "other" / "model.py"
+    other.parent.mkdir()
+    other.write_text("def step(n):\n    pass\n")
+    file = {**OWN, "path": str(other), "real": str(other), "module": module}
+    assert unhit.reason(str(packages / "src/pkg/model.py"), 2, [file]) == ""
