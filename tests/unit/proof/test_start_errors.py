@@ -37,3 +37,25 @@ def test_a_build_that_fails_shows_its_last_lines():
     said = ['#8 ERROR: process "/bin/sh -c pip install nonesuch" did not complete successfully: exit code: 1']
     found = finding_of(DkdbgError("docker failed with exit code 1:"), said, AROUND)
     assert (found.link, found.cause, found.detail) == ("image", "build-fails", tuple(said))
+
+
+FAILED = '#8 ERROR: process "/bin/sh -c pip install -r requirements.txt" did not complete successfully: exit code: 1'
+
+
+@pytest.mark.parametrize(
+    ("said", "subject", "remedy"),
+    [
+        ("#8 31.42 error: Failed to build `scikit-learn==0.21.3`\n#8 31.42   cause: The build backend returned an error", "scikit-learn==0.21.3", "dkdbg init --python"),
+        ("#8 9.1 ERROR: Failed building wheel for mpi4py\n#8 9.1 error: command 'gcc' failed: No such file or directory", "mpi4py", "build-essential"),
+        ("#8 9.1 ERROR: Failed to build 'numpy' when getting requirements to build wheel", "numpy", "another version"),
+        ("#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),
+        ("#8 2.2   x No solution found when resolving dependencies:\n#8 2.2   `-> Because there is no version of torch==1.7.1 and you require", "torch==1.7.1", "another version"),
+        ("#8 2.2   `-> Because nonesuch was not found in the package registry and you require", "nonesuch", "another version"),
+    ],
+)  # fmt: skip
+def test_a_requirement_that_the_image_cannot_install_is_named(said, subject, remedy):
+    lines = [*said.splitlines(), "#8 31.5 ModuleNotFoundError: No module named 'pkg_resources'", FAILED]
+    found = finding_of(DkdbgError("docker failed with exit code 17:"), lines, AROUND)
+    assert (found.link, found.cause, found.subject) == ("image", "requirement-fails", subject)
+    assert subject in found.says
+    assert remedy in found.remedy
