@@ -111,7 +111,8 @@ class Trial:
         ready: waits at most so many seconds until an attach works; returns False if the program ends first.
         session: returns the id of its session once it is ready; empty if there is only one.
         ended: returns its exit code; None while it runs.
-        probe: runs a shell script in the same image, without the program, and returns its output.
+        probe: runs a shell script in the same image, without the program, and returns its output; empty outside of
+            containers, where other users may own what it would run.
         output: returns the end of what the program and the agent have printed.
         stop: ends it and removes all that its start has created, except the image.
     """

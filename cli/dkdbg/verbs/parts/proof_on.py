@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Seconds that the program waits for the client; seconds to end, and between two looks.
 _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
+#: Maximum bytes of output to read, and timeout of a look for interpreters in seconds.
+_MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
 #: First local port to try: that of `dkdbg run --attach`.
 _FIRST_PORT = 5677
 
@@ -108,7 +110,12 @@ def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Ca
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
-            return process.run(target.wrap(["sh", "-c", script]), cwd=root).stdout
+            if (
+                Capability.CONTAINER in target.capabilities
+            ):  # elsewhere others may have put the interpreters there
+                return process.read(
+                    target.wrap(["sh", "-c", script]), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
+                ).stdout
         return ""
 
     def stop() -> None:
