@@ -156,21 +156,29 @@ def is_installed(program: str) -> bool:
     return True
 
 
-def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
+def read(
+    argv: Sequence[str],
+    *,
+    most: int,
+    timeout: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Result:
     """Run `argv`, whose output is untrusted, to its end and return its output and the end of its standard error.
 
     Args:
         argv: command line, never through a shell.
         most: maximum bytes to read; a longer output ends the program.
         timeout: seconds.
+        cwd, env: its folder and environment; inherited by default.
 
     Raises:
         DkdbgError: it outran `timeout` or wrote too much.
     """
     with _exists(argv[0]):
         running = subprocess.Popen(
-            list(argv), executable=_found(argv[0]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_environment(env, cwd), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
     outran = threading.Event()
 

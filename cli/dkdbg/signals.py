@@ -9,11 +9,15 @@ handler.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Seconds before each interruption: a busy machine may take a while to block.
 PAUSES_S = (0.05, 0.5, 2.0)
@@ -52,3 +56,14 @@ def interrupt_once(*_: object) -> NoReturn:
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    """Ignore the signals that end a verb, here and in processes that are started, while something is removed."""
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -2,10 +2,16 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+
+#: One after the other: each listens on the agent's usual port.
+pytestmark = pytest.mark.xdist_group("verify")
 
 
 @pytest.fixture
@@ -51,3 +57,26 @@ def test_a_missing_module_starts_no_interpreter_that_another_user_may_have_plant
     found = said(verify("import dkdbg_nonesuch\n"))
     assert found["finding"]["cause"] == "module-missing"
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_run_too(verify, tmp_path, number):
+    own = tmp_path / "pid"
+    running = verify(f"import os, time\nopen('{own}', 'w').write(str(os.getpid()))\ntime.sleep(600)\n")
+    end = time.monotonic() + 60
+    while not (own.exists() and own.read_text()):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    running.send_signal(number)
+    time.sleep(0.3)
+    running.send_signal(number)  # a second one disturbs nothing
+    assert running.wait(60) == 130
+    assert not Path("/proc", own.read_text()).exists()
+
+
+def test_the_end_of_a_long_output_is_read(verify):
+    text = "import sys\nprint('x' * 100_000)\nsys.stdout.flush()\nraise ValueError('bad shape')\n"
+    said_ = said(verify(text))["finding"]
+    assert said_["cause"] == "program-ends"
+    assert "ValueError: bad shape" in said_["says"]

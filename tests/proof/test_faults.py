@@ -8,7 +8,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import textwrap
 import time
 from dataclasses import dataclass, field
@@ -181,6 +185,50 @@ def test_a_healthy_project_is_proven_and_nothing_of_the_run_is_left(project):
     for kind in (["ps", "-a", "--format", "{{.Names}}"], ["network", "ls"], ["volume", "ls"]):
         assert found.root.name not in command(["docker", *kind]).stdout, kind
     assert sorted(each.name for each in found.root.rglob("*")) == before
+
+
+OTHER = {
+    "compose.yaml": "services: {job: {build: .}, other: {build: ., command: [sleep, '600'], profiles: [other]}}\n"
+}
+
+
+def verifying(it: Project) -> subprocess.Popen[str]:
+    """Start `dkdbg verify` and return once its run is up."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "verify", "--json"], cwd=it.root, env={**os.environ, **it.env},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    it.opened.callback(running.communicate)
+    it.opened.callback(running.kill)
+    end = time.monotonic() + 120
+    while f"{it.root.name}-job-debug-run" not in command(["docker", "ps", "--format", "{{.Names}}"]).stdout:
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return running
+
+
+def test_what_the_user_starts_meanwhile_stays(project):
+    found = project(
+        {**OTHER, "train.py": "import time\n\ntime.sleep(600)\n"}
+    )  # only a module's own code stops
+    found.compose("build", "other")
+    running = verifying(found)
+    time.sleep(2)  # the start itself has returned
+    found.compose("up", "-d", "other")
+    assert running.poll() is None
+    assert json.loads(running.communicate(timeout=120)[0])["proven"]
+    names = command(["docker", "ps", "--format", "{{.Names}}"]).stdout.split()
+    assert [each for each in names if found.root.name in each] == [f"{found.root.name}-other-1"]
+
+
+def test_a_signal_removes_the_run(project):
+    found = project()
+    running = verifying(found)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 130
+    for kind in (["ps", "-a", "--format", "{{.Names}}"], ["network", "ls"]):
+        assert found.root.name not in command(["docker", *kind]).stdout, kind
 
 
 HEALTHY = {

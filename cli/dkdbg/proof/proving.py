@@ -93,12 +93,14 @@ class Proof:
         links: links that hold, with what was seen. finding: the first broken one; None if proven.
         seconds: how long it took.
         stopped: the stop.
+        left: what could not be removed after it.
     """
 
     links: list[tuple[str, str]] = field(default_factory=list)
     finding: Finding | None = None
     seconds: float = 0.0
     stopped: Stopped | None = None
+    left: list[str] = field(default_factory=list)
 
 
 def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[str, str], None]) -> Proof:
@@ -119,6 +121,8 @@ def prove(subject: Subject, *, report: Callable[[str], None], held: Callable[[st
         _Run(subject, report, hold, proof).run()
     except BrokenError as error:
         proof.finding = error.finding
+    except DkdbgError as error:
+        proof.finding = start_errors.finding_of(error, (), subject.around)
     proof.seconds = round(time.monotonic() - began, 1)
     return proof
 
@@ -133,13 +137,13 @@ class _Run:
 
     def run(self) -> None:
         subject = self._subject
-        trial = self._start()
-        try:
+        with contextlib.ExitStack() as opened:
+            trial = self._start(opened)
             gpu.check_given(trial.gpu, subject.gpu)
             files, program = self._files(trial)
             self._ready(trial)
             self._session = trial.session()
-            target = subject.target_at(trial.address)
+            target = opened.enter_context(contextlib.closing(subject.target_at(trial.address)))
             answer = self._listens(target, files, program)
             self._mapped(answer, program)
             self._proof.stopped = stopped = self._stop(trial, target, files, program)
@@ -156,10 +160,15 @@ class _Run:
                 )
             if seen := gpu.seen(trial.gpu, target, stopped.executable):
                 self._hold("gpu", seen)
-        finally:
-            trial.stop()
 
-    def _start(self) -> Trial:
+    def _end(self, trial: Trial) -> None:
+        try:
+            trial.stop()
+        except DkdbgError as error:
+            self._proof.left.append(error.message)
+            self._report(error.message)
+
+    def _start(self, opened: contextlib.ExitStack) -> Trial:
         lines: list[str] = []
 
         def report(line: str) -> None:
@@ -170,6 +179,7 @@ class _Run:
             trial = self._subject.start(report)
         except DkdbgError as error:
             raise BrokenError(start_errors.finding_of(error, lines, self._subject.around)) from error
+        opened.callback(self._end, trial)
         self._hold("start", f"{trial.address}: {' '.join(trial.program)}"[:200])
         return trial
 
@@ -384,8 +394,9 @@ class _Run:
         copies: list[str] = []
         with contextlib.suppress(DkdbgError):
             trial = self._subject.start(self._report)
-            try:
-                target = self._subject.target_at(trial.address)
+            with contextlib.ExitStack() as opened:
+                opened.callback(self._end, trial)
+                target = opened.enter_context(contextlib.closing(self._subject.target_at(trial.address)))
                 program = first_lines.Program(entry=files[0].path)
 
                 def look(path: str) -> None:
@@ -396,8 +407,6 @@ class _Run:
                 if trial.ready(self._subject.timeout):
                     self._session = trial.session()
                     stopping.copy_of(self._options(trial), files, timeout=_BY_NAME_TIMEOUT_S, look=look)
-            finally:
-                trial.stop()
         decisive = [each for each in found if each.cause in _DECISIVE]
         if decisive:
             return decisive[0]

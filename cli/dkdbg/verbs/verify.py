@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, signals
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_ERROR, DkdbgError
@@ -61,6 +62,8 @@ def add_options(parser: Parser) -> None:
 
 def call(options: argparse.Namespace, root: Path) -> int:
     """Run the verb with the parsed options."""
+    for number in signals.ENDING:  # until the process ends: it still has to remove the run
+        signal.signal(number, signals.interrupt_once)
     return verify(
         root, on=options.on, command=tuple(options.command), sync=options.sync, fix=options.fix, yes=options.yes,
         timeout=options.timeout, as_json=options.json,
@@ -195,15 +198,15 @@ def _tell(root: Path, proof: Proof, mended: list[str], *, as_json: bool) -> int:
                 "proven": finding is None, "seconds": proof.seconds, "stop": stop,
                 "links": [{"link": link, "seen": seen} for link, seen in proof.links],
                 "finding": finding.as_json() if finding else None, "mended": mended,
+                "left": proof.left,
             }
         )  # fmt: skip
         return 0 if finding is None else EXIT_ERROR
     if finding is None:
         assert stopped is not None  # noqa: S101 - without a stop there is a finding
         where = f"{os.path.relpath(stopped.path, root)}:{stopped.line}"
-        console.say(
-            f"proven in {proof.seconds:.1f} s: a breakpoint in {where} stops; nothing of the run is left"
-        )
+        left = "" if proof.left else "; nothing of the run is left"
+        console.say(f"proven in {proof.seconds:.1f} s: a breakpoint in {where} stops{left}")
         return 0
     console.say("not proven. The first broken link:")
     for line in finding.lines():

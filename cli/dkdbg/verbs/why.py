@@ -62,8 +62,8 @@ def why(root: Path, where: str, *, on: str | None = None, as_json: bool = False)
     facts: list[str] = []
     found: list[Finding] = []
     try:
-        target, seen = _session(root, on)
-        with contextlib.closing(target):
+        with contextlib.ExitStack() as opened:
+            target, seen = _session(root, on, opened)
             found = _causes(root, target, seen, (path, line), facts, is_home=on is None)
     except BrokenError as error:
         found = [error.finding]
@@ -102,8 +102,8 @@ def _parsed(root: Path, where: str) -> tuple[Path, int]:
 # -- the session ----------------------------------------------------------------------------------------------------
 
 
-def _session(root: Path, on: str | None) -> tuple[Target, SeenSession]:
-    """Return the target and its session.
+def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[Target, SeenSession]:
+    """Return the target, which `opened` closes, and its session.
 
     Raises:
         BrokenError: nothing runs there, or without dkdbg.
@@ -112,7 +112,9 @@ def _session(root: Path, on: str | None) -> tuple[Target, SeenSession]:
     target = registry.target_of(on, root) if on is not None else _home(root)
     if target is None:
         seen = sessions.choose(registry.sessions()[0], naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
-        return registry.target_at(registry.address_of(seen.address), root), seen
+        only = registry.target_at(registry.address_of(seen.address), root)
+        return opened.enter_context(contextlib.closing(only)), seen
+    opened.callback(target.close)
     try:
         there = target.sessions()
     except DkdbgError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from dkdbg import process
+from dkdbg import process, signals
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.core.known_errors import last_line
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker import client, compose_cli, containers
@@ -19,13 +20,17 @@ from dkdbg.targets.docker.engine_errors import explain, with_port
 from dkdbg.targets.docker.ports import is_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from dkdbg.core.target_values import Once
+    from dkdbg.core.target_values import Once, Prepared
 
+#: Volume with the files that only the image has, see image_build.py.
+_IMAGE_VOLUME = "dkdbg-image"
 #: Lines of the container's output to read, and seconds between two looks at its health.
 _LINES, _PAUSE_S = 200, 0.2
+#: Maximum bytes of a container's output to read; seconds for that, and for a removal.
+_MAX_OUTPUT_BYTES, _TIMEOUT_S, _REMOVAL_TIMEOUT_S = 1 << 20, 60.0, 120.0
 
 
 def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
@@ -45,32 +50,53 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
             exit_code=EXIT_USAGE,
         )
     there = containers.of_project(root)
-    before, volumes = {each.id for each in there}, _volumes(model)
     _check_ports(model, wanted, {each.rpartition(":")[2] for one in there for each in one.published.values()})
+    copied = {f"{model.get('name')}_{_IMAGE_VOLUME}"} - _volumes(model)
     prepared = prepare(root, wanted, report=report, detached=True)
+    # `prepare` creates that volume; what else has appeared during a build is the user's.
+    before, volumes = _containers(root), _volumes(model) - copied
+    made: list[tuple[set[str], set[str]]] = []
 
+    def created() -> tuple[set[str], set[str]]:
+        return _containers(root) - before, _volumes(model) - volumes
+
+    def removals() -> Iterator[Sequence[str]]:
+        yield prepared.cleaning
+        ids, names = made[0] if made else created()
+        if ids:
+            yield "docker", "rm", "--force", "--volumes", *sorted(ids)
+        if names:
+            yield "docker", "volume", "rm", "--force", *sorted(names)
+        if not before and not _containers(root):  # its network is ours too
+            yield service.down_project()
+
+    @signals.ignored()
     def stop() -> None:
-        process.run(prepared.cleaning, cwd=root)
-        started = [each.id for each in containers.of_project(root) if each.id not in before]
-        if started:
-            process.run(("docker", "rm", "--force", "--volumes", *started), cwd=root, timeout=120.0)
-        if new := _volumes(model) - volumes:
-            process.run(("docker", "volume", "rm", *new), cwd=root)
-        if not before:  # the project's network is ours too
-            process.run(service.down_project(), cwd=root, env=prepared.environment, timeout=120.0)
+        left = [_failure(argv, root, prepared.environment) for argv in removals()]
+        if any(left):
+            raise DkdbgError(f"left behind: {'; '.join(filter(None, left))}")
 
     try:
         done = process.stream(prepared.argv, cwd=root, env=prepared.environment, report=report)
+        made.append(created())
         if done.code:
             raise explain(done.code, done.stdout)
     except BaseException:
-        stop()
+        try:
+            stop()
+        except DkdbgError as error:
+            report(error.message)
         raise
+    return _trial(prepared, service, root, stop)
+
+
+def _trial(prepared: Prepared, service: ComposeService, root: Path, stop: Callable[[], None]) -> Trial:
+    """Return the started run."""
 
     def ready(limit: float) -> bool:
         end = time.monotonic() + limit
         while time.monotonic() < end:
-            state = _state(prepared.name)
+            state = containers.inspected(prepared.name)["State"]
             if state.get("Status") != "running":
                 return False
             if (state.get("Health") or {"Status": "healthy"}).get("Status") == "healthy":
@@ -79,16 +105,25 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
         return False
 
     def ended() -> int | None:
-        state = _state(prepared.name)
+        state = containers.inspected(prepared.name)["State"]
         return None if state.get("Status") in {"running", "created"} else int(state.get("ExitCode") or 0)
 
     def output() -> str:
-        said = process.run(("docker", "logs", "--tail", str(_LINES), prepared.name))
-        return said.stdout + said.stderr
+        with contextlib.suppress(DkdbgError):
+            words = ("docker", "logs", "--tail", str(_LINES), prepared.name)
+            said = process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S)
+            return said.stdout + said.stderr
+        return ""
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError):
-            return process.run(service.script(script), cwd=root, env=prepared.environment).stdout
+            return process.read(
+                service.script(script),
+                most=_MAX_OUTPUT_BYTES,
+                timeout=_TIMEOUT_S,
+                cwd=root,
+                env=prepared.environment,
+            ).stdout
         return ""
 
     return Trial(
@@ -117,10 +152,17 @@ def _volumes(model: Mapping[str, Any]) -> set[str]:
     return set(process.run(("docker", "volume", "ls", "--quiet", "--filter", label)).stdout.split())
 
 
-def _state(name: str) -> dict[str, Any]:
-    """Return the engine's state of a container; empty if it is gone."""
-    asked = process.run(("docker", "container", "inspect", "--format", "{{json .State}}", name))
-    with contextlib.suppress(ValueError):
-        found: dict[str, Any] = json.loads(asked.stdout)
-        return found
-    return {}
+def _containers(root: Path) -> set[str]:
+    """Return the ids of the project's containers, ended ones too."""
+    return {each.id for each in containers.of_project(root)}
+
+
+def _failure(argv: Sequence[str], root: Path, environment: Mapping[str, str]) -> str:
+    """Run a command that removes something; return why it failed, empty if it did not."""
+    try:
+        done = process.run(argv, cwd=root, env=environment, timeout=_REMOVAL_TIMEOUT_S)
+    except DkdbgError as error:
+        return error.message
+    if not done.code or "no such container" in done.stderr.lower():  # an error to old engines
+        return ""
+    return f"{shlex.join(argv)}: {last_line(done.stderr)}"
