@@ -11,10 +11,10 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from dkdbg import process
+from dkdbg import process, signals
 from dkdbg.agent.proxy.listener import tokens
-from dkdbg.core import sessions
 from dkdbg.core.mapping import folder_name
+from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Target
     from dkdbg.proof.proving import Subject
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
 #: Maximum bytes of output to read, and timeout of a look for interpreters in seconds.
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
+#: States of our session before this machine attaches; bytes of the run's last output.
+_OURS, _SHOWN_BYTES = ("waiting", "running"), 20_000
 #: First local port to try: that of `dkdbg run --attach`.
 _FIRST_PORT = 5677
 
@@ -81,30 +84,33 @@ def _workspace(target: Target, root: Path, *, sync: bool) -> tuple[str, str]:
 
 def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Callable[[str], None]) -> Trial:
     """Start `dkdbg run`, which brings the agent and forwards a local port to it."""
-    before = _ids(root, name)
+    report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
+    before = {each.id for each in _sessions(root, name) if not each.is_ended}
     port = free_port(_FIRST_PORT, ours=None)
     flags = ("--sync",) if sync else ()
     words = (
         sys.executable, "-m", "dkdbg", "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags,
         "--attach", str(port), "--", *argv,
     )  # fmt: skip
-    log = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - closed by `stop`
-    child = process.start(words, cwd=root, stdout=log, stderr=log, new_session=True)
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
+    child = process.start(words, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
 
     def output() -> str:
-        with contextlib.suppress(ValueError):
-            log.seek(0)
-            return log.read()[-20_000:]
-        return ""
+        size = os.fstat(log.fileno()).st_size  # the child writes at the shared position
+        return os.pread(log.fileno(), _SHOWN_BYTES, max(0, size - _SHOWN_BYTES)).decode("utf-8", "replace")
 
-    new: set[str] = set()
+    session = [""]
 
     def ready(limit: float) -> bool:
         end = time.monotonic() + limit
         while time.monotonic() < end and child.poll() is None:
-            new.update(_ids(root, name) - before)
-            if new:
-                return True
+            with contextlib.suppress(DkdbgError):
+                found = [
+                    each for each in _sessions(root, name) if each.id not in before and each.state in _OURS
+                ]
+                if found:
+                    session[0] = max(found, key=lambda each: each.started or 0.0).id
+                    return True
             time.sleep(_PAUSE_S)
         return False
 
@@ -118,32 +124,36 @@ def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Ca
                 ).stdout
         return ""
 
+    @signals.ignored()
     def stop() -> None:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-            try:
-                child.wait(_END_TIMEOUT_S)
-            except process.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
         log.close()
+        if child.poll() is not None:
+            return
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(_END_TIMEOUT_S)
+        except process.TimeoutExpired as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            raise DkdbgError(
+                f"left behind: perhaps {shlex.join(argv)} on {name}; dkdbg ps {name} shows it"
+            ) from error
 
-    report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
     return Trial(
         address=name, port=port, program=tuple(argv), gpu=("none", "not asked for there"), ready=ready,
-        session=lambda: next(iter(new), ""), ended=child.poll, output=output, probe=probe, stop=stop,
+        session=lambda: session[0], ended=child.poll, output=output, probe=probe, stop=stop,
     )  # fmt: skip
 
 
-def _ids(root: Path, name: str) -> set[str]:
-    """Return the sessions there that an attach works with."""
-    with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
-        return {
-            each.id
-            for each in target.sessions()
-            if not each.is_ended
-            and each.state in {"waiting", "running"}
-            and each.state != sessions.UNREADABLE
-        }
-    return set()
+def _sessions(root: Path, name: str) -> list[SeenSession]:
+    """Return the sessions there.
+
+    Raises:
+        DkdbgError: they cannot be read.
+    """
+    with contextlib.closing(registry.target_of(name, root)) as target:
+        try:
+            return target.sessions()
+        except BadRecord as error:
+            raise DkdbgError(f"unreadable answer of the agent on {target.label}: {error}") from error

@@ -1,0 +1,51 @@
+"""`dkdbg verify --on`: which session there is the run's."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dkdbg import process
+from dkdbg.core.sessions import SeenSession
+from dkdbg.errors import DkdbgError
+from dkdbg.verbs.parts import proof_on
+
+
+def session(id_, state, started=1.0):
+    return SeenSession(target="local", address="local:", id=id_, name=id_, state=state, started=started)
+
+
+def started(tmp_path, monkeypatch, looks):
+    """Start a run on a target with these sessions: at the start, and from then on."""
+    left = list(looks)
+    monkeypatch.setattr(proof_on, "_sessions", lambda *_: left.pop(0) if left[1:] else left[0])
+    running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+    monkeypatch.setattr(process, "start", lambda *_args, **_options: running)
+    trial = proof_on._start(tmp_path, "local:", ["python", "a.py"], sync=False, report=lambda _: None)
+    try:
+        assert trial.ready(5)
+    finally:
+        trial.stop()
+        assert running.stdin is not None
+        running.stdin.close()
+    return trial
+
+
+def test_a_session_that_an_editor_has_left_meanwhile_is_not_ours(tmp_path, monkeypatch):
+    looks = [[session("old", "attached")], [session("old", "running"), session("ours", "waiting", 2.0)]]
+    assert started(tmp_path, monkeypatch, looks).session() == "ours"
+
+
+def test_the_newest_of_several_sessions_is_ours(tmp_path, monkeypatch):
+    looks = [[], [session("ours", "waiting", 3.0), session("other", "running", 2.0)]]
+    assert started(tmp_path, monkeypatch, looks).session() == "ours"
+
+
+def test_without_the_sessions_before_nothing_is_started(tmp_path, monkeypatch):
+    def unreachable(*_):
+        raise DkdbgError("no connection")
+
+    monkeypatch.setattr(proof_on, "_sessions", unreachable)
+    monkeypatch.setattr(process, "start", lambda *_args, **_options: pytest.fail("started"))
+    with pytest.raises(DkdbgError, match="no connection"):
+        proof_on._start(tmp_path, "local:", ["python", "a.py"], sync=False, report=lambda _: None)
