@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from dkdbg.printable import printable
+
 #: Characters of a line of detail to show; programs get it whole.
 _WIDTH = 300
 
@@ -30,9 +32,10 @@ class Finding:
     subject: str = ""
 
     def lines(self) -> list[str]:
-        """Return the cause as lines for a terminal."""
+        """Return the cause as lines for a terminal; what a target says in it stays on its line."""
         shown = [f"  | {line[:_WIDTH]}" for line in self.detail]
-        return [f"{self.link}: {self.says}  [{self.cause}]", *shown, f"  remedy: {self.remedy}"]
+        lines = [f"{self.link}: {self.says}  [{self.cause}]", *shown, f"  remedy: {self.remedy}"]
+        return [printable(each) for each in lines]
 
     def as_json(self) -> dict[str, object]:
         """Return it as a JSON object."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,5 +39,5 @@ def other(finding: Finding, module: str, found: Sequence[str]) -> Finding:
     return replace(
         finding, link="process", cause="other-interpreter",
         says=f"the program runs under an interpreter without {module}, which {found[0]} has",
-        remedy=f"start it with that one: dkdbg init --command '{found[0]} ...', or put {found[0].rpartition('/')[0]} first on PATH in the image",
+        remedy=f"start it with that one: dkdbg init --command {shlex.quote(f'{found[0]} ...')}, or put {found[0].rpartition('/')[0]} first on PATH in the image",
     )  # fmt: skip

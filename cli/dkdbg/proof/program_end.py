@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.core.known_errors import line_at
 from dkdbg.proof.finding import Finding
 from dkdbg.setup.detect.python.imports import distributions
 from dkdbg.setup.detect.python.system_packages import package_of_library
@@ -13,8 +15,8 @@ from dkdbg.setup.detect.python.system_packages import package_of_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-#: Lines of the output to show.
-_SHOWN = 8
+#: Lines of the output to show; maximum lines to read, and characters of a line, by its two ends.
+_SHOWN, _MAX_LINES, _MAX_LINE_CHARS = 8, 1000, 1000
 _OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
 
 
@@ -40,7 +42,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
         text: end of what the program and the agent have printed.
         code: its exit code, None if it still runs.
     """
-    clean = text.replace("\x1b[2K", "")
+    clean = _bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
         return found
     for search in (_of_gpu, _of_import, _of_arguments, _of_system, _of_code):
@@ -63,33 +65,33 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
 
 def of_agent(text: str) -> Finding | None:
     """Return why the agent has not started a session, by its own lines; None if they do not say so."""
-    if found := re.search(r"no debugpy for (Python \S+)[^\n]*", text):
+    text = _bounded(text)
+    if found := re.search(r"^dkdbg: [^\n]*?no debugpy for (Python \S+)", text, re.MULTILINE):
         return _finding(
             "debugpy-missing", f"the agent has no debugpy for the {found[1]} of the image",
             "dkdbg init writes an agent with the debugpy that fits; it must be a Python from 3.8 on", text, link="agent",
         )  # fmt: skip
-    if found := re.search(
-        r"dkdbg: (?:cannot start: )?([^\n]*?)(?:: the program runs without the debugger|\n|$)", text
-    ):
-        reason = found[1]
-        if "without the debugger" not in text and "cannot start" not in text:
-            return None
-        is_read_only = re.search(
-            r"[Rr]ead-only file system|no (?:folder|directory)[^\n]*writ|not writable", reason
-        )
-        if is_read_only:
-            return _finding(
-                "read-only", f"the agent finds no folder to write in: {reason}",
-                "give the service a writable /tmp (tmpfs: [/tmp]), or name one with DKDBG_RUNTIME_DIR", text, link="agent",
-            )  # fmt: skip
+    found = _OFF.search(text)
+    if found is None:
+        return None
+    reason = found[1] or found[2]
+    if re.search(r"[Rr]ead-only file system|no (?:folder|directory)[^\n]*writ|not writable", reason):
         return _finding(
-            "agent-off",
-            f"the agent cannot start: {reason}",
-            "DKDBG_DEBUG=1 dkdbg up says more",
-            text,
-            link="agent",
-        )
-    return None
+            "read-only", f"the agent finds no folder to write in: {reason}",
+            "give the service a writable /tmp (tmpfs: [/tmp]), or name one with DKDBG_RUNTIME_DIR", text, link="agent",
+        )  # fmt: skip
+    return _finding(
+        "agent-off",
+        f"the agent cannot start: {reason}",
+        "DKDBG_DEBUG=1 dkdbg up says more",
+        text,
+        link="agent",
+    )
+
+
+_OFF = re.compile(
+    r"^dkdbg: (?:([^\n]*?): the program runs without the debugger|cannot start:? ([^\n]+))", re.MULTILINE
+)
 
 
 _NO_GPU = (
@@ -105,7 +107,7 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     if found is None:
         return None
     return _finding(
-        "gpu-absent", f"the program wants a GPU, and sees none: {_line_around(text, found.start())}",
+        "gpu-absent", f"the program wants a GPU, and sees none: {line_at(text, found.start())}",
         "nvidia-smi on this machine, then the NVIDIA Container Toolkit and DKDBG_GPU=nvidia; or a program that runs on the CPU "
         "(CUDA_VISIBLE_DEVICES= and its device option)",
         text, link="gpu",
@@ -142,8 +144,8 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             "module-missing", f"the module {name} is not installed in the image, and no file declares it",
             f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
         )  # fmt: skip
-    if found := re.search(r"(\S*lib[\w+.-]*\.so[\w.]*): cannot open shared object file", text):
-        library = found[1].rpartition("/")[2]
+    if found := re.search(r"\b(lib[\w+.-]*\.so[\w.]*): cannot open shared object file", text):
+        library = found[1]
         package = package_of_library(library)
         remedy = (
             f"install {package} in the image: RUN apt-get update && apt-get install -y --no-install-recommends {package}"
@@ -189,7 +191,7 @@ def _arguments(names: str, text: str, around: Around) -> Finding:
     )
     return _finding(
         "argument-missing", f"the program demands {names}",
-        f"give it: dkdbg init --command '{command} {shown}'", text, subject=names,
+        f"give it: dkdbg init --command {shlex.quote(f'{command} {shown}')}", text, subject=names,
     )  # fmt: skip
 
 
@@ -199,7 +201,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         text,
     ):
         return _finding(
-            "crlf", f"a script of the image has CRLF line ends: {_line_around(text, found.start())}",
+            "crlf", f"a script of the image has CRLF line ends: {line_at(text, found.start())}",
             "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes", text, link="file",
         )  # fmt: skip
     if found := re.search(r"can't open file '?([^':\n]+)'?: \[Errno 2\]", text):
@@ -207,31 +209,27 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             "program-absent", f"there is no {found[1]} in the container",
             "the command or its folder is wrong: dkdbg init --command 'python PATH', or working_dir of the service", text, link="file",
         )  # fmt: skip
-    if found := re.search(r"[^\n]*(?:\[Errno 30\]|[Rr]ead-only file system)[^\n]*", text):
+    if found := re.search(r"\[Errno 30\]|[Rr]ead-only file system", text):
         return _finding(
-            "read-only", f"something is written where the target is read-only: {found[0].strip()}",
+            "read-only", f"something is written where the target is read-only: {line_at(text, found.start())}",
             "mount that folder writable (volumes, tmpfs), or name another output folder", text,
         )  # fmt: skip
-    if found := re.search(
-        r"FileNotFoundError: (?:\[Errno 2\] )?([^\n]*)|([^\n]*No such file or directory[^\n]*)", text
-    ):
-        shown = (found[1] or found[2]).strip()
+    if found := re.search(r"FileNotFoundError: |No such file or directory", text):
+        shown = line_at(text, found.start()).removeprefix("FileNotFoundError: ").removeprefix("[Errno 2] ")
         path = re.search(r"['\"]([^'\"]+)['\"]", shown)
         return _finding(
             "data-missing", f"a file that the program reads is not in the container: {path[1] if path else shown}",
             "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
             subject=path[1] if path else shown,
         )  # fmt: skip
-    if found := re.search(r"[^\n]*(?:PermissionError|\[Errno 13\]|Permission denied)[^\n]*", text):
+    if found := re.search(r"PermissionError|\[Errno 13\]|Permission denied", text):
         return _finding(
-            "permission", f"the program may not read or write a file: {found[0].strip()}",
+            "permission", f"the program may not read or write a file: {line_at(text, found.start())}",
             "ls -ln shows its owner; the program runs as the owner of the workspace", text,
         )  # fmt: skip
-    if found := re.search(
-        r"[^\n]*(?:Address already in use|\[Errno 98\]|error while attempting to bind)[^\n]*", text
-    ):
+    if found := re.search(r"Address already in use|\[Errno 98\]|error while attempting to bind", text):
         return _finding(
-            "port-taken", f"a port that the program listens on is taken: {found[0].strip()}",
+            "port-taken", f"a port that the program listens on is taken: {line_at(text, found.start())}",
             "let it listen on another one, or stop the other program: ss -ltnp shows it", text, link="port",
         )  # fmt: skip
     if found := re.search(
@@ -297,9 +295,13 @@ def _last_line(text: str) -> str:
     return lines[-1][:200] if lines else ""
 
 
-def _line_around(text: str, position: int) -> str:
-    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
-    return text[start : end if end >= 0 else len(text)].strip()[:300]
+def _bounded(text: str) -> str:
+    """Return the last lines of a text, long ones without their middle: some patterns take quadratic time in a line."""
+    half = _MAX_LINE_CHARS // 2
+    lines = text.split("\n")[-_MAX_LINES:]
+    return "\n".join(
+        each if len(each) <= _MAX_LINE_CHARS else f"{each[:half]}...{each[-half:]}" for each in lines
+    )
 
 
 def _called(code: int | None) -> str:

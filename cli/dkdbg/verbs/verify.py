@@ -11,6 +11,7 @@ from dkdbg import console, signals
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_ERROR, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.proof import editor, proving
 from dkdbg.proof.finding import Finding
 from dkdbg.targets import registry
@@ -100,7 +101,9 @@ def verify(
     with StartReport() as shown:
         report: Callable[[str], None] = (lambda _: None) if as_json else shown
         held: Callable[[str, str], None] = (
-            (lambda _link, _seen: None) if as_json else lambda link, seen: shown(f"  ok  {link:<12} {seen}")
+            (lambda _link, _seen: None)
+            if as_json
+            else lambda link, seen: shown(f"  ok  {link:<12} {printable(seen)}")
         )
         mended: list[str] = []
         while True:

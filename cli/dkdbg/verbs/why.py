@@ -12,6 +12,7 @@ from dkdbg.agent.dap import sources
 from dkdbg.core import sessions
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.proof import editor, foreign, line_answer, line_causes, program_end
 from dkdbg.proof.asked import Asked
 from dkdbg.proof.finding import BrokenError, Finding
@@ -73,7 +74,7 @@ def why(root: Path, where: str, *, on: str | None = None, as_json: bool = False)
         )
         return EXIT_ERROR if found else 0
     for each in facts:
-        console.say(f"  {each}")
+        console.say(f"  {printable(each)}")
     if not found:
         console.say("no broken link found: a breakpoint there stops the next time that the line runs")
         return 0

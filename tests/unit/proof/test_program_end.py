@@ -1,8 +1,10 @@
 """The cause of a program's end is read from its last lines, as Python, argparse, click, glibc and CUDA write them."""
 
+import time
+
 import pytest
 
-from dkdbg.proof.program_end import Around, cause_of, missing_module
+from dkdbg.proof.program_end import Around, cause_of, missing_module, of_agent
 
 AROUND = Around(
     installs_from=lambda name: ("requirements.txt", name), own={"model", "train"}, command="python train.py"
@@ -67,3 +69,33 @@ def test_a_demanded_argument_is_in_the_command_to_type():
 def test_an_error_that_has_no_kind_is_shown_with_its_last_line():
     found = cause_of(TRACEBACK + "my.pkg.ShapeError: (3, 4)\n", 1, AROUND)
     assert "my.pkg.ShapeError: (3, 4)" in found.says
+
+
+def test_only_the_agents_own_lines_are_the_agents():
+    for text in (
+        "loss without the debugger: see dkdbg: cannot start: x\n",
+        "dkdbg: listening on 127.0.0.1:5678\nwe cannot start the epoch\n",
+        "print: no debugpy for Python 3.6 in docs\n",
+    ):
+        assert of_agent(text) is None, text
+    found = of_agent("dkdbg: cannot start: port 5678 is taken\n")
+    assert found is not None
+    assert found.says == "the agent cannot start: port 5678 is taken"
+
+
+def test_a_name_from_the_output_stays_one_word_of_the_command_to_type():
+    text = "train.py: error: the following arguments are required: --data'; rm -rf ~; '\n"
+    assert """'"'"'; rm -rf ~;""" in cause_of(text, 2, AROUND).remedy
+    assert "$(" not in cause_of("$(rm)libx.so.1: cannot open shared object file", 1, AROUND).remedy
+
+
+@pytest.mark.parametrize("unit", ["x", "lib", "usage: ", "Missing option ", "\r", "dkdbg: "])
+def test_a_long_line_takes_no_long_time(unit):
+    began = time.monotonic()
+    cause_of(unit * (1_000_000 // len(unit)), 1, AROUND)
+    assert time.monotonic() - began < 5
+
+
+def test_what_the_program_prints_forges_no_line_of_the_finding():
+    found = cause_of("KeyError: 'X'\rValueError: a\x1b[2J\n", 1, AROUND)
+    assert all(each.isprintable() for each in found.lines())
