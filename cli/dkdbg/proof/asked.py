@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import sources
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dkdbg.proof.editor import Entry
     from dkdbg.proof.line_answer import LineSession, LoadedFile, Process, RemoteFile
 
@@ -61,21 +60,23 @@ class Asked:
 
     def _may_be(self, file: LoadedFile) -> bool:
         """Return whether a file of the same name is a copy of the asked one: by content, or by the folders above."""
-        here = sources.look(str(self.path))
-        if here and file.file.digest == here["digest"]:
+        found, here = file.file, sources.look(str(self.path))
+        if self.there is not None and self.there.exists and found.real == self.there.real:
             return True
-        if self.there is not None and self.there.exists and file.file.real == self.there.real:
+        if here and here["lines"] and self.path.name != "__init__.py" and found.digest == here["digest"]:
             return True
         if not self.path.is_relative_to(self.root):
-            return file.file.path == str(self.path) or below_packages(file.file.path) == below_packages(
-                str(self.path)
-            )
+            return below_packages(found.path) == below_packages(str(self.path))
         own = [each for each in self.path.relative_to(self.root).parts if each != "src"]
-        if not file.file.path:
-            return file.module.rpartition(".")[2] == self.path.stem
-        theirs = file.file.path.split("/")
-        stem = theirs[-1].partition(".")[0] + ".py"
-        return [*theirs[:-1], stem][-len(own) :] == own
+        if not found.path:  # frozen
+            return file.module == ".".join(own).removesuffix(".py").removesuffix(".__init__")
+        folder, _, name = found.path.rpartition("/")
+        source = f"{folder}/{name.partition('.')[0]}.py"
+        if INSTALLED.search(source):
+            return below_packages(source) == "/".join(own)
+        local = self.entry.local_of(source)
+        is_another = bool(local) and local != str(self.path) and Path(local).is_file()
+        return not is_another and source.split("/")[-len(own) :] == own
 
 
 def below_packages(path: str) -> str:

@@ -93,9 +93,11 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
             remedy=f"map that name too: {_mapping_line(asked.path, loaded.path, asked.root)}",
         )  # fmt: skip
     here = sources.look(str(asked.path))
-    stale = bool(here) and here["digest"] != loaded.digest
+    stale = bool(here and loaded.digest) and here["digest"] != loaded.digest
     cause = "two-copies" if INSTALLED.search(loaded.path) or same or not stale else "stale-copy"
-    age = f", and it differs from yours since {_when(loaded.changed)}" if stale else ", with the same content"
+    age = ", with the same content" if here and loaded.digest else ""
+    if stale:
+        age = f", and it differs from yours since {_when(loaded.changed)}"
     remedy = (
         _IN_PLACE
         if INSTALLED.search(loaded.path)

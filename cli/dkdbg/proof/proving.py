@@ -346,7 +346,7 @@ class _Run:
         for local, _ in self._subject.entry.mappings:
             for folder in ("", "src"):
                 path = Path(local, folder, below)
-                if path.is_file():
+                if path.is_file() and self._subject.entry.local_of(installed) != str(path):
                     return str(path)
         return ""
 

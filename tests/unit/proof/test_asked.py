@@ -1,0 +1,99 @@
+"""Which of the loaded files is a copy of the asked one: a namesake is none."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.dap import sources
+from dkdbg.proof import line_answer, line_causes, proving
+from dkdbg.proof.asked import Asked
+from dkdbg.proof.editor import Entry
+from tests.checkout import checkout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {
+    "pkg/__init__.py": "", "pkg/io.py": "x = 1\n", "utils.py": "y = 1\n", "lib/utils.py": "z = 1\n", "lib/pkg/io.py": "a = 1\n",
+    "codecs.py": "b = 1\n",
+}  # fmt: skip
+
+
+def causes(root: Path, asked: str, loaded: str, *, like: str = "", **more: str) -> list[str]:
+    """Return the causes for a file of the repository while the program has loaded another one.
+
+    Args:
+        loaded: its path there. like: local file with the same content.
+        more: further facts of it, as the agent tells them.
+    """
+    here = sources.look(str(root / (like or asked)))
+    digest = here["digest"] if like else "other"
+    there = {"path": loaded, "real": loaded, "exists": True, "kind": "image", "digest": digest}
+    mapped = {"path": f"/app/{asked}", "real": f"/app/{asked}", "exists": True, "kind": "mount"}
+    local = sources.look(str(root / asked))
+    process = {"pid": 7, "name": "train.py", "answer": {"files": [{"origin": "source", **there, **more}]}}
+    said = {"version": 1, "files": [{**mapped, "digest": local["digest"]}]}
+    said["sessions"] = [{"id": "s", "name": "s", "state": "running", "processes": [process]}]
+    answer = line_answer.parse(json.dumps(said), is_container=True)
+    question = Asked(
+        path=root / asked, line=1, entry=Entry(port=5678, mappings=((str(root), "/app"),)), remote=f"/app/{asked}",
+        session=answer.sessions[0], there=answer.files[0], root=root,
+    )  # fmt: skip
+    return [each.cause for each in line_causes.causes(question)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "loaded"),
+    [
+        ("utils.py", "/usr/lib/python3/dist-packages/other/utils.py"),
+        ("pkg/io.py", "/usr/lib/python3/dist-packages/other/pkg/io.py"),
+        ("utils.py", "/app/lib/utils.py"),
+        ("pkg/io.py", "/app/lib/pkg/io.py"),
+    ],
+)
+def test_a_namesake_is_no_copy(tmp_path, asked, loaded):
+    assert causes(checkout(tmp_path, dict(FILES)), asked, loaded) == ["not-loaded"]
+
+
+def test_empty_files_are_no_copies_of_each_other(tmp_path):
+    loaded = "/usr/lib/python3/dist-packages/other/__init__.py"
+    assert causes(checkout(tmp_path, dict(FILES)), "pkg/__init__.py", loaded, like="pkg/__init__.py") == [
+        "not-loaded"
+    ]
+
+
+def test_a_frozen_module_of_the_name_of_a_submodule_is_another_one(tmp_path):
+    root = checkout(tmp_path, dict(FILES))
+    assert causes(root, "pkg/io.py", "", origin="frozen", module="io") == ["not-loaded"]
+    assert causes(root, "codecs.py", "", origin="frozen", module="codecs") == ["frozen"]
+
+
+@pytest.mark.parametrize(
+    ("loaded", "like", "cause"),
+    [
+        ("/usr/lib/python3/dist-packages/pkg/io.py", "", "two-copies"),
+        ("/srv/old/pkg/io.py", "", "stale-copy"),
+        ("/srv/old/pkg/io.py", "pkg/io.py", "two-copies"),
+        ("/srv/build/io.py", "pkg/io.py", "two-copies"),
+    ],
+)
+def test_copies_are_found_by_their_folders_or_their_content(tmp_path, loaded, like, cause):
+    assert causes(checkout(tmp_path, dict(FILES)), "pkg/io.py", loaded, like=like)[0] == cause
+
+
+def test_a_copy_that_cannot_be_read_is_not_said_to_differ(tmp_path):
+    root = checkout(tmp_path, dict(FILES))
+    assert causes(root, "pkg/io.py", "/srv/old/pkg/io.py", digest="")[0] == "two-copies"
+
+
+def test_a_mapped_package_is_no_copy_of_itself(tmp_path):
+    root = checkout(tmp_path, dict(FILES))
+    installed = "/usr/lib/python3/dist-packages"
+    for remote, copy in ((installed, ""), ("/app", str(root / "pkg/io.py"))):
+        subject = SimpleNamespace(entry=Entry(port=5678, mappings=((str(root), remote),)))
+        run = proving._Run(subject, print, print, proving.Proof())
+        assert run._copy_here(f"{installed}/pkg/io.py") == copy
