@@ -142,7 +142,7 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
         also: more remote files to describe.
 
     Raises:
-        DkdbgError: no agent runs there, or its answer cannot be understood.
+        DkdbgError: no agent runs there, or its answer cannot be understood, or is about other files.
     """
     agent = target.agent()
     if agent is None:
@@ -164,7 +164,10 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
             f"{target.label}: {reason[:300]}", hint=f"dkdbg ps {target.address} shows what runs there"
         )
     try:
-        return parse(done.stdout, is_container=Capability.CONTAINER in target.capabilities)
+        answer = parse(done.stdout, is_container=Capability.CONTAINER in target.capabilities)
+        if [each.path for each in answer.files] != [path, *also]:
+            raise BadRecord("it is about other files")
+        return answer
     except BadRecord as error:
         raise DkdbgError(f"{target.label}: its agent's answer cannot be understood: {error}") from error
 

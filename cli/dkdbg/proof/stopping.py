@@ -98,8 +98,8 @@ def copy_of(
                 found = debugger.wait_stopped(max(0.1, end - time.monotonic()))
             except DkdbgError:
                 return ""
-            top = debugger.stack(found, levels=1)[0]
-            if top.path is not None and PurePath(top.path).name in stems:
+            top = next(iter(debugger.stack(found, levels=1)), None)
+            if top is not None and top.path is not None and PurePath(top.path).name in stems:
                 look(top.path)
                 return top.path
             debugger.continue_(found)
@@ -146,8 +146,10 @@ def stop(
                 if is_last or (look(False) if best is None else is_idle()):
                     break
                 continue
-            top = debugger.stack(found, levels=1)[0]
-            if top.path in own:
+            top = next(iter(debugger.stack(found, levels=1)), None)
+            if top is None:
+                pass
+            elif top.path in own:
                 if best is None or top.name != _MODULE:
                     best, installed = _described(debugger, found, top), _installed(debugger, top, own)
                 if best.is_function:
@@ -169,10 +171,17 @@ def _installed(debugger: Debugger, frame: Frame, own: set[str]) -> tuple[str, ..
         "[f for f in [getattr(m, '__file__', None) for m in list(__import__('sys').modules.values())]"
         f" if isinstance(f, str) and '-packages/' in f and f.rpartition('/')[2] in {names!r}]"
     )
-    with contextlib.suppress(DkdbgError, ValueError, SyntaxError):
-        found = ast.literal_eval(debugger.evaluate(code, frame, context="clipboard"))
-        return tuple(sorted(str(each) for each in found))
-    return ()
+    found = _evaluated(debugger, code, frame)
+    return tuple(sorted(each for each in found if isinstance(each, str)))
+
+
+def _evaluated(debugger: Debugger, expression: str, frame: Frame) -> list[object]:
+    """Return the list that an expression is there; empty without an answer, or with another one: it is untrusted."""
+    errors = (DkdbgError, ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
+    with contextlib.suppress(*errors):
+        found = ast.literal_eval(debugger.evaluate(expression, frame, context="clipboard"))
+        return found if isinstance(found, list) else []
+    return []
 
 
 def _described(debugger: Debugger, stop: Stop, frame: Frame) -> Stopped:
@@ -181,11 +190,11 @@ def _described(debugger: Debugger, stop: Stop, frame: Frame) -> Stopped:
         for name, value in debugger.local_values(frame).items()
         if name not in _GROUPS
     }
-    identity: tuple[str, str, int] = ("", "", -1)
-    with contextlib.suppress(DkdbgError, ValueError, SyntaxError):  # the program replaced a module
-        executable, python, uid = ast.literal_eval(debugger.evaluate(_IDENTITY, frame))
-        identity = (str(executable), str(python), int(uid))
-    executable, python, uid = identity
+    match _evaluated(debugger, _IDENTITY, frame):
+        case [str(executable), str(python), int(uid)]:
+            pass
+        case _:  # the program replaced a module
+            executable, python, uid = "", "", -1
     return Stopped(
         path=frame.path or "", line=frame.line, function=frame.name, values=values, process=stop.session.name,
         executable=executable, python=python, uid=uid,

@@ -1,12 +1,14 @@
 """What an agent answers about a line is untrusted: root there may have written it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.core.record import BadRecord
+from dkdbg.errors import DkdbgError
 from dkdbg.proof import line_answer
 
 KEYS = st.sampled_from(
@@ -35,3 +37,26 @@ def test_only_a_container_has_files_of_an_image():
     said = {"version": 1, "files": [{"path": "/a.py", "kind": "image"}]}
     kinds = [line_answer.parse(json.dumps(said), is_container=each).files[0].kind for each in (True, False)]
     assert kinds == ["image", line_answer.DISK]
+
+
+def answering(said):
+    """Return a target whose agent answers with this."""
+    return SimpleNamespace(
+        agent=lambda: ["agent"], wrap=lambda _: ["printf", "%s", json.dumps(said)], label="it", address="local:",
+        capabilities=(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "files", [[], ["/b.py"], ["/a.py"], ["/etc/passwd", "/b.py"], ["/a.py", "/b.py", "/c.py"]]
+)
+def test_an_answer_about_other_files_is_refused(files):
+    said = {"version": 1, "files": [{"path": each} for each in files]}
+    with pytest.raises(DkdbgError, match="other files"):
+        line_answer.ask(answering(said), "/a.py", 1, also=["/b.py"])
+
+
+def test_an_answer_about_the_asked_files_is_taken():
+    said = {"version": 1, "files": [{"path": "/a.py"}, {"path": "/b.py"}]}
+    answer = line_answer.ask(answering(said), "/a.py", 1, also=["/b.py"])
+    assert [each.path for each in answer.files] == ["/a.py", "/b.py"]
