@@ -110,7 +110,7 @@ def verify(
             proof = _once(root, on, command, sync=sync, timeout=timeout, report=report, held=held)
             if proof.finding is None or not fix:
                 break
-            done = proof_repair.mend(root, proof.finding, yes=yes, report=report)
+            done = proof_repair.mend(root, proof.finding, yes=yes, as_json=as_json, report=report)
             if not done or done in mended:
                 break
             mended.append(done)

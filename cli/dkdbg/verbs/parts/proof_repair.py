@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ from dkdbg import console
 from dkdbg.proof.program_end import Around
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
+from dkdbg.setup.render import changes
+from dkdbg.setup.render.changes import FileWanted
 from dkdbg.verbs.parts.keep_port import keep_port
 from dkdbg.verbs.parts.repository import debug_service, local_port, make_plan
 
@@ -32,19 +33,27 @@ def around(root: Path, command: str) -> Around:
     tree = Tree(root)
     own = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
     own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
-    return Around(
-        installs_from=lambda name: (_file(root, tree), _line(_file(root, tree), name)),
-        own=own,
-        command=command,
-    )
+
+    def installs_from(name: str) -> tuple[str, str]:
+        file = _file(root, tree)
+        return file, _line(file, name)
+
+    return Around(installs_from=installs_from, own=own, command=command)
 
 
-def mend(root: Path, finding: Finding, *, yes: bool, report: Callable[[str], None]) -> str:
-    """Mend a finding where that is safe, after showing the change; return what was done, empty for nothing."""
+def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Callable[[str], None]) -> str:
+    """Mend a finding where that is safe, after showing the change; return what was done, empty for nothing.
+
+    Args:
+        yes: do not ask.
+        as_json: standard output is for JSON: show nothing, and do nothing without `yes`.
+    """
+    if as_json and not yes:
+        return ""
     if finding.cause == "port-taken" and finding.link == "port" and finding.subject.isdigit():
         return _other_port(root, int(finding.subject), yes=yes, report=report)
     if finding.cause == "module-missing":
-        return _declare(root, finding.subject, yes=yes)
+        return _declare(root, finding.subject, yes=yes, as_json=as_json)
     return ""
 
 
@@ -58,24 +67,21 @@ def _other_port(root: Path, taken: int, *, yes: bool, report: Callable[[str], No
     return f"port {port} in launch.json and .env"
 
 
-def _declare(root: Path, distribution: str, *, yes: bool) -> str:
+def _declare(root: Path, distribution: str, *, yes: bool, as_json: bool) -> str:
     """Append a requirement to the file that the image installs from; other kinds of files are the user's to edit."""
     name = _file(root, Tree(root))
     if not name.endswith((".txt", ".in")):
         return ""
-    before = (read(root, PurePosixPath(name)) or b"").decode("utf-8", "replace")
-    after = before + ("" if not before or before.endswith("\n") else "\n") + f"{distribution}\n"
-    console.diff(
-        "\n".join(
-            difflib.unified_diff(
-                before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""
-            )
-        )
-    )
+    before = read(root, PurePosixPath(name)) or b""
+    end = b"\r\n" if b"\r\n" in before else b"\n"
+    content = before + (end if before and not before.endswith(b"\n") else b"") + distribution.encode() + end
+    wanted = FileWanted(content=content, reason="the program imports it", owned=False)
+    todo = changes.between(root, {name: wanted})
+    if not as_json:
+        console.diff(changes.diff(todo))
     if not _agreed(f"Write {name}?", yes=yes):
         return ""
-    with (root / name).open("a", encoding="utf-8") as file:
-        file.write(after[len(before) :])
+    changes.apply(root, todo, changes.Journal(root=root))
     return f"{distribution} in {name}"
 
 

@@ -1,0 +1,56 @@
+"""`dkdbg verify --fix`: a missing module is declared as init writes files, so that it can be undone."""
+
+import pytest
+
+from dkdbg import console
+from dkdbg.proof.finding import Finding
+from dkdbg.setup.render import changes
+from dkdbg.verbs.parts import proof_repair
+from tests.checkout import checkout
+
+MISSING = Finding(link="program", cause="module-missing", says="no cv2", remedy="add it", subject="opencv")
+DOCKERFILE = "FROM python:3.12\nCOPY . /app\nRUN pip install -r requirements.txt\nCMD python train.py\n"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return checkout(
+        tmp_path, {"train.py": "import cv2\n", "Dockerfile": DOCKERFILE, "requirements.txt": "# caf\xe9"}
+    )
+
+
+def mend(root, *, yes, as_json):
+    return proof_repair.mend(root, MISSING, yes=yes, as_json=as_json, report=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"# caf\xe9", b"# caf\xe9\nopencv\n"),
+        (b"torch\r\nnumpy\r\n", b"torch\r\nnumpy\r\nopencv\r\n"),
+        (b"", b"opencv\n"),
+    ],
+)
+def test_a_requirement_is_appended_and_can_be_undone(root, capsys, before, after):
+    file = root / "requirements.txt"
+    file.write_bytes(before)
+    assert mend(root, yes=True, as_json=False) == "opencv in requirements.txt"
+    assert file.read_bytes() == after
+    assert "requirements.txt" in capsys.readouterr().out
+    changes.Journal(root=root).undo(force=False)
+    assert file.read_bytes() == before
+
+
+def test_in_json_nothing_is_shown_or_asked(root, capsys, monkeypatch):
+    monkeypatch.setattr(console, "ask", lambda *_: pytest.fail("asked"))
+    assert mend(root, yes=False, as_json=True) == ""
+    assert mend(root, yes=True, as_json=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_plan_is_made_once_for_a_remedy(root, monkeypatch):
+    made = []
+    plan = proof_repair.make_plan
+    monkeypatch.setattr(proof_repair, "make_plan", lambda each: made.append(each) or plan(each))
+    assert proof_repair.around(root, "").installs_from("x") == ("requirements.txt", "x")
+    assert len(made) == 1
