@@ -8,6 +8,7 @@ HOST:PORT                    an endpoint that is already reachable here
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -117,3 +118,11 @@ def is_name(text: str) -> bool:
         and not text.startswith("-")
         and not _NEVER.search(text)
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host's address is only for its own machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

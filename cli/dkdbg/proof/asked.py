@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.dap import sources
 
@@ -44,8 +45,14 @@ class Asked:
         """The line, for messages."""
         return f"{self.path.name}:{self.line}"
 
+    @cached_property
+    def here(self) -> dict[str, Any]:
+        """The local file, see agent/dap/sources.py; empty if it cannot be read."""
+        return sources.look(str(self.path))
+
+    @cached_property
     def loaded(self) -> list[tuple[Process, LoadedFile]]:
-        """Return the files that may be the asked one, with their processes; those at the mapped path first."""
+        """The files that may be the asked one, with their processes; those at the mapped path first."""
         found = [
             (process, file)
             for process in self.session.processes
@@ -60,7 +67,7 @@ class Asked:
 
     def _may_be(self, file: LoadedFile) -> bool:
         """Return whether a file of the same name is a copy of the asked one: by content, or by the folders above."""
-        found, here = file.file, sources.look(str(self.path))
+        found, here = file.file, self.here
         if self.there is not None and self.there.exists and found.real == self.there.real:
             return True
         if here and here["lines"] and self.path.name != "__init__.py" and found.digest == here["digest"]:

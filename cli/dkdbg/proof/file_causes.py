@@ -92,7 +92,7 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
             link="mapping", cause="symlink", says=f"{name} calls the file {loaded.path}, the mapping {asked.remote}, and a link leads from one to the other: a stop shows the target's file, not yours",
             remedy=f"map that name too: {_mapping_line(asked.path, loaded.path, asked.root)}",
         )  # fmt: skip
-    here = sources.look(str(asked.path))
+    here = asked.here
     stale = bool(here and loaded.digest) and here["digest"] != loaded.digest
     cause = "two-copies" if INSTALLED.search(loaded.path) or same or not stale else "stale-copy"
     age = ", with the same content" if here and loaded.digest else ""
@@ -133,21 +133,13 @@ def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Findi
     return None
 
 
-def line_ends_of(path: Path, there: RemoteFile) -> str:
-    """Return how the line ends of a file differ on both sides; empty if they are the same."""
-    ends = sources.line_ends(str(path))
-    if not ends or not there.line_ends or ends == there.line_ends:
-        return ""
-    return f"only the line ends differ: {ends} here, {there.line_ends} there"
-
-
 def of_line_ends(asked: Asked, there: RemoteFile) -> Finding | None:
     """Return the finding for a file of which only the line ends differ; None if they are the same."""
-    differ = line_ends_of(asked.path, there)
-    if not differ:
+    ends = asked.here.get("line_ends")
+    if not ends or not there.line_ends or ends == there.line_ends:
         return None
     return Finding(
-        link="file", cause="crlf", says=f"{differ}; the lines are the same",
+        link="file", cause="crlf", says=f"only the line ends differ: {ends} here, {there.line_ends} there; the lines are the same",
         remedy="breakpoints do not mind; for equal digests: *.py text eol=lf in .gitattributes, then git add --renormalize .",
     )  # fmt: skip
 

@@ -33,19 +33,8 @@ class FirstLines:
     functions: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """The program as its command line names it.
-
-    Attributes:
-        entry: its file, absolute, local side; empty if unknown.
-    """
-
-    entry: str = ""
-
-
-def program_of(tree: Tree, words: Sequence[str]) -> Program:
-    """Return the program that a command line starts.
+def program_of(tree: Tree, words: Sequence[str]) -> str:
+    """Return the file of the program that a command line starts: absolute, local side; empty if unknown.
 
     Args:
         tree: the files of the mapped folder.
@@ -55,12 +44,12 @@ def program_of(tree: Tree, words: Sequence[str]) -> Program:
         launch = launcher.launch(line)
         target = launch.target if launch is not None else None
         if launch is None or target is None:
-            return Program()
+            return ""
         name = target.split(":", maxsplit=1)[0]
         is_module = launch.is_module or (not name.endswith(".py") and "/" not in name)
         found = module_file(tree, name, ".", package=True) if is_module else find_file(tree, name, ".")[0]
-        return Program(entry=str(tree.root / found) if found else "")
-    return Program()
+        return str(tree.root / found) if found else ""
+    return ""
 
 
 def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from dkdbg.core.address import is_loopback
 from dkdbg.core.target import Capability
 from dkdbg.errors import DkdbgError
-from dkdbg.proof import line_causes
 from dkdbg.proof.finding import Finding
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ def of_debugpy(target: Target) -> Finding | None:
         return None
     with contextlib.suppress(DkdbgError):
         host, _ = target.listen_address()
-        if line_causes.is_loopback(host):  # its loopback is this machine's
+        if is_loopback(host):  # its loopback is this machine's
             return None
         for each in target.pythons():
             at = each.listens or _of_adapter(each)
-            if at is not None and line_causes.is_loopback(at[0]):
+            if at is not None and is_loopback(at[0]):
                 return Finding(
                     link="listen", cause="loopback-inside",
                     says=f"debugpy (process {each.pid}) listens on {at[0]}:{at[1]} inside {target.label}, where no published port leads",

@@ -32,8 +32,7 @@ class RemoteFile:
     Attributes:
         path, real: as named, and without links.
         kind: in a container `mount`, `image` or `unknown`, see agent/state/mapping.py; elsewhere DISK.
-        digest, lines, changed: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
-        line_ends: `CRLF`, `LF`, `mixed` or empty.
+        digest, lines, changed, line_ends: see agent/dap/sources.py; empty and 0 for a file that cannot be read.
     """
 
     path: str
@@ -53,7 +52,6 @@ class LoadedFile:
     Attributes:
         file: the file. module: name of the module, empty for code outside of modules.
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
-        importing: whether the module is still being imported.
         code: whether the line has code; None if unknown. next: next line with code. function: around the line.
         ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
         compiled: whether torch.compile has replaced the function. at: lines of it at which threads are.
@@ -63,7 +61,6 @@ class LoadedFile:
     file: RemoteFile
     module: str
     origin: str
-    importing: bool
     code: bool | None
     next: int | None
     function: str
@@ -96,9 +93,7 @@ class Process:
     answered: bool
     free: bool = False
     python: str = ""
-    executable: str = ""
     optimize: int = 0
-    uid: int = -1
     debugger: str = ""
     files: tuple[LoadedFile, ...] = ()
 
@@ -119,8 +114,6 @@ class LineSession:
     host: str
     port: int
     client: bool
-    cwd: str
-    detail: str
     mappings: tuple[tuple[str, str], ...]
     processes: tuple[Process, ...]
     unhooked: tuple[tuple[str, str], ...]
@@ -204,7 +197,7 @@ def _files_in(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _session(data: dict[str, Any]) -> LineSession:
     return LineSession(
         id=_text(data, "id"), name=_text(data, "name"), state=_text(data, "state"), host=_text(data, "host"),
-        port=_number(data, "port"), client=data.get("client") is True, cwd=_text(data, "cwd"), detail=_text(data, "detail"),
+        port=_number(data, "port"), client=data.get("client") is True,
         mappings=pairs_of_record(data.get("mappings")),
         processes=tuple(_process(each) for each in _entries(data.get("processes"))),
         unhooked=tuple((_text(each, "name"), _text(each, "why")) for each in _entries(data.get("unhooked"))),
@@ -218,7 +211,7 @@ def _process(data: dict[str, Any]) -> Process:
         pid=_number(data, "pid"), ppid=_number(data, "ppid"), name=_text(data, "name"),
         rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
         started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), free=answer.get("free") is True, python=_text(answer, "python"),
-        executable=_text(answer, "executable"), optimize=_number(answer, "optimize"), uid=_number(answer, "uid", -1),
+        optimize=_number(answer, "optimize"),
         debugger=_text(answer, "debugger"), files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
     )  # fmt: skip
 
@@ -227,7 +220,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
     found = data.get("breakpoints")
     line = data.get("next")
     return LoadedFile(
-        file=_file(data), module=_text(data, "module"), origin=_text(data, "origin"), importing=data.get("importing") is True,
+        file=_file(data), module=_text(data, "module"), origin=_text(data, "origin"),
         code=_known(data, "code"), next=line if isinstance(line, int) else None, function=_text(data, "function"),
         ran=_known(data, "ran"), unoptimised=data.get("unoptimised") is True, compiled=data.get("compiled") is True,
         at=tuple(each for each in as_list(data.get("at"))[:_MAX_ENTRIES] if isinstance(each, int)),
@@ -253,11 +246,9 @@ def _text(data: dict[str, Any], key: str) -> str:
     return as_text(data.get(key))[:_MAX_TEXT]
 
 
-def _number(data: dict[str, Any], key: str, default: int = 0) -> int:
+def _number(data: dict[str, Any], key: str) -> int:
     found = data.get(key)
-    return (
-        found if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 40 else default
-    )
+    return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) < 1 << 40 else 0
 
 
 def _seconds(data: dict[str, Any], key: str) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import ipaddress
 from typing import TYPE_CHECKING
 
+from dkdbg.core.address import is_loopback
 from dkdbg.proof import file_causes
 from dkdbg.proof.asked import INSTALLED
 from dkdbg.proof.finding import Finding
@@ -29,7 +29,7 @@ def _causes(asked: Asked) -> Iterator[Finding]:
     session = asked.session
     if asked.isolated and is_loopback(session.host):
         yield listens_inside(session)
-    loaded = asked.loaded()
+    loaded = asked.loaded
     mapped = [(process, file) for process, file in loaded if asked.is_mapped(file)]
     copies = [(process, file) for process, file in loaded if not asked.is_mapped(file)]
     if not loaded or (session.unhooked and not any(file.ran for _, file in loaded)):
@@ -280,14 +280,6 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 # -- the listener ---------------------------------------------------------------------------------------------------
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address is only for its own machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def listens_inside(session: LineSession) -> Finding:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg.core.address import is_loopback
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import (
@@ -32,15 +33,14 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Target
     from dkdbg.core.target_values import Trial
     from dkdbg.proof.editor import Entry
-    from dkdbg.proof.first_lines import FirstLines, Program
+    from dkdbg.proof.first_lines import FirstLines
     from dkdbg.proof.line_answer import LineAnswer
     from dkdbg.proof.program_end import Around
     from dkdbg.proof.stopping import Attempt, Stopped
 
-#: Seconds for torch to look for a GPU, and for a session to appear.
-_GPU_TIMEOUT_S, _SESSION_TIMEOUT_S = 180.0, 20.0
-#: Seconds for a first stop; for one by name; for the end of a program that the debugger has seen end.
-_STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 60.0, 10.0
+#: Seconds for a session to appear; for a first stop; for one by name; for the end of a program that the debugger has
+#: seen end.
+_SESSION_TIMEOUT_S, _STOP_TIMEOUT_S, _BY_NAME_TIMEOUT_S, _END_TIMEOUT_S = 20.0, 120.0, 60.0, 10.0
 #: Seconds between two looks at the agent's own lines while it starts.
 _READY_EVERY_S = 3.0
 #: Maximum files to compare on both sides, and to ask the processes about.
@@ -134,19 +134,21 @@ class _Run:
         self._subject, self._report, self._hold, self._proof = subject, report, hold, proof
         self._session = ""
         self._asked = (Path(), 0)
+        self._entry = ""  # the program's file, if known
+        self._files: list[FirstLines] = []  # that one first
 
     def run(self) -> None:
         subject = self._subject
         with contextlib.ExitStack() as opened:
             trial = self._start(opened)
             gpu.check_given(trial.gpu, subject.gpu)
-            files, program = self._files(trial)
+            self._look_for_files(trial)
             self._ready(trial)
             self._session = trial.session()
             target = opened.enter_context(contextlib.closing(subject.target_at(trial.address)))
-            answer = self._listens(target, files, program)
-            self._mapped(answer, program)
-            self._proof.stopped = stopped = self._stop(trial, target, files, program)
+            answer = self._listens(target)
+            self._mapped(answer)
+            self._proof.stopped = stopped = self._stop(trial, target)
             shown = ", ".join(f"{name} = {_short(value)}" for name, value in list(stopped.values.items())[:3])
             self._hold(
                 "stop",
@@ -183,18 +185,18 @@ class _Run:
         self._hold("start", f"{trial.address}: {' '.join(trial.program)}"[:200])
         return trial
 
-    def _files(self, trial: Trial) -> tuple[tuple[FirstLines, ...], Program]:
-        files: list[FirstLines] = []
-        program = first_lines.Program()
+    def _look_for_files(self, trial: Trial) -> None:
+        files: dict[str, FirstLines] = {}
         for local in dict.fromkeys(
             local for local, _ in self._subject.entry.mappings if Path(local).is_dir()
         ):
             tree = Tree(Path(local))
             found = first_lines.program_of(tree, trial.program)
-            program = program if program.entry else found
-            known = {each.path for each in files}
-            files += [each for each in first_lines.of_tree(tree, found.entry) if each.path not in known]
-        if not files:
+            self._entry = self._entry or found
+            for each in first_lines.of_tree(tree, found):
+                files.setdefault(each.path, each)
+        self._files = sorted(files.values(), key=lambda each: each.path != self._entry)
+        if not self._files:
             roots = ", ".join(local for local, _ in self._subject.entry.mappings) or "no folder"
             raise BrokenError(
                 Finding(
@@ -202,7 +204,6 @@ class _Run:
                     remedy="dkdbg init writes the mapping",
                 )
             )  # fmt: skip
-        return tuple(files), program
 
     def _ready(self, trial: Trial) -> None:
         """Wait until an attach works."""
@@ -221,13 +222,13 @@ class _Run:
                     )
                 )  # fmt: skip
 
-    def _listens(self, target: Target, files: tuple[FirstLines, ...], program: Program) -> LineAnswer:
+    def _listens(self, target: Target) -> LineAnswer:
         """Return the agent's answer about the program's file, once it has a session that this machine can reach."""
-        also = [self._subject.entry.remote_of(each.path) for each in files[:_MAX_COMPARED]]
+        also = [self._subject.entry.remote_of(each.path) for each in self._files[1:_MAX_COMPARED]]
         end = time.monotonic() + _SESSION_TIMEOUT_S
         while True:
             try:
-                answer = self._ask(target, _first(files, program), also)
+                answer = self._ask(target, self._files[0], also)
             except DkdbgError as error:
                 raise BrokenError(
                     Finding(
@@ -245,7 +246,7 @@ class _Run:
                 )
             )  # fmt: skip
         session = answer.sessions[0]
-        if self._subject.isolated and line_causes.is_loopback(session.host):
+        if self._subject.isolated and is_loopback(session.host):
             raise BrokenError(line_causes.listens_inside(session))
         self._hold("listen", f"{session.host}:{session.port} there, 127.0.0.1 here")
         return answer
@@ -257,13 +258,12 @@ class _Run:
         remote = self._subject.entry.remote_of(file.path)
         return line_answer.ask(target, remote, line, name=self._session, also=also)
 
-    def _mapped(self, answer: LineAnswer, program: Program) -> None:
+    def _mapped(self, answer: LineAnswer) -> None:
         """Compare the files on both sides, the program's first."""
         entry, session = self._subject.entry, answer.sessions[0]
         there = [each for each in answer.files if each.exists]
-        if not there or (program.entry and not answer.files[0].exists):
-            first = answer.files[0]
-            there = [first]
+        if not there or (self._entry and not answer.files[0].exists):
+            there = [answer.files[0]]
         for each in there:
             finding = file_causes.of_file(Path(entry.local_of(each.path)), each, entry, session)
             if finding is not None:
@@ -273,15 +273,15 @@ class _Run:
         self._hold("mapping", f"{shown} is {first.path} ({first.kind})")
         self._hold(
             "digest",
-            f"{first.digest[:12]} on both sides; files compared: {len({each.path for each in there})}",
+            f"{first.digest[:12]} on both sides; files compared: {len(there)}",
         )
 
-    def _stop(self, trial: Trial, target: Target, files: tuple[FirstLines, ...], program: Program) -> Stopped:
+    def _stop(self, trial: Trial, target: Target) -> Stopped:
         found: list[Finding] = []
 
         def look(is_last: bool, file: FirstLines | None = None) -> bool:
             with contextlib.suppress(DkdbgError):
-                causes = self._causes(self._ask(target, file or _first(files, program)))
+                causes = self._causes(self._ask(target, file or self._files[0]))
                 found[:] = [each for each in causes if is_last or each.cause in _DECISIVE]
             return bool(found)
 
@@ -289,19 +289,19 @@ class _Run:
         try:
             attempt = stopping.stop(
                 options,
-                files,
+                self._files,
                 timeout=min(_STOP_TIMEOUT_S, self._subject.timeout),
                 look=look,
-                is_idle=self._idle(target, files, program),
+                is_idle=self._idle(target),
             )
         except DkdbgError as error:
             raise BrokenError(self._refused(trial, error)) from error
         if attempt.stopped is None:
-            raise BrokenError(self._why_no_stop(trial, files, attempt, found))
+            raise BrokenError(self._why_no_stop(trial, attempt, found))
         if not attempt.stopped.is_function:
             if code := self._end_of(trial, attempt):
                 raise BrokenError(self._ended(trial, trial.output(), code))
-            for each in [_first(files, program), *files[:_MAX_ASKED]]:
+            for each in self._files[:_MAX_ASKED]:
                 if look(False, each):
                     raise BrokenError(found[0])
         copy = next((each for each in attempt.installed if self._copy_here(each)), "")
@@ -309,13 +309,13 @@ class _Run:
             raise BrokenError(file_causes.installed_copy(copy, self._copy_here(copy)))
         return attempt.stopped
 
-    def _idle(self, target: Target, files: tuple[FirstLines, ...], program: Program) -> Callable[[], bool]:
+    def _idle(self, target: Target) -> Callable[[], bool]:
         """Return a function that tells whether the program has used no CPU time since its last call."""
         before: list[float] = []
 
         def is_idle() -> bool:
             with contextlib.suppress(DkdbgError):
-                answer = self._ask(target, _first(files, program))
+                answer = self._ask(target, self._files[0])
                 used = sum(each.cpu for session in answer.sessions for each in session.processes)
                 before.append(used)
             return len(before) > 1 and before[-1] - before[-2] < _IDLE_CPU_S
@@ -373,9 +373,7 @@ class _Run:
             time.sleep(0.2)
         return trial.ended()
 
-    def _why_no_stop(
-        self, trial: Trial, files: tuple[FirstLines, ...], attempt: Attempt, found: list[Finding]
-    ) -> Finding:
+    def _why_no_stop(self, trial: Trial, attempt: Attempt, found: list[Finding]) -> Finding:
         decisive = [each for each in found if each.cause in _DECISIVE]
         if decisive:
             return decisive[0]
@@ -384,11 +382,9 @@ class _Run:
             return self._ended(trial, text, code)
         if code is None and found:
             return found[0]
-        return self._by_name(files, code, text, attempt)
+        return self._by_name(code, text, attempt)
 
-    def _by_name(
-        self, files: tuple[FirstLines, ...], code: int | None, text: str, attempt: Attempt
-    ) -> Finding:
+    def _by_name(self, code: int | None, text: str, attempt: Attempt) -> Finding:
         """Run it once more, and stop in the user's functions by their names, wherever they are loaded from."""
         found: list[Finding] = []
         copies: list[str] = []
@@ -397,16 +393,15 @@ class _Run:
             with contextlib.ExitStack() as opened:
                 opened.callback(self._end, trial)
                 target = opened.enter_context(contextlib.closing(self._subject.target_at(trial.address)))
-                program = first_lines.Program(entry=files[0].path)
 
                 def look(path: str) -> None:
                     copies.append(path)
                     with contextlib.suppress(DkdbgError):
-                        found[:] = self._causes(self._ask(target, _first(files, program)))
+                        found[:] = self._causes(self._ask(target, self._files[0]))
 
                 if trial.ready(self._subject.timeout):
                     self._session = trial.session()
-                    stopping.copy_of(self._options(trial), files, timeout=_BY_NAME_TIMEOUT_S, look=look)
+                    stopping.copy_of(self._options(trial), self._files, timeout=_BY_NAME_TIMEOUT_S, look=look)
         decisive = [each for each in found if each.cause in _DECISIVE]
         if decisive:
             return decisive[0]
@@ -422,15 +417,10 @@ class _Run:
             )  # fmt: skip
         return Finding(
             link="process", cause="never-reached",
-            says=f"the program runs, and none of the first lines of {len(files)} files was reached in time ({attempt.why})",
+            says=f"the program runs, and none of the first lines of {len(self._files)} files was reached in time ({attempt.why})",
             remedy="does it wait for something, or for a request? dkdbg where shows where it is; dkdbg verify --timeout 600 waits longer",
             detail=detail,
         )  # fmt: skip
-
-
-def _first(files: Sequence[FirstLines], program: Program) -> FirstLines:
-    """Return the program's file; the nearest to it where that is unknown."""
-    return next((each for each in files if each.path == program.entry), files[0])
 
 
 def _short(value: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints, process
 from dkdbg.agent.dap import sources
 from dkdbg.core import sessions
+from dkdbg.core.address import is_loopback
 from dkdbg.core.target import Capability
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
@@ -269,7 +270,7 @@ def _causes(
     host, _ = target.listen_address()
     asked = Asked(
         path=path, line=line, entry=entry, remote=remote, session=session, there=answer.files[0] if answer.files and remote else None,
-        root=root, isolated=Capability.CONTAINER in target.capabilities and not line_causes.is_loopback(host),
+        root=root, isolated=Capability.CONTAINER in target.capabilities and not is_loopback(host),
     )  # fmt: skip
     _add_facts(facts, asked, seen)
     ports = _other_port(entry, seen, local_port(root, 0)) if is_home else None
@@ -304,7 +305,7 @@ def _add_facts(facts: list[str], asked: Asked, seen: SeenSession) -> None:
         facts.append(f"maps to    {asked.remote}{kind}, by {asked.entry.source}")
     else:
         facts.append(f"maps to    nothing, by {asked.entry.source}")
-    for process_, file in asked.loaded()[:8]:
+    for process_, file in asked.loaded[:8]:
         ran = {True: "has run", False: "has not run", None: "may have run"}[file.ran]
         code = {True: "code", False: "no code", None: "unknown code"}[file.code]
         facts.append(

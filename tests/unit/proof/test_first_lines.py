@@ -52,7 +52,7 @@ def test_the_program_is_found_behind_launchers_and_its_file_comes_first(tmp_path
     tree = Tree(checkout(tmp_path, dict(files)))
 
     def entry(*words):
-        return first_lines.program_of(tree, words).entry.removeprefix(f"{tmp_path}/")
+        return first_lines.program_of(tree, words).removeprefix(f"{tmp_path}/")
 
     assert entry("python3", "-m", "pkg.run") == "src/pkg/run.py"
     assert entry("torchrun", "--nproc-per-node", "2", "train.py", "--lr", "1") == "train.py"

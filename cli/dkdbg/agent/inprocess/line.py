@@ -43,9 +43,7 @@ def describe(path: str, line: int) -> Dict[str, Any]:
             found.append(_of_file(file, "", None, line, running))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
-        "executable": sys.executable,
         "optimize": sys.flags.optimize,
-        "uid": os.getuid(),
         "debugger": _debugger(),
         "files": found[:MAX_FILES],
     }

@@ -25,21 +25,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0
 #: Maximum bytes of a path in a question, and maximum Pythons without the hook to report.
 _MAX_PATH_BYTES, _MAX_UNHOOKED = 4096, 50
-_FIELDS = ("pid", "ppid", "name", "rank", "joined", "state", "stopped", "started")
-_RECORD_FIELDS = (
-    "id",
-    "name",
-    "state",
-    "host",
-    "port",
-    "client",
-    "cwd",
-    "argv",
-    "child",
-    "mappings",
-    "python",
-    "detail",
-)
+_FIELDS = ("pid", "ppid", "name", "rank", "joined", "stopped", "started")
+_RECORD_FIELDS = ("id", "name", "state", "host", "port", "client", "mappings")
 
 
 def main(words: List[str]) -> int:
@@ -93,11 +80,8 @@ def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, A
 def _file(path: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
     """Return the file as it is here: whether it exists, its real path, its digest, and whether a mount shows it."""
     real = os.path.realpath(path)
-    found = sources.look(path)
     kind = mapping.kind_of(real, points)
-    return {
-        "path": path, "real": real, "exists": os.path.exists(path), "kind": kind, "line_ends": sources.line_ends(path), **found,
-    }  # fmt: skip
+    return {"path": path, "real": real, "exists": os.path.exists(path), "kind": kind, **sources.look(path)}
 
 
 def _unhooked(record: contract.Record, hooked: Any) -> List[Dict[str, Any]]:  # noqa: ANN401

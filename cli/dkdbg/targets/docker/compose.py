@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.settings import ENV_STANDS_FOR, ENV_TOKEN_FILE
+from dkdbg.core.address import is_loopback
 from dkdbg.core.debug_names import DEVCONTAINER_PROFILE, PROFILE
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.launchers.lines.idling import idles
@@ -164,7 +164,7 @@ def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[s
     else:
         ports = [each for each in found.get("ports", ()) if each.get("target") == port]
         hosts = [each.get("host_ip") or "0.0.0.0" for each in ports]  # noqa: S104 - compose's default
-    return tuple(dict.fromkeys(host for host in hosts if not _is_loopback(host)))
+    return tuple(dict.fromkeys(host for host in hosts if not is_loopback(host)))
 
 
 def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
@@ -201,10 +201,3 @@ def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
     """Return the services that compose starts `service` for."""
     found = model.get("services", {})
     return tuple(sorted(name for name, body in found.items() if service in (body.get("depends_on") or {})))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

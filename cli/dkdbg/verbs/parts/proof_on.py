@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process, signals
 from dkdbg.agent.proxy.listener import tokens
+from dkdbg.core.address import is_loopback
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.proof import editor, line_causes, proving
+from dkdbg.proof import editor, proving
 from dkdbg.targets import registry
 from dkdbg.targets.docker.ports import free_port
 from dkdbg.verbs.parts import proof_repair
@@ -67,7 +68,7 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
         )
         pairs = [(".", str(root))] if is_here else [_workspace(target, root, sync=sync)]
         host, _ = ("127.0.0.1", 0) if is_here else target.listen_address()
-        isolated = Capability.CONTAINER in target.capabilities and not line_causes.is_loopback(host)
+        isolated = Capability.CONTAINER in target.capabilities and not is_loopback(host)
     token = tokens.read(os.environ) if is_here else None
     return proving.Subject(
         root=root, entry=editor.Entry(port=None, mappings=editor.absolute(root, pairs), source=f"the target {name}"),
