@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
+from dkdbg.core.known_errors import last_line
 from dkdbg.core.pairs import pairs_of_record
 from dkdbg.core.record import BadRecord, decode
 from dkdbg.core.target import Capability
@@ -148,14 +149,12 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
         timeout=_TIMEOUT_S,
     )
     if done.code:
-        reason = (
-            (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
-        )
+        reason = last_line(done.stderr).removeprefix("dkdbg: ")
         if "usage" in done.stderr:
             reason = "its agent is older than dkdbg why: restart the program under this dkdbg"
-        raise DkdbgError(
-            f"{target.label}: {reason[:300]}", hint=f"dkdbg ps {target.address} shows what runs there"
-        )
+        elif not reason or "Traceback" in done.stderr:
+            reason = f"its agent ended with exit code {done.code}"
+        raise DkdbgError(f"{target.label}: {reason}", hint=f"dkdbg ps {target.address} shows what runs there")
     try:
         answer = parse(done.stdout, is_container=Capability.CONTAINER in target.capabilities)
         if [each.path for each in answer.files] != [path, *also]:

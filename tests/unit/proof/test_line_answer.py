@@ -60,3 +60,14 @@ def test_an_answer_about_the_asked_files_is_taken():
     said = {"version": 1, "files": [{"path": "/a.py"}, {"path": "/b.py"}]}
     answer = line_answer.ask(answering(said), "/a.py", 1, also=["/b.py"])
     assert [each.path for each in answer.files] == ["/a.py", "/b.py"]
+
+
+def test_an_agent_that_fails_shows_no_traceback():
+    target = answering({})
+    target.wrap = lambda _: [
+        "sh",
+        "-c",
+        "echo 'Traceback (most recent call last):' >&2; echo 'KeyError: 1' >&2; exit 1",
+    ]
+    with pytest.raises(DkdbgError, match=r"^it: its agent ended with exit code 1$"):
+        line_answer.ask(target, "/a.py", 1)
