@@ -1,0 +1,66 @@
+"""Whatever breaks a proof, its run is ended, and what its end leaves is told."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dkdbg.core.target_values import Trial
+from dkdbg.errors import DkdbgError
+from dkdbg.proof import proving
+from dkdbg.proof.editor import Entry
+from dkdbg.proof.program_end import Around
+
+
+class Run:
+    """A run that gets no GPU, and whose end fails or not."""
+
+    def __init__(self, tmp_path, *, fails=False, gpu="the program"):
+        self.ended, self.closed, self.fails = 0, 0, fails
+        (tmp_path / "train.py").write_text("def main():\n    print(1)\n")
+        self.subject = proving.Subject(
+            root=tmp_path, entry=Entry(port=1, mappings=((str(tmp_path), "/app"),)), start=lambda _: self.trial(), gpu=gpu,
+            target_at=lambda _: SimpleNamespace(close=self.close, agent=self.lost), around=Around(installs_from=lambda _: ("", "")),
+        )  # fmt: skip
+
+    def trial(self):
+        return Trial(
+            address="docker://x", port=1, program=("python", "train.py"), gpu=("none", "no driver"), ready=lambda _: True,
+            session=str, ended=lambda: None, output=str, probe=str, stop=self.stop,
+        )  # fmt: skip
+
+    def stop(self):
+        self.ended += 1
+        if self.fails:
+            raise DkdbgError("left behind: docker rm x")
+
+    def close(self):
+        self.closed += 1
+
+    def lost(self):
+        raise DkdbgError("no connection")
+
+
+def test_an_end_that_fails_is_told_beside_the_finding(tmp_path):
+    run, told = Run(tmp_path, fails=True), []
+    proof = proving.prove(run.subject, report=told.append, held=lambda *_: None)
+    assert proof.finding is not None
+    assert proof.finding.cause == "gpu-absent"
+    assert proof.left == told == ["left behind: docker rm x"]
+
+
+def test_the_run_ends_and_the_target_is_closed_when_the_connection_is_lost(tmp_path):
+    run = Run(tmp_path, gpu="")
+    proof = proving.prove(run.subject, report=lambda _: None, held=lambda *_: None)
+    assert proof.finding is not None
+    assert proof.finding.cause == "agent-silent"
+    assert (run.ended, run.closed) == (1, 1)
+
+
+def test_the_run_ends_when_the_first_link_cannot_be_told(tmp_path):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    run = Run(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        proving.prove(run.subject, report=lambda _: None, held=interrupted)
+    assert run.ended == 1

@@ -1,0 +1,78 @@
+"""A proof's run in compose: each thing that it has created is removed, although another cannot be."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dkdbg import process
+from dkdbg.core.target_values import Prepared
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.docker import client, compose_cli, compose_trial, containers
+
+
+class Engine:
+    """An engine: its containers and volumes, and the commands that it was given; those in `broken` fail."""
+
+    def __init__(self, monkeypatch, *, broken=()):
+        self.containers, self.volumes, self.broken = ["old"], ["p_old"], broken
+        self.ran = []
+        service = {"p": {"command": ["--", "python", "train.py"]}}
+        monkeypatch.setattr(client, "endpoint", lambda: SimpleNamespace(is_local=True))
+        monkeypatch.setattr(compose_cli, "check_project", lambda *_: {"name": "p", "services": service})
+        monkeypatch.setattr(compose_trial, "runs_nothing", lambda *_: False)
+        monkeypatch.setattr(containers, "of_project", self.of_project)
+        monkeypatch.setattr(compose_trial, "prepare", self.prepare)
+        monkeypatch.setattr(process, "run", self.run)
+        monkeypatch.setattr(process, "stream", self.stream)
+
+    def of_project(self, _root):
+        return tuple(SimpleNamespace(id=each, published={}) for each in self.containers)
+
+    def prepare(self, *_args, **_options):
+        self.volumes.append("p_dkdbg-image")
+        self.containers.append("started during the build")
+        return Prepared(
+            argv=("up",), environment={}, port=1, tell=lambda _: True, cleaning=("docker", "rm", "run"), name="run"
+        )  # fmt: skip
+
+    def stream(self, argv, **_options):
+        self.containers += ["run", "db"]
+        self.volumes.append("p_db")
+        return process.Result(argv=argv, code=0, stdout="", stderr="")
+
+    def run(self, argv, **_options):
+        if argv[1:3] == ("volume", "ls"):
+            return process.Result(argv=argv, code=0, stdout="\n".join(self.volumes), stderr="")
+        self.ran.append(" ".join(argv))
+        is_broken = argv[:2] in self.broken
+        return process.Result(argv=argv, code=int(is_broken), stdout="", stderr="in use" * is_broken)
+
+    def start(self, tmp_path):
+        wanted = SimpleNamespace(service=SimpleNamespace(name="p", port=5678))
+        return compose_trial.start(tmp_path, wanted, report=lambda _: None)
+
+
+REMOVED = [
+    "docker rm run",
+    "docker rm --force --volumes db run",
+    "docker volume rm --force p_db p_dkdbg-image",
+]
+
+
+def test_only_what_the_start_has_created_is_removed(tmp_path, monkeypatch):
+    engine = Engine(monkeypatch)
+    trial = engine.start(tmp_path)
+    engine.containers.append("of the user")
+    engine.volumes.append("p_of-the-user")
+    trial.stop()
+    assert engine.ran == REMOVED
+
+
+def test_each_removal_is_tried_and_those_that_fail_are_told(tmp_path, monkeypatch):
+    engine = Engine(monkeypatch, broken={("docker", "rm")})
+    trial = engine.start(tmp_path)
+    with pytest.raises(
+        DkdbgError, match=r"left behind: docker rm run: in use; docker rm --force.* run: in use"
+    ):
+        trial.stop()
+    assert engine.ran == REMOVED
