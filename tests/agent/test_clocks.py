@@ -395,6 +395,87 @@ print("end", fired)
     assert done.stdout.splitlines() == ["held [] 0", "held [] 0", "left 1", "end []"], done.stderr
 
 
+TIMERS = """
+import faulthandler, os, signal, sys, threading, time
+from dkdbg.agent.inprocess.clocks import clocks, held_time, timers
+
+signal.signal(signal.SIGALRM, lambda *_: None)
+folder = sys.argv[1]
+writer = held_time.Writer(folder)
+open(folder + "/join.json", "w").close()
+clocks.follow(folder)
+"""
+
+
+def test_a_watchdog_whose_file_is_closed_during_a_hold_does_not_end_the_program_or_keep_its_alarm(tmp_path):
+    program = (
+        TIMERS
+        + """
+with open(os.devnull, "w") as file:
+    faulthandler.dump_traceback_later(60, file=file)
+    signal.alarm(50)
+    clocks.held()
+clocks.runs_on()
+print("runs on", signal.alarm(0) > 0)
+"""
+    )
+    done = run(program, tmp_path)
+    assert done.stdout == "runs on True\n", done.stderr
+
+
+@pytest.mark.parametrize("cancel", ["signal.alarm(0)", "signal.setitimer(signal.ITIMER_REAL, 0)"])
+def test_an_alarm_that_is_cancelled_while_it_is_started_again_stays_so(tmp_path, cancel):
+    program = (
+        TIMERS
+        + f"""
+found, threads = timers._get, []
+
+def get(which):
+    threads.append(threading.Thread(target=lambda: {cancel}))
+    threads[0].start()
+    threads[0].join(0.1)
+    return found(which)
+
+timers._get = get
+signal.alarm(50)
+clocks.held()
+clocks.runs_on()
+threads[0].join()
+print(signal.getitimer(signal.ITIMER_REAL)[0])
+"""
+    )
+    done = run(program, tmp_path)
+    assert done.stdout == "0.0\n", done.stderr
+
+
+def test_an_alarm_that_another_hold_has_stopped_runs_after_the_editor_has_left_at_any_moment(tmp_path):
+    program = (
+        TIMERS
+        + """
+class Seen(type):
+    @property
+    def reader(self):  # the editor leaves between two readings
+        seen.append(1)
+        return reader if len(seen) == 1 else None
+
+class Now(metaclass=Seen):
+    pass
+
+seen, reader = [], held_time.Reader(folder)
+signal.alarm(50)
+timers.stop()
+timers.State = Now
+timers.watch()
+end = time.monotonic() + 10
+while not signal.getitimer(signal.ITIMER_REAL)[0] and time.monotonic() < end:
+    time.sleep(0.01)
+print(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
+"""
+    )
+    done = run(program, tmp_path)
+    assert done.stdout == "True\n", done.stderr
+
+
 ALONE = """
 import os, queue, sys, threading, time
 if os.environ["RANK"] == "1":

@@ -55,10 +55,12 @@ def are_behind() -> bool:
 
 def held() -> None:
     """Stop the timers: the debugger stops this process."""
-    timers.stop()
+    with contextlib.suppress(Exception):
+        timers.stop()
 
 
 def runs_on() -> None:
     """Start the timers, and the clocks before the agent records it."""
     State.ran_on = true_monotonic()
-    timers.start()
+    with contextlib.suppress(Exception):  # it would end the program's thread, in pydevd's resume
+        timers.start()

@@ -8,6 +8,7 @@ The debugger stops those of the process that it stops. Another thread does it in
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import math
@@ -21,10 +22,14 @@ from .slow_clocks import Builtin, State, exchange, true_monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 #: Seconds between two looks whether the timers have to stop.
 _LOOKS_S = 0.2
+#: Seconds to wait for another thread that changes the timers.
+_LOCK_TIMEOUT_S = 1.0
+#: Held while the timers and their record change; gevent does not patch this one.
+_lock = _thread.RLock()
 #: True functions: the program's names are replaced.
 _set, _get, _sleep = getattr(signal, "setitimer", None), getattr(signal, "getitimer", None), time.sleep
 
@@ -45,47 +50,66 @@ class _Timers:
     watched = 0
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other threads from the timers, except from a handler of a signal that is held at a breakpoint in here."""
+    lock = _lock
+    taken = lock.acquire(timeout=_LOCK_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        if taken:
+            lock.release()
+
+
 def stop() -> None:
     """Stop the timers; called by two threads at once if the debugger stops both."""
-    if _set is not None:
-        found = _set(signal.ITIMER_REAL, 0.0)
-        if found[0] > 0.0:
-            _Timers.alarm = found
-    if _Timers.arm is not None and not _Timers.is_stopped:
-        _Timers.is_stopped = True
-        _Timers.cancel()
+    with _alone():
+        if _set is not None:
+            found = _set(signal.ITIMER_REAL, 0.0)
+            if found[0] > 0.0:
+                _Timers.alarm = found
+        if _Timers.arm is not None and not _Timers.is_stopped:
+            _Timers.is_stopped = True
+            _Timers.cancel()
 
 
 def start() -> None:
     """Start the timers that are stopped, unless the program has set another one."""
-    (left, interval), _Timers.alarm = _Timers.alarm, (0.0, 0.0)
-    if left > 0.0 and _set is not None and _get is not None and _get(signal.ITIMER_REAL)[0] == 0.0:
-        _set(signal.ITIMER_REAL, left, interval)
-    if _Timers.is_stopped:
-        _Timers.is_stopped = False
-        if _Timers.arm is not None:
-            _Timers.arm()
+    with _alone():
+        (left, interval), _Timers.alarm = _Timers.alarm, (0.0, 0.0)
+        if left > 0.0 and _set is not None and _get is not None and _get(signal.ITIMER_REAL)[0] == 0.0:
+            _set(signal.ITIMER_REAL, left, interval)
+        if _Timers.is_stopped:
+            _Timers.is_stopped = False
+            if _Timers.arm is not None:
+                with contextlib.suppress(Exception):  # the program has closed the file of its watchdog
+                    _Timers.arm()
 
 
 def watch() -> None:
     """Stop the timers whenever another process is stopped, until the editor has left."""
-    if _Timers.watched == os.getpid():  # a forked child has no such thread
-        return
-    _Timers.watched = os.getpid()
+    with _alone():
+        if _Timers.watched == os.getpid():  # a forked child has no such thread
+            return
+        _Timers.watched = os.getpid()
 
     def look() -> None:
         with contextlib.suppress(Exception):  # the interpreter is shutting down
-            while State.reader is not None:
+            while True:
+                with _alone():
+                    reader = State.reader
+                    if reader is None:
+                        _Timers.watched = 0
+                        break
                 now = true_monotonic()
-                _, _, rate, until = State.reader.state(now)
+                _, _, rate, until = reader.state(now)
                 (stop if rate > 0.0 and now < until else start)()
                 _sleep(_LOOKS_S)
             start()
-        _Timers.watched = 0
 
     if "pydevd" not in sys.modules:
-        import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
-
+        # A bare thread, like the hook's: a program that counts its threads does not see it.
         _thread.start_new_thread(look, ())
         return
     module = getattr(sys.modules["pydevd"], "threading", threading)  # a copy where the program uses gevent
@@ -95,7 +119,9 @@ def watch() -> None:
 
 
 def _forget() -> None:
-    """Forget the timers of the parent: a forked child has none."""
+    """Forget the timers of the parent, and its threads: a forked child has none."""
+    global _lock  # noqa: PLW0603
+    _lock = _thread.RLock()
     _Timers.alarm, _Timers.arm, _Timers.is_stopped = (0.0, 0.0), None, False
 
 
@@ -103,14 +129,13 @@ class _Alarm(Builtin):
     """`signal.alarm` and `setitimer`: the program's own timer replaces one that is stopped."""
 
     def __call__(self, *args: Any) -> Any:
-        found = self.true(*args)
-        if self.__name__ == "alarm":
+        with _alone():
+            found = self.true(*args)
+            is_alarm = self.__name__ == "alarm"
+            if not is_alarm and args[0] != signal.ITIMER_REAL:
+                return found
             stopped, _Timers.alarm = _Timers.alarm, (0.0, 0.0)
-            return found or math.ceil(stopped[0])
-        if args[0] == signal.ITIMER_REAL:
-            stopped, _Timers.alarm = _Timers.alarm, (0.0, 0.0)
-            return found if found[0] > 0.0 else stopped
-        return found
+        return found or math.ceil(stopped[0]) if is_alarm else found if found[0] > 0.0 else stopped
 
 
 def _signal(module: Any) -> None:
@@ -129,14 +154,16 @@ def _faulthandler(module: Any) -> None:
 
     @functools.wraps(arm)
     def dump_traceback_later(*args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN002, ANN003, ANN202
-        arm(*args, **kwargs)
-        _Timers.arm, _Timers.cancel = functools.partial(arm, *args, **kwargs), cancel
-        _Timers.is_stopped = False
+        with _alone():
+            arm(*args, **kwargs)
+            _Timers.arm, _Timers.cancel = functools.partial(arm, *args, **kwargs), cancel
+            _Timers.is_stopped = False
 
     @functools.wraps(cancel)
     def cancel_dump_traceback_later():  # type: ignore[no-untyped-def]  # noqa: ANN202
-        cancel()
-        _Timers.arm = None
+        with _alone():
+            cancel()
+            _Timers.arm = None
 
     exchange({arm: dump_traceback_later, cancel: cancel_dump_traceback_later})
 
