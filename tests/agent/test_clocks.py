@@ -476,6 +476,91 @@ print(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
     assert done.stdout == "True\n", done.stderr
 
 
+FOLLOWING = """
+import multiprocessing, queue, sys, threading, time
+from multiprocessing import synchronize
+from dkdbg.agent.inprocess.clocks import clocks, waits
+
+def follow():
+    open(sys.argv[1] + "/join.json", "w").close()
+    clocks.follow(sys.argv[1])
+"""
+
+
+def test_a_wait_of_multiprocessing_is_lengthened_once_of_old_and_new_conditions(tmp_path):
+    program = (
+        FOLLOWING
+        + """
+make, asked = synchronize.SemLock._make_methods, []
+
+def make_methods(self):
+    make(self)
+    acquire = self.acquire
+    self.acquire = lambda *args: (asked.append(args[1:]), acquire(*args))[1]
+
+synchronize.SemLock._make_methods = make_methods
+old = multiprocessing.Event()
+follow()
+waits.behind = lambda: 0.3 if (0.1,) in asked else 0.0
+for event in (old, multiprocessing.Event()):
+    asked.clear()
+    print(event.wait(0.1), [each for each in asked if each])
+"""
+    )
+    done = run(program, tmp_path)
+    assert done.stdout == 2 * "False [(0.1,), (0.3,)]\n", done.stderr
+
+
+def test_a_notification_that_comes_after_the_timeout_of_a_lengthened_wait_is_not_lost(tmp_path):
+    program = (
+        FOLLOWING
+        + """
+follow()
+began = []
+waits.behind = lambda: 3600.0
+
+def wait():
+    with condition:
+        began.append(1)
+        print(condition.wait(0.2))
+
+condition = threading.Condition()
+thread = threading.Thread(target=wait, daemon=True)
+thread.start()
+while not began:
+    time.sleep(0.01)
+with condition:
+    time.sleep(1)  # at a breakpoint, for longer than the other waits
+    condition.notify()
+end = time.monotonic() + 10
+while thread.is_alive() and time.monotonic() < end:
+    time.sleep(0.01)
+"""
+    )
+    done = run(program, tmp_path)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_queues_from_before_the_attach_are_instances_of_simple_queue(tmp_path):
+    program = (
+        FOLLOWING
+        + """
+import abc
+true, old = queue.SimpleQueue, queue.SimpleQueue()
+follow()
+
+class Own(queue.SimpleQueue, abc.ABC):
+    pass
+
+new = queue.SimpleQueue()
+print(new.get is not old.get, [isinstance(each, queue.SimpleQueue) for each in (old, new, Own(), queue.Queue())])
+print(isinstance(new, true), [isinstance(each, Own) for each in (old, new, Own())])
+"""
+    )
+    done = run(program, tmp_path)
+    assert done.stdout == "True [True, True, True, False]\nTrue [False, False, True]\n", done.stderr
+
+
 ALONE = """
 import os, queue, sys, threading, time
 if os.environ["RANK"] == "1":

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import abc
+import contextlib
 import functools
 import sys
 
@@ -12,7 +14,7 @@ from .slow_clocks import Builtin, State, behind, exchange, is_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Tuple, Type
+    from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 #: Remaining seconds of a wait that are not worth another call.
 _RESOLUTION = 0.001
@@ -26,16 +28,19 @@ def _lengthened(
     wait: Any,
     *,
     at: int = 1,
-    is_over: Callable[[Any, Any, Any], object] = lambda _args, _kwargs, found: found,
+    is_over: Optional[Callable[[Any, Any, Any], object]] = None,
     raises: Tuple[Type[BaseException], ...] = (),
     unit: Callable[[float], Any] = float,
     has_own: bool = False,
 ) -> Any:
     """Return a wait that is repeated for the time that the clocks have lost in it.
 
+    A Python call costs much under a tracer: a wait without a timeout, or before any stop, makes none of its own.
+
     Args:
         at: position of its argument `timeout`; None there waits without limit.
-        is_over: tells from the arguments and the result whether the wait has ended before its timeout.
+        is_over: tells from the arguments and the result whether the wait has ended before its timeout; by default
+            each true result tells, and of a wait that raises each result.
         raises: exceptions at its timeout. unit: makes the argument of seconds.
         has_own: without the argument it has a timeout of its own, for which it is repeated.
     """
@@ -46,17 +51,19 @@ def _lengthened(
             if State is None or State.reader is None:
                 return wait(*args, **kwargs)
             given = kwargs.get("timeout", args[at] if len(args) > at else None)
-            if not (given or has_own) or is_ours():
+            if not (given or has_own):
                 return wait(*args, **kwargs)
-            before = behind()
+            before = behind() if State.stopping else 0.0
             while True:
                 error, found = None, None
                 try:
                     found = wait(*args, **kwargs)
+                    if raises or (found if is_over is None else is_over(args, kwargs, found)):
+                        return found
                 except raises as raised:
                     error = raised
                 lost = behind() - before
-                if lost <= _RESOLUTION or (error is None and is_over(args, kwargs, found)):
+                if lost <= _RESOLUTION or is_ours():
                     if error is not None:
                         raise error
                     return found
@@ -73,20 +80,50 @@ def _lengthened(
 
 
 def _threading(module: Any) -> None:
-    _lengthen(module.Condition, "wait")  # of Event, Barrier and Future too
     _lengthen(module.Thread, "join", is_over=lambda args, *_: not args[0].is_alive())
+    true = module.Condition.wait
+    acquire = _lengthened(lambda lock, timeout: lock.acquire(True, timeout))
+
+    @functools.wraps(true)
+    def wait(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        """Wait as `Condition` does (of Event, Barrier and Future too), with one waiter for the whole time.
+
+        A notification that comes while the lock is taken again would be lost to a second call.
+        """
+        if State is None or State.reader is None or not timeout or timeout < 0 or not self._is_owned():
+            return true(self, timeout)
+        waiter = module._allocate_lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
+        saved, is_notified = self._release_save(), False
+        try:
+            is_notified = acquire(waiter, timeout)
+            return is_notified
+        finally:
+            self._acquire_restore(saved)
+            if not is_notified:
+                with contextlib.suppress(ValueError):
+                    self._waiters.remove(waiter)
+
+    module.Condition.wait = wait
 
 
 def _multiprocessing(module: Any) -> None:
-    _lengthen(module.Condition, "wait")
-    make = module.SemLock._make_methods
+    make, true = module.SemLock._make_methods, module.Condition.wait
 
     @functools.wraps(make)
     def make_methods(self):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         make(self)
         self.acquire = _lengthened(self.acquire)
 
-    module.SemLock._make_methods = make_methods
+    @functools.wraps(true)
+    def wait(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        lock = self._wait_semaphore
+        if not hasattr(lock.acquire, "__wrapped__"):  # the condition is older than the attach
+            lock.acquire = _lengthened(lock.acquire)
+        return true(self, timeout)
+
+    module.SemLock._make_methods, module.Condition.wait = make_methods, wait
 
 
 def _selectors(module: Any) -> None:
@@ -96,9 +133,14 @@ def _selectors(module: Any) -> None:
 
 def _simple_queue(module: Any) -> None:
     """Lengthen `SimpleQueue.get`, which is C, of queues that are made from now on."""
+    true = module.SimpleQueue
 
-    class SimpleQueue(module.SimpleQueue):  # type: ignore[misc]
-        get = _lengthened(module.SimpleQueue.get, at=2, is_over=lambda *_: True, raises=(module.Empty,))
+    class SimpleQueue(true, metaclass=abc.ABCMeta):  # type: ignore[misc, valid-type]
+        get = _lengthened(true.get, at=2, raises=(module.Empty,))
+
+        @classmethod
+        def __subclasshook__(cls, other: type) -> Any:
+            return issubclass(other, true) if cls is SimpleQueue else NotImplemented
 
     SimpleQueue.__module__, SimpleQueue.__qualname__ = "queue", "SimpleQueue"
     module.SimpleQueue = SimpleQueue
@@ -108,14 +150,16 @@ class _Select(Builtin):
     """`select.select`, which `selectors` has as an attribute of a class."""
 
     def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
-        if timeout is None or State is None or State.reader is None or is_ours():
+        if not timeout or State is None or State.reader is None:
             return self.true(rlist, wlist, xlist, timeout)
-        lists = [each if isinstance(each, (list, tuple)) else list(each) for each in (rlist, wlist, xlist)]
-        before = behind()
+        lists = tuple(map(tuple, (rlist, wlist, xlist)))  # an iterator has its elements once
+        before = behind() if State.stopping else 0.0
         while True:
             found = self.true(*lists, timeout)
+            if any(found):
+                return found
             timeout = behind() - before
-            if timeout <= _RESOLUTION or any(found):
+            if timeout <= _RESOLUTION or is_ours():
                 return found
             before += timeout
 
@@ -141,7 +185,7 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
     def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if State is None or State.reader is None or not self.gettimeout():
             return read(self, *args, **kwargs)
-        before = behind()
+        before = behind() if State.stopping else 0.0
         while True:
             try:
                 return read(self, *args, **kwargs)
@@ -164,16 +208,14 @@ def _torch(module: Any) -> None:
         (getattr(module, "DistStoreError", RuntimeError),),
     )
     store = module.Store
-    _lengthen(store, "wait", at=2, is_over=lambda *_: True, raises=own, unit=unit, has_own=True)
-    _lengthen(store, "get", at=2, is_over=lambda *_: True, raises=own, has_own=True)
-    _lengthen(
-        module.distributed_c10d.Work, "wait", is_over=lambda *_: True, raises=(RuntimeError,), unit=unit
-    )
+    _lengthen(store, "wait", at=2, raises=own, unit=unit, has_own=True)
+    _lengthen(store, "get", at=2, raises=own, has_own=True)
+    _lengthen(module.distributed_c10d.Work, "wait", raises=(RuntimeError,), unit=unit)
 
 
 def _ray(module: Any) -> None:
     gives_up = (sys.modules["ray.exceptions"].GetTimeoutError,)
-    _lengthen(module.Worker, "get_objects", at=2, is_over=lambda *_: True, raises=gives_up)
+    _lengthen(module.Worker, "get_objects", at=2, raises=gives_up)
     wait = module.wait
     module.wait = _lengthened(
         wait, is_over=lambda _args, kwargs, found: len(found[0]) >= kwargs.get("num_returns", 1)
