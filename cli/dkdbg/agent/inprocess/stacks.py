@@ -26,6 +26,10 @@ _MAX_PATH_CHARS, _MAX_NAME_CHARS = 500, 200
 _DEBUGGER = "/debugpy/_vendored/"
 #: Parts of the paths of installed code; a user looks for the cause in other frames first.
 _INSTALLED = ("/site-packages/", "/dist-packages/", _DEBUGGER)
+#: Prefix of our own code.
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Prefixes of all code that is not the program's, such as our lengthened waits (see clocks.py).
+_NOT_OWN = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep, "<frozen", _HERE)
 
 
 def dump() -> str:
@@ -97,19 +101,12 @@ def _began_here(frame: Optional[FrameType]) -> bool:
     path = ""
     while frame is not None:
         path, frame = frame.f_code.co_filename, frame.f_back
-    return path.startswith(os.path.dirname(os.path.abspath(__file__)) + os.sep)
+    return path.startswith(_HERE)
 
 
 def is_own(path: str) -> bool:
     """Tell whether a file is the program's own, not installed and not ours."""
-    here = os.path.dirname(os.path.abspath(__file__))  # the lengthened waits, see clocks.py
-    installed = (
-        os.path.dirname(os.__file__) + os.sep,
-        os.path.join(sys.prefix, "bin") + os.sep,
-        "<frozen",
-        here + os.sep,
-    )
-    return not (path.startswith(installed) or any(mark in path for mark in _INSTALLED))
+    return not (path.startswith(_NOT_OWN) or any(mark in path for mark in _INSTALLED))
 
 
 def _quoted(text: str) -> str:

@@ -36,7 +36,8 @@ def _follow(directory: str) -> None:
     State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
-        State.reader = held_time.Reader(directory)  # a new one: the last reading may be some ms old
+        # A new one, and no old answer: both may be some ms old.
+        State.reader, State.right_until = held_time.Reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
             for name, change in {**WAITS, **timers.CHANGES}.items():

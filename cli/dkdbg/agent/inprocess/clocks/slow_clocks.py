@@ -47,6 +47,7 @@ class State:
             seen that.
         lead: seconds that its clocks do not lose: before they were replaced, and while it ran before the
             agent saw it.
+        right_until: time until which the clocks count as right, which they were a moment ago.
     """
 
     directory = ""
@@ -56,6 +57,7 @@ class State:
     lengthened = False
     ran_on = 0.0
     lead = 0.0
+    right_until = 0.0
 
 
 class Builtin:
@@ -93,22 +95,21 @@ class _Clock(Builtin):
 
     def __call__(self) -> Any:
         true = self.true()
-        if State is None or is_ours():  # the interpreter is shutting down, and has cleared this module
+        if State is None:  # the interpreter is shutting down, and has cleared this module
             return true
         behind = seconds_behind()
-        if behind == 0.0 and true >= self._last:
+        if (behind == 0.0 and true >= self._last) or is_ours():
             return true
         found = true - (int(behind * 1e9) if self._is_whole else behind)
         self._last = found = max(found, self._last + self._tick)
         return found
 
 
-def behind() -> float:
+def behind(true: Callable[[], float] = time.monotonic) -> float:
     """Return how far the clocks are behind, in seconds."""
-    reader = State.reader
-    if reader is None:
+    reader, now = State.reader, true()
+    if reader is None or now < State.right_until:
         return 0.0
-    now = true_monotonic()
     amount, since, rate, until = reader.state(now)
     if 0.0 < State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next write
         if State.ran_on and since > State.ran_on:
@@ -118,18 +119,18 @@ def behind() -> float:
         until = min(until, State.ran_on)
     found = held_time.seconds_behind((amount, since, rate, until), now)
     if found == 0.0:
-        State.lead = 0.0
+        State.lead, State.right_until = 0.0, now + held_time.FRESH_S
     return max(0.0, found - State.lead)
 
 
-def seconds_behind() -> float:
+def seconds_behind(true: Callable[[], float] = time.monotonic) -> float:
     """Return how far the clocks are behind.
 
     Restore the true ones once the editor has left and they are right.
     """
     found = behind()
-    if found == 0.0 and State.reader is not None and true_monotonic() >= State.looks_at:
-        State.looks_at = true_monotonic() + _LOOKS_S
+    if found == 0.0 and State.reader is not None and true() >= State.looks_at:
+        State.looks_at = true() + _LOOKS_S
         if not session.editor_is_attached(State.directory):
             restore()
     return found

@@ -152,11 +152,12 @@ class _Select(Builtin):
     def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
         if not timeout or State is None or State.reader is None:
             return self.true(rlist, wlist, xlist, timeout)
-        lists = tuple(map(tuple, (rlist, wlist, xlist)))  # an iterator has its elements once
+        if not (type(rlist) is type(wlist) is type(xlist) is list):
+            rlist, wlist, xlist = map(tuple, (rlist, wlist, xlist))  # an iterator has its elements once
         before = behind() if State.stopping else 0.0
         while True:
-            found = self.true(*lists, timeout)
-            if any(found):
+            found = self.true(rlist, wlist, xlist, timeout)
+            if found[0] or found[1] or found[2]:
                 return found
             timeout = behind() - before
             if timeout <= _RESOLUTION or is_ours():
