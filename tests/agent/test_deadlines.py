@@ -57,9 +57,9 @@ class Clock:
         )  # that of `timeout 600 pytest`
 
 
-def made(own, waits, told):
+def made(own, waits, told, pids=list, changed=list):
     return held_deadlines.HeldDeadlines(
-        own, waits=waits, ask=list, name_of=str, pids=list, told=told.append, changed=list
+        own, waits=waits, ask=list, name_of=str, pids=pids, told=told.append, changed=changed
     )
 
 
@@ -97,6 +97,26 @@ def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
     found.stopped()
     clock.now += 1
     found.held()
+    assert len(told) == 1
+
+
+@pytest.mark.core
+def test_a_stop_does_not_wait_for_a_look_at_all_processes_and_the_record_has_what_the_line_tells(monkeypatch):
+    clock, told, looks, records = Clock(monkeypatch), [], [], []
+    waits = [{"what": "ranks 1, 2: giving up in barrier", "ends": 1032.5, "after": None, "lift": ""}]
+    found = made(
+        [],
+        lambda: waits,
+        told,
+        pids=lambda: looks.append(1) or [],
+        changed=lambda current: records.append((current, len(told))),
+    )
+    found.stopped()
+    assert looks == []
+    clock.now += 1
+    found.held()
+    assert looks == [1]
+    assert records == [(waits, 0)]
     assert len(told) == 1
 
 

@@ -68,8 +68,8 @@ class HeldDeadlines:
     def add(self, deadline: contract.Deadline) -> None:
         """Tell one more, now and at the stops."""
         self._own = deadlines.merged(self._own, [deadline])
-        self._tell([deadline])
         self._changed(self.current())
+        self._tell([deadline])
 
     def current(self) -> List[contract.Deadline]:
         """Return all of them."""
@@ -85,9 +85,9 @@ class HeldDeadlines:
 
     def attached(self) -> None:
         """Tell a new editor, before the first stop."""
+        self._changed(self.current())
         self._tell(self._host)
         self._told_at = float("-inf")
-        self._changed(self.current())
 
     def stopped(self) -> None:
         """Have `held` tell, unless that was a moment ago."""
@@ -96,7 +96,6 @@ class HeldDeadlines:
             if now < self._told_at + REPEAT_S or self._tells_at is not None:
                 return
             self._tells_at = now + ANSWER_S
-        self._parents = deadlines.of_parents(self._pids())
         self._ask()
 
     def held(self) -> None:
@@ -112,9 +111,12 @@ class HeldDeadlines:
                 return
             self._told_at, self._tells_at = now, None
         self._soonest = soonest
+        self._parents = deadlines.of_parents(
+            self._pids()
+        )  # here: it reads all of /proc, and a stop must not wait
         current = self.current()
+        self._changed(current)  # first: who reads the line may look at the record
         self._tell(current)
-        self._changed(current)
 
     def _left(self) -> float:
         now = time.time()
