@@ -56,6 +56,18 @@ def test_the_listing_of_the_next_start_is_what_was_put(start, root):
     assert (root / "empty").stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.parametrize("name", [b"/home/\xff\xe9", b"/" + 5000 * b"a"], ids=["no UTF-8", "long"])
+def test_the_listing_of_the_next_start_from_a_folder_of_an_odd_name_is_what_was_put(start, root, name):
+    source = os.fsdecode(name)
+    host = start()
+    host.open(root, source=source)
+    host.put("a.py", b"x")
+    host.bye()
+    host = start()
+    assert host.hello(root, source=source)["former"] == ""
+    assert [each[0] for each in host.entries(wire.LISTING)] == ["a.py"]
+
+
 @pytest.mark.parametrize("kind", ["PUT", "PACK"])
 def test_local_wins_and_what_was_made_or_changed_there_is_kept(live, root, kind):
     def put(*names, data):

@@ -107,20 +107,21 @@ class State:
 
         Then the ledger is dropped: what the other folder put here is neither deleted nor overwritten without a copy.
         """
+        here = source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES]  # no text: paths have any bytes
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(_SOURCE, flags, 0o600, dir_fd=self.folder)
         try:
-            former = os.read(descriptor, _MAX_SOURCE_BYTES).decode("utf-8", "replace")
-            if former == source:
+            former = os.read(descriptor, _MAX_SOURCE_BYTES)
+            if former == here:
                 return ""
             if former:
                 tree.remove(self.folder, b"ledger")
             self.tree.own(descriptor)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, source.encode("utf-8", "surrogateescape")[:_MAX_SOURCE_BYTES], 0)
+            os.pwrite(descriptor, here, 0)
         finally:
             os.close(descriptor)
-        return former
+        return former.decode("utf-8", "replace")
 
     def _take_lock(self) -> None:
         """Lock the folder until this process ends. A file system without locks has to do without."""
