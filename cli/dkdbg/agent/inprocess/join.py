@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Limits on open files: below the first a process is not debugged, the second is recommended.
 MIN_OPEN_FILES, RECOMMENDED_OPEN_FILES = 16, 64
 #: Suffix of the file with which the agent reports that no editor will configure a process's session.
-NO_EDITOR = ".no-editor"
+NO_EDITOR_SUFFIX = ".no-editor"
 #: Answer of a process that finds no `join.json`.
 NO_EDITOR = "no editor is attached"
 #: Held while this process joins. gevent replaces every other kind of lock.
@@ -126,7 +126,7 @@ def until_configured(session_dir: str) -> str:
 
     info = _info(session_dir)
     limit = float(info["deadline"]) if info is not None else 0.0
-    no_editor, end = "%s/p/%d%s" % (session_dir, os.getpid(), NO_EDITOR), time.monotonic() + limit
+    no_editor, end = "%s/p/%d%s" % (session_dir, os.getpid(), NO_EDITOR_SUFFIX), time.monotonic() + limit
     while not pydevd._is_attached():
         if time.monotonic() > end or os.path.exists(no_editor):
             return "the editor opened no session for this process within %g s" % limit
@@ -202,7 +202,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     own = "%s/p/%d" % (session_dir, os.getpid())
     last_stack.keep(own + last_stack.SUFFIX)
     with contextlib.suppress(OSError):  # left by this process's previous program, before an exec
-        os.unlink(own + NO_EDITOR)
+        os.unlink(own + NO_EDITOR_SUFFIX)
     pydevd.settrace(
         host=info["adapter"],
         port=0,
@@ -224,7 +224,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
-        answer = _wait_for_breakpoints(own + NO_EDITOR, configured, pydevd, info["deadline"])
+        answer = _wait_for_breakpoints(own + NO_EDITOR_SUFFIX, configured, pydevd, info["deadline"])
     else:
         if not helper_fits:
             _trace_main_thread(pydevd.get_global_debugger())

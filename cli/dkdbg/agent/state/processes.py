@@ -301,7 +301,9 @@ class ProcessTable:
         if known or _read(self._path(pid, ".json")):
             with contextlib.suppress(OSError):  # links are not followed: the folder may be another user's
                 os.close(
-                    os.open(self._path(pid, join.NO_EDITOR), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+                    os.open(
+                        self._path(pid, join.NO_EDITOR_SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
+                    )
                 )
 
     def set_stopped(self, pid: int, where: str) -> None:
@@ -503,7 +505,7 @@ class ProcessTable:
 
     def _forget(self, pid: int) -> None:
         self.deaths.forget(pid)
-        for suffix in (".json", ".sock", ".note", ".pdb", join.NO_EDITOR, last_stack.SUFFIX):
+        for suffix in (".json", ".sock", ".note", ".pdb", join.NO_EDITOR_SUFFIX, last_stack.SUFFIX):
             for folder in self._folders():
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))
