@@ -1,12 +1,14 @@
 """Time limits outside a program that go on while it is held: who tells them, and what is said."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from dkdbg.agent.state import deadlines
 from dkdbg.core.address import parse
 from dkdbg.targets.docker.container import LABEL, Container
+from dkdbg.targets.docker.container_target import ContainerTarget
 from dkdbg.targets.kubernetes import target as kubernetes
 from dkdbg.targets.kubernetes.pod import Pod
 
@@ -126,6 +128,43 @@ def test_probes_and_the_active_deadline_of_a_pod_go_on(monkeypatch):
 def test_a_probe_that_the_kernel_answers_and_one_of_a_debug_copy_end_nothing(monkeypatch):
     socket, widened = {"tcpSocket": {"port": 80}}, {"httpGet": {"port": 80}, "failureThreshold": 1_000_000}
     assert of_pod(monkeypatch, pod(container={"livenessProbe": socket, "startupProbe": widened})) == []
+
+
+def test_a_healthcheck_is_known_once_its_container_is_found(monkeypatch):
+    check = {"Test": ["CMD", "true"]}
+    monkeypatch.setattr(ContainerTarget, "look", lambda _: replace(inspected(check), running=True))
+    monkeypatch.setattr(ContainerTarget, "called", lambda *_: "web")
+    target = ContainerTarget(parse("docker://web"))
+    assert target.deadlines() == ()
+    target.find()
+    assert len(target.deadlines()) == 1
+
+
+def test_the_end_of_a_job_is_read_with_the_pod_and_is_not_that_of_another_pod(monkeypatch):
+    asked, owner = [], {"ownerReferences": [{"kind": "Job", "name": "train"}]}
+    pods = [pod(metadata=owner), pod(metadata={**owner, "creationTimestamp": "1970-01-12T14:46:40Z"}), pod()]
+    monkeypatch.setattr(kubernetes.kubectl, "pods", lambda _: [Pod.of(pods[0])])
+    monkeypatch.setattr(kubernetes.kubectl, "program", lambda: "kubectl")
+    ends = iter((300, 600))
+
+    def read(*_):
+        asked.append(1)
+        return {
+            "spec": {"activeDeadlineSeconds": next(ends)},
+            "status": {"startTime": "1970-01-12T13:46:40Z"},
+        }
+
+    monkeypatch.setattr(kubernetes.kubectl, "owner", read)
+    target = kubernetes.PodTarget(parse("k8s://ml/train-0"))
+    found = []
+    for _ in range(3):
+        for _ in range(2):
+            target.find()
+        before = len(asked)
+        found.append([each["ends"] for each in target.deadlines()])
+        assert len(asked) == before
+        pods.pop(0)
+    assert found == [[NOW + 300], [NOW + 600], []]
 
 
 def test_the_active_deadline_of_a_job_ends_its_pods(monkeypatch):

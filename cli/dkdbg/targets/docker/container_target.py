@@ -135,7 +135,8 @@ class ContainerTarget(Target):
 
     def deadlines(self) -> Sequence[Deadline]:
         """Return the container's own healthcheck."""
-        return self._last.deadlines if self._last is not None else ()
+        found = self._last or self._found
+        return found.deadlines if found is not None else ()
 
     def advice(self) -> Sequence[str]:
         """Return advice about Python processes without our agent, or about running containers if this one is missing."""

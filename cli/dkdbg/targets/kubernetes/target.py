@@ -66,7 +66,7 @@ class PodTarget(Target):
         self._endpoint = RelayedEndpoint(self._relayed)
         self._way: tuple[PodReach, str] | None = None
         self._last: _Found | None = None
-        self._ends: tuple[str, float | None] = "", None
+        self._end_of_job: float | None = None
         self._copy: tuple[PodCopy, bytes] | None = None
         self._replaces = False
 
@@ -153,7 +153,7 @@ class PodTarget(Target):
         )
         copy = f"dkdbg up {address}"  # a debug copy, which has neither
         found: list[Deadline] = []
-        for ends in (pod.ends, self._end_of_job(pod)):
+        for ends in (pod.ends, self._end_of_job):
             if ends is not None:
                 what = f"activeDeadlineSeconds ends the pod {pod.name}"
                 found.append({"what": what, "ends": ends, "after": None, "lift": copy})
@@ -163,16 +163,16 @@ class PodTarget(Target):
                 found.append({"what": what, "ends": None, "after": seconds, "lift": copy})
         return found
 
-    def _end_of_job(self, pod: Pod) -> float | None:
-        """Return the end of the deadline of a pod's Job, asked once."""
-        if not pod.job or self._ends[0] == pod.job:
-            return self._ends[1]
-        ends = None
+    def _look_at_job(self, pod: Pod) -> None:
+        """Read the end of the deadline of the pod's Job, once for each pod."""
+        last = self._last.pod if self._last is not None else None
+        if last is not None and (last.name, last.created) == (pod.name, pod.created):
+            return
+        self._end_of_job = None
         with contextlib.suppress(DkdbgError, BadPod):  # this user may not read Jobs
-            job = kubectl.owner(self._query, pod.job, JOB)
-            ends = active_deadline(object_of(job.get("spec")), object_of(job.get("status")))
-        self._ends = pod.job, ends
-        return ends
+            if pod.job:
+                job = kubectl.owner(self._query, pod.job, JOB)
+                self._end_of_job = active_deadline(object_of(job.get("spec")), object_of(job.get("status")))
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
         """Return the command that prints the logs kept by the cluster, also for a pod that has ended."""
@@ -301,6 +301,7 @@ class PodTarget(Target):
         """
         query = self._query
         pod = choose(kubectl.pods(query), query)
+        self._look_at_job(pod)
         self._last = _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
         return self._last
 
