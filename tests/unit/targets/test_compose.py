@@ -1,8 +1,11 @@
 """What the engine's messages mean; each text was printed by a real engine (26.1, by ssh 28.2) or compose (2.26)."""
 
+import os
+
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE
+from dkdbg.targets.docker import containers
 from dkdbg.targets.docker.compose import ComposeService, open_addresses
 from dkdbg.targets.docker.engine_errors import explain, with_port
 
@@ -205,3 +208,11 @@ def project(**service):
 )  # fmt: skip
 def test_an_address_that_other_machines_reach_is_found(service, found):
     assert open_addresses(project(**service), "app-debug", 5678) == found
+
+
+@pytest.mark.parametrize("separator", [":", ";"])
+def test_the_folder_of_a_project_is_that_of_its_first_file_with_any_separator(tmp_path, separator):
+    (tmp_path / ".env").write_text(
+        f"COMPOSE_PATH_SEPARATOR={separator}\nCOMPOSE_FILE=deploy/a.yaml{separator}other/b.yaml\n"
+    )
+    assert containers.project_folder(tmp_path) == os.path.realpath(tmp_path / "deploy")

@@ -61,8 +61,10 @@ def of_project(root: Path) -> tuple[Container, ...]:
 def project_folder(root: Path) -> str:
     """Return compose's folder of the project in `root`, without symlinks: that of the first file in COMPOSE_FILE."""
     env = read(root, PurePosixPath(".env"))
-    files = dotenv.value_of(env.decode(errors="replace"), "COMPOSE_FILE") if env else None
-    return os.path.realpath((root / files.split(":")[0]).parent if files else root)
+    text = env.decode(errors="replace") if env else ""
+    files = dotenv.value_of(text, "COMPOSE_FILE")
+    separator = dotenv.value_of(text, "COMPOSE_PATH_SEPARATOR") or ":"
+    return os.path.realpath((root / files.split(separator)[0]).parent if files else root)
 
 
 def other_folder(project: str, root: Path) -> str:
