@@ -1,6 +1,7 @@
 """What goes on while a program is held is said at the stop, and by `ps` and `where`."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.supervisor import held_deadlines
+from dkdbg.agent.supervisor import held_deadlines, pending_collectives
 from tests.agent.dap_probe import Editor, wait_for
 
 PROGRAM = "import time\nfor n in range(3):\n    time.sleep(0.1)\n    n += 1\n"
@@ -118,6 +119,40 @@ def test_a_stop_does_not_wait_for_a_look_at_all_processes_and_the_record_has_wha
     assert looks == [1]
     assert records == [(waits, 0)]
     assert len(told) == 1
+
+
+@pytest.mark.core
+def test_a_time_without_end_is_not_told_and_what_was_added_ends_with_the_next_attach(monkeypatch):
+    clock, told = Clock(monkeypatch), []
+    waits = [{"what": "rank 1: giving up in barrier", "ends": math.inf, "after": None, "lift": ""}]
+    found = made([], lambda: waits, told)
+    found.add({"what": "rank 2: giving up", "ends": None, "after": math.inf, "lift": ""})
+    found.add({"what": "rank 3: giving up", "ends": None, "after": 30.0, "lift": ""})
+    found.stopped()
+    clock.now += 1
+    found.held()
+    assert told == 2 * ["goes on while you hold the program: rank 3: giving up after 30 s without an answer"]
+    found.attached()
+    assert found.current() == []
+
+
+@pytest.mark.core
+def test_a_rank_that_has_ended_waits_no_longer_in_its_collective(monkeypatch):
+    alive = {1, 2}
+    monkeypatch.setattr(pending_collectives.procfs, "alive", alive.__contains__)
+    monkeypatch.setattr(pending_collectives, "_later", lambda *_: None)
+    found = pending_collectives.PendingCollectives(str, list, list)
+    for pid in (1, 2, 1, 2):
+        found.note(pid, "barrier", 5.0, 100.0)
+    assert [each["what"] for each in found.deadlines()] == ["1, 2: giving up in barrier"]
+    alive.remove(1)
+    assert [each["what"] for each in found.deadlines()] == ["2: giving up in barrier"]
+
+
+@pytest.mark.core
+def test_a_timeout_without_end_around_the_agent_is_no_deadline(monkeypatch):
+    monkeypatch.setattr(held_deadlines.deadlines, "_timeout_of", lambda _: math.inf)
+    assert held_deadlines.deadlines.of_parents([os.getpid()]) == []
 
 
 WAITING = """

@@ -3,9 +3,11 @@
 import json
 import os
 import socket
+import threading
 
 import pytest
 
+from dkdbg.agent.state import processes
 from dkdbg.agent.state.processes import ProcessTable
 from tests.agent.dap_probe import Editor, wait_for
 
@@ -101,3 +103,22 @@ def test_a_process_that_tried_to_join_an_adapter_that_is_gone_is_asked_again(tmp
     assert (joined[-1:], [text.split(": ")[-1] for text in refusals]) == (
         ([pid], []) if gone else ([], ["ConnectionRefusedError"])
     )
+
+
+@pytest.mark.parametrize("answer", ["raised 3", "raised", "raised x y"])
+def test_an_answer_about_timeouts_that_is_cut_off_raises_nothing(tmp_path, monkeypatch, answer):
+    raised, ended = [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    monkeypatch.setattr(processes, "ask", lambda *_: answer)
+    table = ProcessTable(
+        str(tmp_path),
+        users={},
+        attached=bool,
+        on_change=list,
+        on_refusal=list,
+        on_clocks=lambda *_: ended.set(),
+    )
+    table.ask_timeouts(1)
+    assert ended.wait(300)
+    wait_for(lambda: [each.name for each in threading.enumerate()], lambda names: "dkdbg ask" not in names)
+    assert raised == []

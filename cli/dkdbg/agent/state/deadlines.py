@@ -72,7 +72,7 @@ def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
         if seconds and start is not None:
             what = "timeout (pid %d) ends its command" % pid
             found.append({"what": what, "ends": start + seconds, "after": None, "lift": ""})
-    return found
+    return parse(found)
 
 
 def _timeout_of(pid: int) -> float:
@@ -128,11 +128,12 @@ def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, ob
     return [
         {
             "what": each["what"],
-            "left_s": None if each["ends"] is None else round(each["ends"] - now, 1),
+            "left_s": None if rest is None else round(rest, 1),
             "after_s": each["after"],
             "lift": each["lift"],
         }
         for each in found
+        for rest in [left(each, now)]
     ]
 
 
@@ -204,10 +205,5 @@ def _start_of_job(variable: str) -> float:
 
 def start_of(pid: int) -> Optional[float]:
     """Return a process's start in epoch seconds; None when it is gone, or /proc is missing."""
-    ticks = procfs.start_ticks(pid)
-    try:
-        with open("/proc/uptime") as source:
-            uptime = float(source.read().split()[0])
-    except (OSError, IndexError, ValueError):
-        return None
-    return None if ticks is None else time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
+    ticks, uptime = procfs.start_ticks(pid), procfs.uptime()
+    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK") if uptime and ticks is not None else None

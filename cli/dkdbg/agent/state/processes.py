@@ -159,7 +159,7 @@ class ProcessTable:
             answer, *clocks = answer.split("\t")
             self._on_clocks(pid, clocks)
             words = answer.split()
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, IndexError):
                 if words[:1] == ["raised"] and words[1] != "0":
                     self._on_raised(float(words[2]))
                 waits = words[4:] if words[3:4] == ["waits"] and len(words) == 7 else ("", "0", "0")

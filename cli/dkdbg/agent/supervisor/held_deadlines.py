@@ -46,7 +46,7 @@ class HeldDeadlines:
         told: Callable[[str], None],
         changed: Callable[[List[contract.Deadline]], None],
     ) -> None:
-        self._own = own
+        self._own, self._added = own, []  # type: List[contract.Deadline], List[contract.Deadline]
         self._host: List[contract.Deadline] = []
         self._waits, self._ask, self._name_of, self._pids = waits, ask, name_of, pids
         self._parents: List[contract.Deadline] = []
@@ -66,10 +66,10 @@ class HeldDeadlines:
         self._clocks[pid] = found
 
     def add(self, deadline: contract.Deadline) -> None:
-        """Tell one more, now and at the stops."""
-        self._own = deadlines.merged(self._own, [deadline])
+        """Tell one more, now and at the stops, until another editor attaches."""
+        self._added = deadlines.merged(self._added, deadlines.parse([deadline]))
         self._changed(self.current())
-        self._tell([deadline])
+        self._tell(deadlines.parse([deadline]))
 
     def current(self) -> List[contract.Deadline]:
         """Return all of them."""
@@ -77,14 +77,17 @@ class HeldDeadlines:
         for pid, found in sorted(self._clocks.items()):
             for text in found if procfs.alive(pid) else ():
                 names.setdefault(text, []).append(self._name_of(pid))
-        running = [
+        running: List[contract.Deadline] = [
             {"what": "%s (%s)" % (text, _listed(of)), "ends": None, "after": None, "lift": ""}
             for text, of in names.items()
         ]
-        return deadlines.merged(self._waits(), self._host, self._own, self._parents, deadlines.parse(running))
+        return deadlines.parse(
+            deadlines.merged(self._waits(), self._host, self._own, self._added, self._parents, running)
+        )
 
     def attached(self) -> None:
         """Tell a new editor, before the first stop."""
+        self._added = []
         self._changed(self.current())
         self._tell(self._host)
         self._told_at = float("-inf")

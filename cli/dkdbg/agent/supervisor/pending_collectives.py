@@ -6,6 +6,7 @@ import threading
 import time
 
 from dkdbg.agent import console
+from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class PendingCollectives:
     def deadlines(self) -> List[contract.Deadline]:
         """Return when the reported processes give up, by collective."""
         with self._lock:
-            waiting = dict(self._waiting)
+            waiting = {pid: each for pid, each in self._waiting.items() if procfs.alive(pid)}
         found: List[contract.Deadline] = []
         for name in sorted({name for name, _ in waiting.values()}):
             pids = [pid for pid in waiting if waiting[pid][0] == name]
