@@ -34,23 +34,33 @@ def _torque(environ: Mapping[str, str]) -> float:
     return _start_of_job("PBS_JOBID") + float(environ["PBS_WALLTIME"])  # OpenPBS does not set it
 
 
-#: A row for each batch system that tells a job its time limit: its name, the job's variable, the end of the job in epoch
-#: seconds, and the command for more time. LSF sets no such variable; its target asks bjobs.
+#: A row for each batch system that tells a job its time limit: its name, the job's variable, and the end of the job in
+#: epoch seconds. LSF sets no such variable; its target asks bjobs.
 #: Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES; Torque's qsub(1B), ENVIRONMENT VARIABLES.
-_ROWS: Tuple[Tuple[str, str, Callable[[Mapping[str, str]], float], str], ...] = (
-    ("Slurm", "SLURM_JOB_ID", _slurm, "scontrol update JobId=%s TimeLimit=+60"),
-    ("PBS", "PBS_JOBID", _torque, "qalter -l walltime=HH:MM:SS %s"),
+_ROWS: Tuple[Tuple[str, str, Callable[[Mapping[str, str]], float]], ...] = (
+    ("Slurm", "SLURM_JOB_ID", _slurm),
+    ("PBS", "PBS_JOBID", _torque),
 )
+#: The command that gives a job more time; most sites let only operators extend a running one.
+_LIFTS = {
+    "Slurm": "scontrol update JobId=%s TimeLimit=+60",
+    "PBS": "qalter -l walltime=HH:MM:SS %s",
+    "LSF": "bmod -W MINUTES %s",
+}
+
+
+def of_job(system: str, job: str, ends: float) -> contract.Deadline:
+    """Return the time limit of a job, as both its agent and its target tell it."""
+    what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
+    return {"what": what, "ends": ends, "after": None, "lift": _LIFTS[system] % job}
 
 
 def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
     """Return the deadlines that the agent's own environment tells."""
     found: List[contract.Deadline] = []
-    for system, variable, ends, lift in _ROWS:
-        job = environ.get(variable, "")[:100]
+    for system, variable, ends in _ROWS:
         with contextlib.suppress(KeyError, ValueError):
-            what = "%s ends job %s" % (system, job.partition(".")[0])  # 12 of PBS's 12.server
-            found.append({"what": what, "ends": ends(environ), "after": None, "lift": lift % job})
+            found.append(of_job(system, environ.get(variable, "")[:100], ends(environ)))
     return parse(found)
 
 

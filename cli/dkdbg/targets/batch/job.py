@@ -96,9 +96,6 @@ class BatchSystem(Protocol):
     def cancel(self, job: str) -> tuple[str, ...]:
         """Return the command that cancels a job."""
 
-    def extend(self, job: str) -> str:
-        """Return the command line, for users, that gives a job more time."""
-
 
 def on_path(program: str) -> str:
     """Return the script for `sh` that reads the profile if a non-login shell does not find `program`."""

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.state import deadlines
 from dkdbg.core.brought import relay_words
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
@@ -84,14 +85,8 @@ class JobLine:
         login = self.login.reach(asks=asks, limit=limit)
         done = self.login.read(login.wrap(asking), limit=_SYSTEM_LIMIT)
         job = self._system.read(self._address.job, done.code, done.stdout, done.stderr)
-        if job.left_s is None:
-            self._deadlines = ()
-        else:
-            what = f"{self._system.name} ends job {job.id.partition('.')[0]}"
-            ends = time.time() + job.left_s
-            self._deadlines = (
-                {"what": what, "ends": ends, "after": None, "lift": self._system.extend(job.id)},
-            )
+        ends = None if job.left_s is None else time.time() + job.left_s
+        self._deadlines = () if ends is None else (deadlines.of_job(self._system.name, job.id, ends),)
         return job
 
     @property

@@ -126,10 +126,6 @@ class Lsf:
         """Cancel a job with bkill."""
         return ("bkill", job)
 
-    def extend(self, job: str) -> str:
-        """Set a job's run limit with bmod; for a running job only an administrator may."""
-        return f"bmod -W MINUTES {job}"
-
 
 def _records(stdout: str) -> list[dict[str, str]]:
     """Return the records of a JSON answer, none if it is invalid; drop missing values (empty or `-`)."""

@@ -127,10 +127,6 @@ class Pbs:
         """Cancel a job with qdel."""
         return ("qdel", job)
 
-    def extend(self, job: str) -> str:
-        """Extend a job's walltime with qalter; for a running job only a manager may."""
-        return f"qalter -l walltime=HH:MM:SS {job}"
-
 
 def _left(known: dict[str, str]) -> float | None:
     """Return the seconds until the walltime is used up."""

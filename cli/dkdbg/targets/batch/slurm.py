@@ -159,10 +159,6 @@ class Slurm:
         """Cancel a job with scancel."""
         return ("scancel", job)
 
-    def extend(self, job: str) -> str:
-        """Extend a job's limit by an hour with scontrol; most sites let only operators do so."""
-        return f"scontrol update JobId={job} TimeLimit=+60"
-
 
 def _phase(state: str) -> Phase:
     if state in _WAITING:
