@@ -184,9 +184,9 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
 
     @functools.wraps(read)
     def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
-        if State is None or State.reader is None or not self.gettimeout():
+        if State is None or State.reader is None:
             return read(self, *args, **kwargs)
-        before = behind() if State.stopping else 0.0
+        before = behind() if State.stopping and self.gettimeout() else 0.0
         while True:
             try:
                 return read(self, *args, **kwargs)
