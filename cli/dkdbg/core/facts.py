@@ -226,6 +226,10 @@ class ServiceFact:
         """Return whether a user who types NAME or FILE:NAME means this service."""
         return wanted in {self.name, f"{self.file}:{self.name}"}
 
+    def flag_value(self, names: list[str]) -> str:
+        """Return its value of `--service`: NAME, or FILE:NAME if several of all `names` are this one."""
+        return self.name if names.count(self.name) == 1 else f"{self.file}:{self.name}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DevcontainerFact:

@@ -68,10 +68,7 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
 
 
 def _service(facts: RepoFacts, service: ServiceFact) -> Option:
-    """Return a service by its name, with its file if another file has one of that name."""
-    names = [each.name for each in facts.services]
-    value = service.name if names.count(service.name) == 1 else f"{service.file}:{service.name}"
-    return Option(value=value, source=service.file)
+    return Option(value=service.flag_value([each.name for each in facts.services]), source=service.file)
 
 
 def _dockerfile(facts: RepoFacts) -> Option | None:

@@ -232,9 +232,7 @@ def rivals(ranked: Sequence[Ranked], chosen: RunningService) -> tuple[Rival, ...
     return tuple(
         Rival(
             topic="service",
-            value=each.fact.name
-            if names.count(each.fact.name) == 1
-            else f"{each.fact.file}:{each.fact.name}",
+            value=each.fact.flag_value(names),
             source=f"{each.fact.file}, {each.file or (each.seen.launch.target if each.seen else '') or 'builds this repository'}",
             is_close=points is not None and points - score <= _NEAR_POINTS,
         )
