@@ -147,6 +147,15 @@ def _text(output: bytes) -> str:
     return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
+def ourselves(*words: str) -> tuple[str, ...]:
+    """Return the command line of `dkdbg WORDS`.
+
+    `python -m dkdbg` would import from the working folder, which may be an untrusted repository.
+    """
+    code = "import sys; sys.path[:] = filter(None, sys.path); from dkdbg.main import main; sys.exit(main())"
+    return (sys.executable, "-c", code, *words)
+
+
 def is_installed(program: str) -> bool:
     """Return whether a program is installed."""
     try:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path, PurePosixPath
 from unittest import mock
@@ -270,6 +271,7 @@ SHADOWS = (
     "sitecustomize.py",
     "usercustomize.py",
     "json.py",
+    "re.py",
     "debugpy.py",
     "jinja2.py",
 )
@@ -351,6 +353,41 @@ def test_a_program_is_not_taken_from_the_working_folder(repo, canary):
     environ = {"SUNG": str(canary.sung), "PATH": f":.:{os.environ['PATH']}"}
     for words in (("sync", "--explain", "weights.bin"), ("ps",), ("down",)):
         typed(repo, *words, env=environ)
+    assert canary.songs == ""
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("words", [("doctor",), ("doctor", "--fix"), ("doctor", "local:")], ids=" ".join)
+def test_doctor_runs_nothing_of_the_repository(repo, canary, words):
+    """Brings a re.py, a package called dkdbg and programs, for a PATH with an empty entry: doctor runs none of them."""
+    _shadowed(repo)
+    (repo / ".dkdbg").mkdir(exist_ok=True)
+    with zipfile.ZipFile(repo / ".dkdbg" / "agent.pyz", "w") as agent:  # so that there is something to fix
+        agent.writestr("dkdbg/__init__.py", '__version__ = "0.0.1"\n')
+    done = typed(repo, *words, env={"SUNG": str(canary.sung), "PATH": f":.:{os.environ['PATH']}"})
+    assert ("$ dkdbg init" in done.stdout) == ("--fix" in words)
+    assert canary.songs == ""
+
+
+@pytest.mark.attack(0)
+def test_a_proof_starts_our_dkdbg(tmp_path, canary):
+    """Brings a package called dkdbg: `dkdbg verify --on` starts ours, in the repository's folder."""
+    root = _shadowed(tmp_path / "repo")
+    environ = {"SUNG": str(canary.sung), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    typed(
+        root,
+        "verify",
+        "--on",
+        "local:",
+        "--timeout",
+        "20",
+        "--",
+        sys.executable,
+        "-I",
+        "-c",
+        "1",
+        env=environ,
+    )
     assert canary.songs == ""
 
 

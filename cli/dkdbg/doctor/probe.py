@@ -16,9 +16,13 @@ _PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, 
 #: Maximum bytes of the answer, and its timeout in seconds: a network file system may hang.
 MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
 
-#: Prints `KEY<TAB>VALUE` lines. It reads and changes nothing. torch is not imported, which takes seconds.
+#: Prints `KEY<TAB>VALUE` lines. It reads and changes nothing. torch is not imported, which takes seconds. Programs and
+#: modules are not taken from the working folder, which may be an untrusted repository.
 SCRIPT = (
     r"""
+path=; set -f; IFS=:
+for each in $PATH; do case "$each" in /*) path="$path:$each";; esac; done
+unset IFS; set +f; path="${path#:}"; PATH="${path:-/usr/bin:/bin}"
 say() { printf '%s\t%s\n' "$1" "$2"; }
 say system "$(uname -s)"; say release "$(uname -r)"; say time "$(date +%s)"
 say uid "$(id -u)"; say user "$(id -un 2>/dev/null)"; say umask "$(umask)"; say files "$(ulimit -n)"
@@ -60,7 +64,9 @@ first=
   first="$each"; break
 done
 [ -z "$first" ] || say torch "$("$first" -c '
-import os, re, sys
+import os, sys
+sys.path[:] = [each for each in sys.path if os.path.realpath(each) != os.getcwd()]
+import re
 for folder in sys.path:
     path = os.path.join(folder, "torch", "version.py")
     if os.path.isfile(path):

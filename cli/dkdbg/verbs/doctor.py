@@ -64,7 +64,7 @@ def doctor(root: Path, target: str | None, *, notes: bool, as_json: bool, fix: b
     for command in commands:
         console.say(f"$ {command}")
         process.attached(
-            [sys.executable, "-m", "dkdbg", "-C", str(root), *shlex.split(command)[1:]],
+            process.ourselves("-C", str(root), *shlex.split(command)[1:]),
             tty=sys.stdin.isatty(),
         )
     if commands:

@@ -62,6 +62,9 @@ def test_the_hook_and_its_page_agree():
 def test_the_action_audits_and_writes_sarif(tmp_path):
     action = YAML(typ="safe").load(ROOT / "action.yml")
     (step,) = action["runs"]["steps"]
+    assert not re.search(
+        r"python3? (?!-I )", step["run"]
+    )  # -m alone runs a venv.py of the audited repository
     venv = tmp_path / "runner" / "dkdbg" / "bin"
     venv.mkdir(parents=True)
     (venv / "pip").symlink_to("/bin/true")  # a fake: the package index is not part of this test

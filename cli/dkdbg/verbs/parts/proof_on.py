@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import signal
-import sys
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -89,10 +88,20 @@ def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Ca
     before = {each.id for each in _sessions(root, name) if not each.is_ended}
     port = free_port(_FIRST_PORT, ours=None)
     flags = ("--sync",) if sync else ()
-    words = (
-        sys.executable, "-m", "dkdbg", "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags,
-        "--attach", str(port), "--", *argv,
-    )  # fmt: skip
+    words = process.ourselves(
+        "-C",
+        str(root),
+        "run",
+        "--on",
+        name,
+        "--wait",
+        str(_WAIT_S),
+        *flags,
+        "--attach",
+        str(port),
+        "--",
+        *argv,
+    )
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
     child = process.start(words, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
 
