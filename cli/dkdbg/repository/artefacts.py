@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import is_text
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+
+    import jinja2
 
 FOLDERS = ("templates", "compose", "devcontainer")
 
@@ -44,17 +45,6 @@ def _load(name: str) -> str | None:
     return artefact(folder, rest).read_text("utf-8") if folder in FOLDERS else None
 
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FunctionLoader(_load),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,  # noqa: S701 - YAML, JSON and Dockerfiles, never HTML; values are quoted by tojson
-)
-_ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
-
-
 def quoted(value: object) -> str:
     """Return JSON that is also YAML, without Jinja's HTML escapes: `&` must stay `&` in a command line.
 
@@ -73,11 +63,22 @@ def for_compose(value: object) -> object:
     return [for_compose(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-_ENVIRONMENT.filters["tojson"] = quoted
-_ENVIRONMENT.filters["compose"] = for_compose
-_ENVIRONMENT.filters["shell"] = shlex.quote
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2  # noqa: PLC0415 - 20 ms that a sync or an attach does not need
+
+    found = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_load),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - YAML, JSON and Dockerfiles, never HTML; values are quoted by tojson
+    )
+    found.filters.update({"tojson": quoted, "compose": for_compose, "shell": shlex.quote})
+    return found
 
 
 def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
     """Render the template `name` (`folder/file.j2`); raise an error for a value that it needs and is not given."""
-    return _ENVIRONMENT.get_template(name).render(**values)
+    return _environment().get_template(name).render(**values)
