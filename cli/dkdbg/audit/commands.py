@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 #: A word of a shell, with `$(...)` as a part of it.
 _WORD = r"[\"']?((?:\$\([^)\n]{0,80}\)|[^\s\"';&|,\])])+)"
-_STARTS = r"(?:-m[\s,\"']{1,8}(?:debugpy|ptvsd)|(?<![\w-])(?:[\w./-]*/)?(?:debugpy|ptvsd)(?:-adapter)?)[\"']?"
+_STARTS = r"(?<![\w-])(?:debugpy|ptvsd)(?:-adapter)?[\"']?"
 _DEBUGGER = re.compile(rf"{_STARTS}[\s,\"']{{1,8}}--?(?:listen|wait|connect|pid|host|configure|log)")
 _LISTEN = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--(?:listen|host)[=\s,\"']{{1,8}}{_WORD}")
-_PTVSD_PORT = re.compile(r"--port[=\s,\"']{1,8}(\d+)")
+_PTVSD_PORT = re.compile(r"[\s,\"']{0,8}--port[=\s,\"']{1,8}(\d{1,5})(?!\d)")
 _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])")
 _OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
@@ -54,9 +54,13 @@ def starts_debugger(text: str) -> bool:
 def debug_ports(text: str) -> Iterator[int]:
     """Return the ports on which the debuggers of a command line listen."""
     for found in _LISTEN.finditer(text):
-        other = _PTVSD_PORT.search(text, found.end())
+        other = None
+        if (
+            "ptvsd" in found[0]
+        ):  # its own options come before the program, whose --port is none of a debugger's
+            other = _PTVSD_PORT.search(found[0]) or _PTVSD_PORT.match(text, found.end())
         port = other[1] if other else ports.split_address(found[1])[1]
-        if port.isdecimal() and 0 < int(port) < 65536:
+        if re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536:
             yield int(port)
 
 

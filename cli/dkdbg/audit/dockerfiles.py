@@ -58,11 +58,10 @@ def _stages(text: str) -> tuple[list[Instruction], list[_Stage]]:
 
 def _shipped(path: str, stages: list[_Stage]) -> list[_Stage]:
     """Return the stages of the production image: the last one that is not named for debugging, and those below it."""
-    at = next((each for each in reversed(stages) if not is_for_debugging(each.name)), None)
     found: list[_Stage] = []
-    while at is not None and at not in found and not is_for_debugging(path):
-        found.append(at)
-        at = next((each for each in stages[: stages.index(at)] if each.name == found[-1].base), None)
+    for each in reversed(() if is_for_debugging(path) else stages):
+        if each.name == found[-1].base if found else not is_for_debugging(each.name):
+            found.append(each)
     return found
 
 

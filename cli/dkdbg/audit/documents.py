@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -21,8 +21,8 @@ from dkdbg.setup.render import jsonc_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Maximum nodes of one file.
-_MAX_NODES = 100_000
+#: Maximum values of one file, with its merge keys resolved.
+_MAX_VALUES = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,38 +86,56 @@ def yaml_documents(text: str) -> list[Value]:
     try:
         values.check_text(text)
         yaml = YAML(typ="safe", pure=True)
-        seen: dict[int, Value] = {}
-        return [_of_yaml(each, seen) for each in yaml.compose_all(text) if each is not None]
+        nodes = [each for each in yaml.compose_all(text) if each is not None]
+        reader = _Reader()
+        return [reader.value(each) for each in nodes]
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise UnreadableError(f"not valid YAML{f' in line {mark.line + 1}' if mark else ''}") from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise UnreadableError("it is nested too deeply") from error
+    except ValueError as error:
         raise UnreadableError(str(error)) from error
 
 
-def _of_yaml(node: Any, seen: dict[int, Value]) -> Value:  # noqa: ANN401 - a node of ruamel.yaml
-    if id(node) in seen:
-        return seen[id(node)]
-    if len(seen) > _MAX_NODES:
-        raise ValueError("too many values")
-    line = node.start_mark.line + 1
-    if isinstance(node, MappingNode):
-        members: dict[str, Value] = {}
-        found = seen[id(node)] = Value(line, members=members)
-        for key, value in node.value:
-            if key.value == "<<" and isinstance(value, (MappingNode, SequenceNode)):
-                for base in value.value if isinstance(value, SequenceNode) else (value,):
-                    members.update({k: v for k, v in _of_yaml(base, seen).pairs() if k not in members})
-            elif isinstance(key.value, str):
-                below = _of_yaml(value, seen)
-                anchored = value.start_mark.line < key.start_mark.line  # an alias: the line of its use counts
-                members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members) if below.text or anchored else below  # fmt: skip
-    elif isinstance(node, SequenceNode):
-        seen[id(node)] = Value(line)  # of an alias to itself
-        found = seen[id(node)] = Value(line, items=tuple(_of_yaml(each, seen) for each in node.value))
-    else:
-        found = seen[id(node)] = Value(line, text=str(node.value))
-    return found
+@dataclass
+class _Reader:
+    """Turn the nodes of a file into values. Its nodes must stay alive: `seen` has them by `id`."""
+
+    seen: dict[int, Value] = field(default_factory=dict)
+    left: int = _MAX_VALUES
+
+    def value(self, node: Any) -> Value:  # noqa: ANN401 - a node of ruamel.yaml
+        if id(node) in self.seen:
+            return self.seen[id(node)]
+        line = node.start_mark.line + 1
+        if isinstance(node, MappingNode):
+            members: dict[str, Value] = {}
+            found = self.seen[id(node)] = Value(line, members=members)
+            for key, value in node.value:
+                if key.value == "<<" and isinstance(value, (MappingNode, SequenceNode)):
+                    for base in value.value if isinstance(value, SequenceNode) else (value,):
+                        merged = self.value(base).members or {}
+                        self._spend(len(merged))
+                        members.update({k: v for k, v in merged.items() if k not in members})
+                elif isinstance(key.value, str):
+                    below = self.value(value)
+                    anchored = (
+                        value.start_mark.line < key.start_mark.line
+                    )  # an alias: the line of its use counts
+                    members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members) if below.text or anchored else below  # fmt: skip
+        elif isinstance(node, SequenceNode):
+            self.seen[id(node)] = Value(line)  # of an alias to itself
+            found = self.seen[id(node)] = Value(line, items=tuple(map(self.value, node.value)))
+        else:
+            found = self.seen[id(node)] = Value(line, text=str(node.value))
+        self._spend(1)
+        return found
+
+    def _spend(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("it has too many values")
 
 
 def json_document(text: str) -> Value:

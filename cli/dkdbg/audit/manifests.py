@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from dkdbg.audit.documents import Value
 
-#: Maximum nesting of a pod's template in an object, such as List, PyTorchJob, replica, template, spec.
-_MAX_DEPTH = 12
 #: Names of a container's port for a debugger.
 _NAMES = frozenset({"debugpy", "ptvsd", "dkdbg"})
 
@@ -66,18 +64,17 @@ def _service(document: Value, debug: frozenset[int]) -> Iterator[tuple[int, str,
             yield each.line, OPEN_PORT, f"the Service opens debug port {port} {whom}"
 
 
-def _pods(value: Value, depth: int = 0, seen: set[int] | None = None) -> Iterator[Value]:
+def _pods(value: Value, seen: set[int] | None = None) -> Iterator[Value]:
     """Return the pod specifications below a value: the mappings with `containers`."""
     seen = set() if seen is None else seen
-    if id(value) in seen or depth > _MAX_DEPTH:
+    content = id(value.members or value.items)  # each use of an alias is a value of its own
+    if content in seen:
         return
-    seen.add(id(value))
+    seen.add(content)
     if value.get("containers").items:
         yield value
-    for _, below in value.pairs():
-        yield from _pods(below, depth + 1, seen)
-    for below in value.items:
-        yield from _pods(below, depth + 1, seen)
+    for below in (*(value.members or {}).values(), *value.items):
+        yield from _pods(below, seen)
 
 
 def _containers(pod: Value) -> tuple[Value, ...]:

@@ -35,7 +35,7 @@ def covers(text: str, ports: frozenset[int]) -> int | None:
     if not found:
         return None
     first, last = int(found[1]), int(found[2] or found[1])
-    return next((each for each in sorted(ports) if first <= each <= last), None)
+    return min((each for each in ports if first <= each <= last), default=None)
 
 
 def published(text: str, ports: frozenset[int]) -> tuple[int, str] | None:

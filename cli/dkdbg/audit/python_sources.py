@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _MODULES = frozenset({"debugpy", "ptvsd", "remote_pdb", "rpdb"})
 _LISTENS = frozenset({"listen", "enable_attach", "RemotePdb", "Rpdb"})
 _WAITS = frozenset({"wait_for_client", "wait_for_attach"})
+#: Maximum words of a command line to read: a source may name one list in each of its calls.
+_MAX_WORDS = 64
 _STARTS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
 )
@@ -25,7 +27,7 @@ WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb")
 _LINES = (
     (
         re.compile(
-            r"\bdebugpy\.listen\(\s*\(\s*[\"'](?:0\.0\.0\.0|::)?[\"']|\benable_attach\([^)\n]*[\"']0\.0\.0\.0"
+            r"\bdebugpy\.listen\(\s*\(\s*[\"'](?:0\.0\.0\.0|::)?[\"']|\benable_attach\([^)\n]{0,200}[\"']0\.0\.0\.0"
         ),
         OPEN_PORT,
     ),
@@ -121,7 +123,9 @@ def _found(tree: ast.Module) -> list[_Call]:
                 address = given["host"]
             address = _valued(address, values)
             if isinstance(address, (ast.Tuple, ast.List)):
-                address = ast.Tuple(elts=[_valued(each, values) or each for each in address.elts])
+                address = ast.Tuple(
+                    elts=[_valued(each, values) or each for each in address.elts[:_MAX_WORDS]]
+                )
             found.append(_Call(line=call.lineno, module=module, function=function, address=address))
     return found
 

@@ -15,9 +15,7 @@ _NAME = re.compile(
     r".+\.(?:sh|bash|zsh|ksh|sbatch|slurm|pbs|lsf|job|mk|service|conf|cfg|ini|toml|env)|\.env(?:\.\w+)?|(?:GNU)?[Mm]akefile|[Jj]ustfile|Procfile(?:\.\w+)?|\.gitlab-ci\.yml|tasks\.json|package\.json"
 )
 _WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
-_SHELL = re.compile(
-    r"#!\s*/\S*(?:/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh\b|#!\s*/usr/bin/env\s+(?:ba|da|k|z)?sh\b"
-)
+_SHELL = re.compile(r"#!\s{0,9}/(?:\S{0,200}/)?(?:env\s{1,9})?(?:\S{0,200}/)?(?:ba|da|k|z)?sh\b")
 
 
 def is_script(path: str, text: str) -> bool:

@@ -76,18 +76,13 @@ _VERSION = re.compile(r'^__version__ = "([^"\n]{1,40})"', re.MULTILINE)
 def version_in(data: bytes) -> str | None:
     """Return the version of dkdbg that made a single file; None if it is not one. The file may be anyone's."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("dkdbg/__init__.py") as file:
-            found = _VERSION.search(file.read(_MAX_INIT_BYTES).decode("utf-8", "replace"))
-    except (
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-        OSError,
-        EOFError,
-        zlib.error,
-    ):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entry = archive.getinfo("dkdbg/__init__.py")
+            if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                return None
+            with archive.open(entry) as file:
+                found = _VERSION.search(file.read(_MAX_INIT_BYTES).decode("utf-8", "replace"))
+    except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, OSError, EOFError, zlib.error):
         return None
     return found[1] if found else None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dkdbg.doctor.check import Severity
     from dkdbg.doctor.situation import Engine, Repository, Situation
 
-_NUMBER = re.compile(r"v?(\d+(?:\.\d+){0,3})")
+_NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def _names_cdi(repository: Repository | None) -> bool:
     """Return whether a service names a CDI device under `devices`, such as `nvidia.com/gpu=all`."""
     bodies = repository.services().values() if repository is not None else ()
     devices = (str(each) for body in bodies for each in body.get("devices") or ())
-    return any(re.search(r"\w\.\w[\w.]*/\w+=", each) for each in devices)
+    return any(re.search(r"\w\.\w[\w.]{0,100}/\w{1,100}=", each) for each in devices)
 
 
 def _reserves_cdi(repository: Repository | None) -> bool:

@@ -219,6 +219,23 @@ def test_a_port_that_the_code_names_is_a_debug_port(tmp_path, capsys):
     }
 
 
+def test_a_port_of_the_program_is_no_debug_port(tmp_path, capsys):
+    words = "python -m debugpy --listen 127.0.0.1:7777 serve.py --port 8000\npython -m ptvsd --host 127.0.0.1 --port 7778 serve.py --port 8001\n"
+    ports = "".join(f'      - "{port}:{port}"\n' for port in (7777, 8000, 7778, 8001))
+    written(tmp_path, {"start.sh": words, "compose.yaml": f"{COMPOSE}    ports:\n{ports}"})
+    assert places(audit(tmp_path, capsys=capsys)[1].out) == {
+        ("compose.yaml:5", "open-debug-port"),
+        ("compose.yaml:7", "open-debug-port"),
+    }
+
+
+def test_each_document_of_a_file_is_read(tmp_path, capsys):
+    safe = DEPLOYMENT + "          securityContext:\n            privileged: false\n---\n"
+    text = (safe + safe.replace("false", "true")) * 20
+    lines = {(f"a.yaml:{at}", "privileged") for at, line in enumerate(text.split("\n"), 1) if "true" in line}
+    assert places(audit(written(tmp_path, {"a.yaml": text}), capsys=capsys)[1].out) == lines
+
+
 def test_requirements_are_those_of_the_image(tmp_path, capsys):
     project = '[project]\nname = "a"\nkeywords = ["for debugpy"]\ndependencies = [\n  "debugpy>=1.8",\n]\n'
     files = {
@@ -240,11 +257,17 @@ def test_an_older_agent_is_found_and_the_present_one_is_not(tmp_path, capsys):
             archive.writestr("dkdbg/__init__.py", f'"""x"""\n__version__ = "{version}"\n')
         return out.getvalue()
 
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("dkdbg/__init__.py", "x")
+    broken = bytearray(out.getvalue())
+    broken[51:63] = b"\xff" * 12  # after the header of LZMA
+
     place = tmp_path / "sub" / ".dkdbg" / "agent.pyz"
     place.parent.mkdir(parents=True)
     place.write_bytes(agent("0.0.1"))
     assert places(audit(tmp_path, capsys=capsys)[1].out) == {("sub/.dkdbg/agent.pyz:1", "old-agent")}
-    for other in (agent(__version__), b"no zip"):
+    for other in (agent(__version__), b"no zip", bytes(broken)):
         place.write_bytes(other)
         assert audit(tmp_path, capsys=capsys)[0] == 0
 
@@ -304,9 +327,10 @@ def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
 @pytest.mark.parametrize(
     "text",
     ["a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+     "privileged: &a {" + ",".join(map(str, range(8_000))) + "}\n" + "b:\n" + "- <<: *a\n" * 8_000,
      "services: &s\n  app: {image: a, privileged: true, extends: *s}\n", "x: &x {<<: *x}\nprivileged: true\n",
      "privileged: " + "[" * 100_000, "privileged: !!python/object/apply:os.system [touch pwned]\n", "privileged: \0\n"],
-    ids=["aliases", "itself", "merges itself", "nesting", "a tag", "binary"],
+    ids=["aliases", "merge keys", "itself", "merges itself", "nesting", "a tag", "binary"],
 )  # fmt: skip
 def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -318,8 +342,10 @@ def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_pa
 @pytest.mark.parametrize(
     ("path", "text"),
     [("Dockerfile", "FROM a\nRUN " + "pip install " * 40_000), ("compose.yaml", "privileged: " + "{{" * 50_000), ("a.sh", "-m debugpy " * 40_000),
+     ("b.sh", "/a" * 250_000), ("c", "#!" + "/a" * 250_000), ("a.sh", "debugpy --listen " + "9" * 5_000),
+     ("b.py", "import debugpy\nprint 1 " + "enable_attach(" * 40_000), ("Dockerfile", "FROM a AS a\n" + "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(20_000))),
      ("a.env", ("DKDBG_TOKEN" + " " * 150) * 3_000), ("a.py", "import debugpy\n" + "(" * 100_000), (".vscode/launch.json", "[" * 100_000)],
-    ids=["installs", "braces", "debuggers", "tokens", "parentheses", "brackets"],
+    ids=["installs", "braces", "debuggers", "steps", "interpreter", "digits", "calls", "stages", "tokens", "parentheses", "brackets"],
 )  # fmt: skip
 def test_hostile_text_is_read_in_seconds(path, text, tmp_path, capsys):
     """No pattern may look at the same text again and again."""
