@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
+from collections import defaultdict
+from dataclasses import replace
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -23,7 +27,8 @@ from dkdbg.audit import (
 from dkdbg.audit.documents import UnreadableError
 from dkdbg.audit.rules import OLD_AGENT, RULES, TOKEN, UNREAD, Finding, is_test
 from dkdbg.delivery import single_file
-from dkdbg.setup.detect.files import is_vendored
+from dkdbg.printable import printable
+from dkdbg.setup.detect.files import SKIP_DIRS, is_vendored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,72 +43,103 @@ _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lo
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
-#: Private lines of Tree.problems that mean a limit of the walk.
-_LIMIT = re.compile(r"^more than |^detection took longer")
+#: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
+_LIMIT = re.compile(r"more than |detection took longer")
+_NO_FILE = re.compile(r"a link that leads |it is not a regular file")
+#: Maximum characters of all files together, seconds, ports, and characters of a message.
+_MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 
 
 def audit(
-    tree: Tree,
-    *,
-    files: Iterable[str],
-    agents: Iterable[str],
-    version: str,
-    read: Callable[[str], bytes | None],
-) -> list[Finding]:
-    """Return the findings of a repository, sorted by file and line, without those that a comment ignores.
+    tree: Tree, *, agents: Iterable[str], version: str, read: Callable[[str], bytes | None]
+) -> tuple[list[Finding], list[str]]:
+    """Return the findings of a repository, sorted by file and line, without those that a comment ignores, and notes.
 
     Args:
-        tree: the repository.
-        files: those of its files that count, such as the ones that git knows.
+        tree: the repository, of the files that count.
         agents: paths of its `agent.pyz`.
         version: version of the dkdbg that is installed.
         read: returns the bytes of a file of the repository; None if it cannot be read.
     """
-    chosen = [path for path in files if tree.has(path)]
-    texts = {path: tree.text(path) for path in chosen if not _LOCK.fullmatch(path.rsplit("/", 1)[-1])}
-    own = {path: text for path, text in texts.items() if not is_vendored(path)}
-    debug, parsed = _debug_ports(own, tree)
+    until = time.monotonic() + _MAX_S
+    texts = _texts(tree)
+    own = {path: text for path, text in texts.items() if not _is_others(path)}
+    debug, parsed = _parsed(own, tree, until)
     images = {
         path: dockerfiles.installed(path, text)
         for path, text in own.items()
         if dockerfiles.is_dockerfile(path)
     }
     found: list[Finding] = []
-    for path, text in texts.items():
-        every = list(_tokens(path, text))
+    for path, text in _in_time(texts, tree, until):
+        found += _tokens(path, text)
         if path in own:
-            every += _of_kind(path, text, debug, parsed.get(path, ()), images)
-        lines = text.split("\n") if every else []
-        found += [each for each in every if not _is_ignored(each, lines)]
+            found += _of_kind(path, text, debug, parsed.get(path, ()), images)
     found += [each for path in agents if (each := _old_agent(path, version, read)) is not None]
-    found += [
-        Finding(path=".", line=1, rule=UNREAD, message=each) for each in tree.problems if _LIMIT.search(each)
-    ]
-    return sorted(set(found))
+    notes: list[str] = []
+    for problem in tree.problems:
+        path, _, why = (".", "", problem) if _LIMIT.match(problem) else problem.partition(": ")
+        if _NO_FILE.match(why) or "{{" in texts.get(path, ""):  # a template need not be YAML
+            notes.append(problem)
+        else:
+            found.append(Finding(path=path, line=1, rule=UNREAD, message=why))
+    ignored = {path: _ignored(texts[path]) for path in {each.path for each in found} & texts.keys()}
+    for path, lines in sorted(ignored.items()):
+        unknown = set().union(*lines.values()) - RULES.keys()
+        notes += [f"{path}: {rule} is no rule of the audit" for rule in sorted(unknown)]
+    shown = {
+        replace(each, message=printable(each.message)[:_MAX_MESSAGE])
+        for each in found
+        if each.rule not in ignored.get(each.path, {}).get(each.line, ())
+    }
+    return sorted(shown), notes
 
 
-def unknown_ignores(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return the rules that comments ignore and that do not exist, as `path: rule`."""
-    for path, text in texts:
-        for found in _IGNORE.finditer(text):
-            yield from (f"{path}: {rule}" for rule in re.split(r"\s*,\s*", found[1]) if rule not in RULES)
+def _texts(tree: Tree) -> dict[str, str]:
+    """Return the text of each file, as far as all fit into memory."""
+    found: dict[str, str] = {}
+    size = 0
+    for path in tree.files:
+        if not _LOCK.fullmatch(path.rsplit("/", 1)[-1]):
+            found[path] = tree.text(path)
+            size += len(found[path])
+            if size > _MAX_CHARS:
+                tree.note(f"more than {_MAX_CHARS // 1_000_000} MB: not all files were read")
+                break
+    return found
 
 
-def _debug_ports(own: dict[str, str], tree: Tree) -> tuple[frozenset[int], dict[str, list[Value]]]:
+def _in_time(texts: dict[str, str], tree: Tree, until: float) -> Iterator[tuple[str, str]]:
+    """Return files with their texts until the time is up."""
+    for each in texts.items():
+        if time.monotonic() > until:
+            tree.note(f"more than {_MAX_S:g} s: not all files were audited")
+            return
+        yield each
+
+
+def _is_others(path: str) -> bool:
+    """Return whether a file is in a folder of code from elsewhere, which is searched for tokens alone."""
+    return is_vendored(path) or not SKIP_DIRS.isdisjoint(path.split("/")[:-1])
+
+
+def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[int], dict[str, list[Value]]]:
     """Return the ports of all debuggers of the repository, and the YAML files that are worth parsing, parsed."""
-    found = set(ports.USUAL)
-    for path, text in own.items():
+    ports_of: dict[int, None] = dict.fromkeys(ports.USUAL)
+    for path, text in _in_time(own, tree, until):
         if is_test(path):
             continue
         if path.endswith(".py"):
-            found.update(python_sources.debug_ports(text) if python_sources.WORTH.search(text) else ())
+            ports_of |= dict.fromkeys(
+                python_sources.debug_ports(text) if python_sources.WORTH.search(text) else ()
+            )
         elif dockerfiles.is_dockerfile(path):
-            found.update(dockerfiles.debug_ports(text))
+            ports_of |= dict.fromkeys(dockerfiles.debug_ports(text))
         elif scripts.is_script(path, text):
-            found.update(scripts.debug_ports(text))
-    worth = re.compile("|".join([_WORTH, *(rf"\b{port}\b" for port in sorted(found))]))
+            ports_of |= dict.fromkeys(scripts.debug_ports(text))
+    worth = re.compile("|".join([_WORTH, *(rf"\b{port}\b" for port in islice(ports_of, _MAX_PORTS))]))
     parsed: dict[str, list[Value]] = {}
-    for path, text in own.items():
+    for path, text in _in_time(own, tree, until):
         is_object = path.endswith(".json") and _JSON_OBJECT.search(text)
         if (_YAML.fullmatch(path) or is_object) and worth.search(text) and not _is_schema(text):
             try:
@@ -111,8 +147,12 @@ def _debug_ports(own: dict[str, str], tree: Tree) -> tuple[frozenset[int], dict[
             except UnreadableError as error:
                 tree.note(f"{path}: {error}, so it was searched for tokens alone")
     for each in (document for every in parsed.values() for document in every):
-        found.update(compose.debug_ports(each) if compose.is_compose(each) else manifests.debug_ports(each))
-    return frozenset(found), parsed
+        ports_of |= dict.fromkeys(
+            compose.debug_ports(each) if compose.is_compose(each) else manifests.debug_ports(each)
+        )
+    if len(ports_of) > _MAX_PORTS:
+        tree.note(f"more than {_MAX_PORTS} debug ports: not all were searched for")
+    return frozenset(islice(ports_of, _MAX_PORTS)), parsed
 
 
 def _is_schema(text: str) -> bool:
@@ -179,12 +219,11 @@ def agents_of(tree: Tree) -> tuple[str, ...]:
     return tuple(str(each) for each in (*beside, *map(PurePosixPath, tree.named(single_file.NAME))))
 
 
-def _is_ignored(finding: Finding, lines: list[str]) -> bool:
-    """Return whether a comment on the line, or alone on the line above, ignores a finding."""
-    here = lines[finding.line - 1 : finding.line]
-    above = lines[finding.line - 2 : finding.line - 1] if finding.line > 1 else []
-    for line in (*here, *(each for each in above if _COMMENT.match(each))):
-        for found in _IGNORE.finditer(line):
-            if finding.rule in re.split(r"\s*,\s*", found[1]):
-                return True
-    return False
+def _ignored(text: str) -> dict[int, set[str]]:
+    """Return the rules that comments of a file ignore, by line: their own, and the next one of a comment alone."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for number, line in enumerate(text.split("\n"), 1):
+        for each in _IGNORE.finditer(line):
+            for at in (number, number + 1) if _COMMENT.match(line) else (number,):
+                found[at].update(re.split(r"\s*,\s*", each[1]))
+    return found

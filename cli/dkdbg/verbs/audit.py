@@ -101,7 +101,7 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
     """Return the findings below a folder, and what could not be read. Of a git repository only what git knows counts."""
     from pathlib import PurePosixPath
 
-    from dkdbg.audit.audit import agents_of, audit, unknown_ignores
+    from dkdbg.audit.audit import agents_of, audit
     from dkdbg.repository import git, transaction
     from dkdbg.setup.detect.files import Tree
 
@@ -111,11 +111,7 @@ def _audited(root: Path) -> tuple[list[Finding], list[str]]:
         except DkdbgError:
             return None
 
-    tree = Tree(root)
     listed = git.ask(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-    known = frozenset(tree.files if listed is None else listed.split("\0"))
-    files = [path for path in tree.files if path in known]
-    agents = [path for path in agents_of(tree) if listed is None or path in known]
-    found = audit(tree, files=files, agents=agents, version=__version__, read=read)
-    wrong = unknown_ignores((each.path, tree.text(each.path)) for each in found if tree.has(each.path))
-    return found, [*tree.problems, *(f"{each} is no rule of the audit" for each in dict.fromkeys(wrong))]
+    tree = Tree(root, listed=None if listed is None else filter(None, listed.split("\0")))
+    agents = [path for path in agents_of(tree) if listed is None or tree.has(path)]
+    return audit(tree, agents=agents, version=__version__, read=read)

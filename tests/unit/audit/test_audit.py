@@ -305,6 +305,54 @@ def test_of_a_git_repository_only_what_git_may_commit_counts(tmp_path, capsys):
     assert places(audit(tmp_path, capsys=capsys)[1].out) == {("b.env:1", "token-in-file")}
 
 
+def test_what_git_has_is_read_wherever_it_is(tmp_path, capsys):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    deep = "/".join("abcdefghijkl")
+    written(
+        tmp_path, {"build/a.sh": "docker run --privileged a\n", f"{deep}/a.sh": "docker run --privileged a\n"}
+    )
+    written(tmp_path, {"node_modules/b.env": f"T={HF}\n", "node_modules/a.sh": "docker run --privileged a\n"})
+    assert places(audit(tmp_path, capsys=capsys)[1].out) == {
+        ("build/a.sh:1", "privileged"),
+        (f"{deep}/a.sh:1", "privileged"),
+        ("node_modules/b.env:1", "token-in-file"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "path"),
+    [("audit.audit._MAX_S", -1.0, "."), ("audit.audit._MAX_CHARS", 1, "."), ("audit.audit._MAX_PORTS", 1, "."),
+     ("setup.detect.files.MAX_FILES", 1, "."), ("setup.detect.files.MAX_WALK_S", -1.0, "."), ("setup.detect.values.MAX_CHARS", 1, "compose.yaml")],
+)  # fmt: skip
+def test_what_was_not_read_is_a_finding(name, value, path, *, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(f"dkdbg.{name}", value)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    written(tmp_path, {"start.sh": "debugpy --listen 7777\n", "compose.yaml": COMPOSE})
+    written(tmp_path, {"compose.yaml": COMPOSE + "    privileged: false\n"})
+    code, said = audit(tmp_path, capsys=capsys)
+    assert (code, places(said.out)) == (1, {(f"{path}:1", "unread")})
+
+
+def test_yaml_that_is_not_valid_is_a_finding_and_a_template_is_not(tmp_path, capsys):
+    written(tmp_path, {"compose.yaml": "privileged: [\n", "chart.yaml": "privileged: [\n{{ if }\n"})
+    code, said = audit(tmp_path, capsys=capsys)
+    assert (code, places(said.out)) == (1, {("compose.yaml:1", "unread")})
+    assert "chart.yaml: not valid YAML" in said.err
+
+
+def test_a_finding_is_one_line(tmp_path, capsys):
+    """A value of the repository forges no other finding, and clears no terminal."""
+    entry = {
+        "name": "\x1b[2J\na.py:1: ptrace: x",
+        "listen": {"host": "0.0.0.0\nb.py:1: ptrace: " + "x" * 9_000},
+    }
+    written(tmp_path, {".vscode/launch.json": json.dumps({"configurations": [entry]})})
+    said = audit(tmp_path, capsys=capsys)[1]
+    assert places(said.out) == {(".vscode/launch.json:1", "open-debug-port")}
+    assert "\x1b" not in said.out
+    assert max(map(len, said.out.splitlines())) < 1_000
+
+
 def test_sarif_has_the_rules_and_a_place_for_each_finding(tmp_path, capsys):
     written(tmp_path, {"my app/compose.yaml": COMPOSE + '    ports: ["5678:5678"]\n'})
     code, said = audit(tmp_path, "--format", "sarif", capsys=capsys)

@@ -13,6 +13,7 @@ from dkdbg.printable import is_text, printable
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterable
 
 #: Directories without sources of the project.
 SKIP_DIRS = frozenset(
@@ -51,12 +52,21 @@ class Tree:
         problems: files that could not be read or understood, as text; the readers append to it.
     """
 
-    def __init__(self, root: Path, *, ignore: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, root: Path, *, ignore: frozenset[str] = frozenset(), listed: Iterable[str] | None = None
+    ) -> None:
+        """Find the files below a root.
+
+        Args:
+            root: absolute, local side.
+            ignore: paths to leave out.
+            listed: paths of the files, such as those that git knows; None walks the folders.
+        """
         self.root = root
         self.problems: list[str] = []
         self._until = time.monotonic() + MAX_WALK_S
         self._text: dict[str, str] = {}
-        found, dirs = _walk(root, self.problems)
+        found, dirs = _walk(root, self.problems) if listed is None else _listed(root, listed, self.problems)
         found = [path for path in found if path not in ignore]
         self.files: tuple[str, ...] = tuple(found)
         self.dirs: tuple[str, ...] = tuple(dirs)
@@ -230,6 +240,31 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                 return files, dirs
         level = below
     return files, dirs
+
+
+def _listed(root: Path, listed: Iterable[str], problems: list[str]) -> tuple[list[str], list[str]]:
+    """Return those of the paths that are files of the repository, and their folders."""
+    files: list[str] = []
+    inside = Path(os.path.realpath(root))
+    for path in sorted(listed, key=lambda path: (path.count("/"), path)):
+        try:
+            is_file = stat.S_ISREG((inside / path).stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            problems.append(f"{printable(path)}: {error.strerror or error}")
+            continue
+        if len(files) == MAX_FILES:
+            problems.append(f"more than {MAX_FILES} files: the deeper ones were skipped")
+            break
+        if is_file and not all(map(is_text, path)):
+            problems.append(f"{printable(path)}: its name is not text")
+        elif is_file and not _stays(inside, path):
+            problems.append(f"{path}: a link that leads out of the repository")
+        elif is_file:
+            files.append(path)
+    dirs = {str(each) for path in files for each in PurePosixPath(path).parents} - {"."}
+    return files, sorted(dirs, key=lambda path: (path.count("/"), path))
 
 
 def _stays(inside: Path, path: str) -> bool:
