@@ -42,7 +42,7 @@ def restart(root: Path, name: str | None = None) -> int:
     """
     if name is None:
         check_root(root, "restart")
-        service = debug_service(root)
+        service = debug_service(root, starts=True)
         target = registry.home(root, service.name)
         if replaced := target.replaced():
             target.start_again()

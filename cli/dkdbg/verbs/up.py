@@ -121,7 +121,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         DkdbgError: not initialised, or it could not be started, with cause and next step.
     """
     check_root(root, "up")
-    service = debug_service(root)
+    service = debug_service(root, starts=True)
     target = startable(registry.home(root, service.name))
     before = local_port(root, service.port)
     wanted = Start(

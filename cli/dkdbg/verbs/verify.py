@@ -127,7 +127,7 @@ def _once(
 
             subject = proof_on.subject(root, on, command, sync=sync, timeout=timeout)
         else:
-            service = debug_service(root)
+            service = debug_service(root, starts=True)
             taken = _taken_port(root, service)
             if taken is not None:
                 return proving.Proof(finding=taken)

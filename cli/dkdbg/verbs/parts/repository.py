@@ -118,10 +118,12 @@ def local_port(root: Path, planned: int) -> int:
     return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else planned
 
 
-def debug_service(root: Path) -> DebugService:
+def debug_service(root: Path, *, starts: bool = False) -> DebugService:
     """Return the debug service as `init` wrote it, or else as it would be written now, which takes an inspection.
 
-    An agent that git does not have is written first.
+    Args:
+        root: the repository's root, resolved.
+        starts: whether the caller starts it: an agent that git does not have is written first.
 
     Raises:
         DkdbgError: as `make_plan` and `fetched_agent.fill`; or `init` has not written the debug service and the agent.
@@ -130,7 +132,8 @@ def debug_service(root: Path) -> DebugService:
     if service is None:
         plan, _ = make_plan(root)
         service = plan.debug_service
-    fetched_agent.fill(root)
+    if starts:
+        fetched_agent.fill(root)
     check_written(root, service.compose_file)
     return service
 

@@ -33,8 +33,9 @@ def git(folder, *words):
 def test_git_has_the_digest_alone_and_a_clone_gets_the_same_file(clone, capsys):
     root, agent = clone
     assert "git ignores" not in capsys.readouterr().out
-    assert not (root / ".dkdbg" / "agent.pyz").exists()
     assert debug_service(root).name
+    assert not (root / ".dkdbg" / "agent.pyz").exists()
+    assert debug_service(root).name == debug_service(root, starts=True).name
     assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
     checked = shutil.which("sha256sum")
     if checked:
@@ -60,7 +61,8 @@ def test_another_file_is_replaced_and_another_digest_refused(clone):
     assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
     digest.write_text("x\n")
     with pytest.raises(DkdbgError, match="is not as dkdbg init wrote it"):
-        debug_service(root)
+        debug_service(root, starts=True)
+    assert debug_service(root).name  # `logs` and `down` need no agent
 
 
 def test_undo_and_the_other_way_take_everything_back(clone):
