@@ -1,5 +1,6 @@
 """A debug port that closes after its time: nothing listens then, editors are detached, and the program keeps running."""
 
+import argparse
 import subprocess
 import sys
 import time
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.inprocess import duration
+from dkdbg.agent.supervisor import session
+from dkdbg.verbs import values
 from tests.engine.projects import dkdbg
 from tests.ports import free_port
 
@@ -70,10 +73,27 @@ def test_another_word_is_refused(launch):
         ("h", None),
         ("-1s", None),
         ("1d", None),
+        ("90s\n", None),
+        ("0.3", 0.3),
+        ("8760h", 365 * 86400),
+        ("8761h", None),
+        ("999999999h", None),
     ],
 )
 def test_times_are_read(text, seconds):
     assert duration.seconds_of(text) == seconds
+
+
+@pytest.mark.core
+def test_a_port_is_open_for_a_second_at_least():
+    """Less was rounded to 0, which is no limit."""
+    assert values.duration("1s") == 1
+    for text in ("0", "0s", "0.0004s", "0.999s", "8761h"):
+        with pytest.raises(argparse.ArgumentTypeError, match="1s to 8760h"):
+            values.duration(text)
+        with pytest.raises(ValueError, match="1s to 8760h"):
+            session._limit_of(text)
+    assert session._limit_of("") == 0
 
 
 def test_an_attach_proxy_ends_at_its_time(tmp_path, runtime):

@@ -281,6 +281,15 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
         sock.close()
 
 
+def test_a_connection_that_was_accepted_before_the_end_is_closed_too(behind):
+    one = open_listener(lambda: behind.listener.getsockname()[1])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        one.stop()
+        assert not one._take(ours, "127.0.0.1")
+        assert one.connections == 0
+
+
 def test_a_refused_peer_is_closed_and_logged_once(behind, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")

@@ -27,10 +27,10 @@ def seconds(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Return the seconds of `2h`, `30m`, `90s` or `90`, more than 0."""
-    found = seconds_of(text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2h, 30m or 90s")
+    """Return the seconds of `2h`, `30m`, `90s` or `90`, from 1 second to 365 days."""
+    found = seconds_of(text, least=1.0)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2h, 30m or 90s (1s to 8760h)")
     return found
 
 

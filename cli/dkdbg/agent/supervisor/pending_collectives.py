@@ -6,6 +6,7 @@ import threading
 import time
 
 from dkdbg.agent import console
+from dkdbg.agent.inprocess import duration
 from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
@@ -56,7 +57,7 @@ class PendingCollectives:
                 self._waiting[pid] = name, time.time() + left
             if pid not in self._began:
                 self._began[pid] = began
-                _later(LOOK_AGAIN_S, lambda: self._ask(pid))
+                duration.later(LOOK_AGAIN_S, lambda: self._ask(pid))
                 return
             if pid in self._reported or abs(self._began[pid] - began) > GATHER_S:
                 return
@@ -65,7 +66,7 @@ class PendingCollectives:
             is_first = not self._found
             self._found.setdefault(name, []).append((pid, age, left))
         if is_first:
-            _later(GATHER_S, self._tell)
+            duration.later(GATHER_S, self._tell)
 
     def forget(self) -> None:
         """Report each again: another editor attaches."""
@@ -99,12 +100,6 @@ class PendingCollectives:
                 "waiting in %s since %.0f s, from before you attached: %s; with the timeout of that time it gives up in "
                 "%.0f s, also while you hold a rank" % (console.printable(name), age, listed(names), left)
             )
-
-
-def _later(seconds: float, call: Callable[[], object]) -> None:
-    timer = threading.Timer(seconds, call)
-    timer.daemon = True
-    timer.start()
 
 
 def listed(names: List[str]) -> str:

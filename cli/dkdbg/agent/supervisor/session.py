@@ -178,7 +178,7 @@ class Session:
             self.store.processes_dir,
             processes=lambda: self.store.snapshot()["processes"],
             told=lambda line: self.tell(line, "important"),
-            later=_later,
+            later=duration.later,
         )
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
@@ -415,14 +415,14 @@ class Session:
             self.inbox.wake()
 
         if seconds:
-            _later(seconds, close)
+            duration.later(seconds, close)
 
     def _report_missing_hook_after(self, seconds: float) -> None:
         def tell() -> None:
             if self._phase == "running" and self.attached and (note := self._hook_check.note()):
                 self.tell(note, "important")
 
-        _later(seconds, tell)
+        duration.later(seconds, tell)
 
     def ranks_left(self) -> List[int]:
         """Return the pids of the job's running ranks."""
@@ -552,7 +552,7 @@ class Session:
                 if note:
                     self.tell(note, "important")
 
-        _later(max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell)
+        duration.later(max(0.0, self._since + choice.TIMEOUT_S - time.monotonic()) + choice.TIMEOUT_S, tell)
 
     def _look(self) -> Set[int]:
         """Check whether the running code is what the attaching editor shows; see `LOOK` of the broker.
@@ -699,17 +699,12 @@ class Session:
 
 def _limit_of(text: str) -> float:
     """Return the seconds of DKDBG_FOR, 0 for none. Raise ValueError for another text."""
-    seconds = duration.seconds_of(text) if text else 0.0
+    seconds = duration.seconds_of(text, least=1.0) if text else 0.0
     if seconds is None:
-        raise ValueError("%s takes a time such as 2h, 30m or 90s, not %r" % (settings.ENV_FOR, text))
+        raise ValueError(
+            "%s takes a time such as 2h, 30m or 90s, not %r (1s to 8760h)" % (settings.ENV_FOR, text)
+        )
     return seconds
-
-
-def _later(seconds: float, call: Callable[[], None]) -> None:
-    """Call a function on another thread after this time; the agent's end does not wait for it."""
-    timer = threading.Timer(seconds, call)
-    timer.daemon = True
-    timer.start()
 
 
 class _Behind(Agent):

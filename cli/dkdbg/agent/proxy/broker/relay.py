@@ -11,6 +11,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.inprocess import duration
 from dkdbg.agent.proxy.broker import barrier_timer, broadcast_query, connection, group_control
 from dkdbg.agent.proxy.broker.broker import Broker
 from dkdbg.agent.proxy.broker.connection import CLOSED, EVICTED, OBSERVING, REATTACHING, ROOT
@@ -317,9 +318,7 @@ class Relay:
         """Carry out `Action.later` after its time, without blocking."""
         if action.later is None:
             return
-        timer = threading.Timer(action.seconds, lambda: self._act(self._ask(action.later or list)))
-        timer.daemon = True
-        timer.start()
+        duration.later(action.seconds, lambda: self._act(self._ask(action.later or list)))
 
     def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
         if former is not None:

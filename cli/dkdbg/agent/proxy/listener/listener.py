@@ -96,6 +96,7 @@ class Listener:
         self._log = log
         self._lock = threading.Lock()
         self._open: Set[socket.socket] = set()
+        self._is_stopped = False
         self._pending = PendingConnections(MAX_PENDING)
         self._refused = 0
         self._next_refusal_log = 0.0
@@ -123,6 +124,7 @@ class Listener:
         """Close the port and every connection."""
         _close(self._listener)
         with self._lock:
+            self._is_stopped = True  # a connection may have been accepted before
             left = list(self._open)
         for sock in left:
             _close(sock)
@@ -150,9 +152,9 @@ class Listener:
                 _close(sock)
 
     def _take(self, sock: socket.socket, address: str) -> bool:
-        """Make room for a connection; False if admitted clients take all of it."""
+        """Make room for a connection; False if admitted clients take all of it, or after `stop`."""
         with self._lock:
-            if len(self._open) - len(self._pending) >= MAX_CONNECTIONS - MAX_PENDING:
+            if self._is_stopped or len(self._open) - len(self._pending) >= MAX_CONNECTIONS - MAX_PENDING:
                 return False
             self._open.add(sock)
             victim = self._pending.enter(sock, address)
