@@ -101,7 +101,10 @@ def _skew(text: str, asked: float, answered: float) -> float:
     found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
     if not found:
         return 0.0
-    there = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()
+    try:
+        there = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).timestamp()
+    except ValueError:  # such as the 31st of a month of 30 days
+        return 0.0
     return there - answered if there > answered else min(0.0, there + 1 - asked)
 
 

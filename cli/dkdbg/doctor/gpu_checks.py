@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.doctor.check import Check
@@ -62,8 +63,8 @@ def _cuda(situation: Situation) -> Iterator[Values]:
 
 
 def _major(version: str) -> int:
-    first = version.partition(".")[0]
-    return int(first) if first.isdecimal() else 0
+    found = re.match(r"[0-9]{1,9}", version)
+    return int(found[0]) if found else 0
 
 
 def _no_device(situation: Situation) -> Iterator[Values]:

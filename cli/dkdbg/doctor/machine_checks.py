@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dkdbg.doctor.check import Check
@@ -153,7 +154,7 @@ def _no_python(situation: Situation) -> Iterator[Values]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in version.split(".") if each.isdecimal())
+    return tuple(int(each) for each in re.findall(r"[0-9]{1,9}", version)[:3])
 
 
 def _mounts(kinds: frozenset[str]) -> Callable[[Situation], Iterator[Values]]:

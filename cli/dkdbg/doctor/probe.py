@@ -94,7 +94,7 @@ def machine(answer: str, *, label: str, asked: float, answered: float) -> Machin
         if tab:
             found.setdefault(key, []).append(value.strip(" "))
     one = {key: values[0] for key, values in found.items()}
-    mounts = [words for each in found.get("mount", ()) if len(words := each.split(" ")) == 2]
+    mounts = dict(pair for each in found.get("mount", ()) if (pair := _pair(each)) is not None)
     torch = one.get("torch", "").split(" ")
     folder = one.get("folder", "")
     disks = [_disk(each, mounts, {".": folder}) for each in found.get("disk", ())]
@@ -150,17 +150,14 @@ def _limits(answer: Iterable[str]) -> Mapping[str, int]:
     return {name.replace("/", "."): value for name, text in pairs if (value := _number(text)) is not None}
 
 
-def _disk(text: str, mounts: list[list[str]], names: Mapping[str, str]) -> Disk | None:
+def _disk(text: str, mounts: Mapping[str, str], names: Mapping[str, str]) -> Disk | None:
     """Return a file system of `TOTAL FREE PATH<TAB>MOUNT`, in KiB; None if it cannot be read."""
     found = re.fullmatch(r"(\d{1,15}) (\d{1,15}) ([^\t]*)\t(.*)", text)
     if not found:
         return None
-    words = next(
-        (each for each in reversed(mounts) if each[0] == found[4].replace(" ", "\\040")), ["", "", ""]
-    )
     return Disk(
         path=names.get(found[3], found[3]),
         total=int(found[1]) * 1024,
         free=int(found[2]) * 1024,
-        kind=words[1],
+        kind=mounts.get(found[4].replace(" ", "\\040"), ""),
     )

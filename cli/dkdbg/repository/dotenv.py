@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.repository import transaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def decode(data: bytes | None) -> str:
@@ -13,6 +20,22 @@ def decode(data: bytes | None) -> str:
 def encode(text: str) -> bytes:
     """Return the bytes of a text from `decode`."""
     return text.encode("utf-8", errors="surrogateescape")
+
+
+def read(root: Path, key: str) -> str | None:
+    """Return the value of `key` in a repository's .env; None without one.
+
+    Raises:
+        DkdbgError: the file cannot be read.
+    """
+    text = transaction.read(root, PurePosixPath(".env"))
+    return value_of(text.decode("utf-8", errors="replace"), key) if text else None
+
+
+def local_port(root: Path, planned: int) -> int:
+    """Return the port on 127.0.0.1: DKDBG_PORT of .env if an earlier `up` chose one, otherwise the planned one."""
+    chosen = read(root, "DKDBG_PORT") or ""
+    return int(chosen) if re.fullmatch(r"[0-9]{1,5}", chosen) and 0 < int(chosen) < 65536 else planned
 
 
 def value_of(text: str, key: str) -> str | None:

@@ -10,9 +10,10 @@ from dkdbg import __version__, console, hints
 from dkdbg.core import sessions
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
+from dkdbg.repository.dotenv import local_port
 from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
-from dkdbg.verbs.parts.repository import check_root, check_written, local_port
+from dkdbg.verbs.parts.repository import check_root, check_written
 
 if TYPE_CHECKING:
     from pathlib import Path

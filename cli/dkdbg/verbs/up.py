@@ -12,11 +12,12 @@ from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Start
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
+from dkdbg.repository.dotenv import local_port
 from dkdbg.setup.render.editor_files import LAUNCH, launch_port
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.keep_port import keep_port
-from dkdbg.verbs.parts.repository import check_root, debug_service, local_port
+from dkdbg.verbs.parts.repository import check_root, debug_service
 from dkdbg.verbs.parts.service_token import choose_token
 from dkdbg.verbs.parts.start_report import StartReport
 

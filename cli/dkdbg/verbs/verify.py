@@ -14,11 +14,12 @@ from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.proof import editor, proving
 from dkdbg.proof.finding import Finding
+from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
 from dkdbg.targets.docker.ports import is_free
 from dkdbg.verbs import values
 from dkdbg.verbs.parts import proof_repair
-from dkdbg.verbs.parts.repository import check_root, debug_service, local_port, make_plan
+from dkdbg.verbs.parts.repository import check_root, debug_service, make_plan
 from dkdbg.verbs.parts.service_token import choose_token
 from dkdbg.verbs.parts.start_report import StartReport
 

@@ -17,9 +17,10 @@ from dkdbg.printable import printable
 from dkdbg.proof import editor, foreign, line_answer, line_causes, program_end
 from dkdbg.proof.asked import Asked
 from dkdbg.proof.finding import BrokenError, Finding
+from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
 from dkdbg.verbs.parts import proof_repair
-from dkdbg.verbs.parts.repository import check_root, debug_service, local_port
+from dkdbg.verbs.parts.repository import check_root, debug_service
 
 if TYPE_CHECKING:
     import argparse

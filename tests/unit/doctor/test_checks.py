@@ -8,6 +8,7 @@ import pytest
 from dkdbg.core.plan import DebugService
 from dkdbg.doctor import probe
 from dkdbg.doctor.check import examine
+from dkdbg.doctor.engine import _skew
 from dkdbg.doctor.situation import Context, Disk, Engine, Machine, Repository, Situation
 from dkdbg.doctor.table import CHECKS
 from dkdbg.doctor.versions import KNOWN_BAD
@@ -170,6 +171,12 @@ def test_errors_come_first_and_only_what_asks_itself_is_safe():
     assert {each.next for each in CHECKS if each.safe} == {"dkdbg init"}
 
 
+def test_versions_and_times_of_an_engine_may_be_anything():
+    digits = "9" * 5_000
+    assert examine(CHECKS, engine(info={**ENGINE.info, "ServerVersion": digits}, compose=digits))
+    assert _skew("2024-02-30T10:00:00Z", 1.0, 2.0) == 0.0
+
+
 SAID = """\
 system\tLinux
 release\t6.8.0
@@ -210,7 +217,11 @@ def test_the_answer_of_the_script_is_read():
 
 
 @pytest.mark.parametrize(
-    "said", ["", "\0\n\t\n", "time\t" + "9" * 400, "umask\t9999\ndisk\tx\nlimit\tx\nmount\tx\npython\tx", "shm\t1 1 /dev/shm\nlimit\ta " + "9" * 30]
+    "said", ["", "\0\n\t\n", "time\t" + "9" * 400, "umask\t9999\ndisk\tx\nlimit\tx\nmount\tx\npython\tx", "shm\t1 1 /dev/shm\nlimit\ta " + "9" * 30,
+             "mount\ta b\n" * 20_000 + "disk\t1 1 x\tc\n" * 20_000, "\n".join(f"{key}\tx {'9' * 5_000}.1" for key in ("python", "torch")) + "\ncuda\t" + "9" * 5_000],
+    ids=["nothing", "a NUL", "a time", "no numbers", "a limit", "mounts", "digits"],
 )  # fmt: skip
-def test_a_hostile_answer_gives_a_machine(said):
-    assert probe.machine(said, label="x", asked=1.0, answered=2.0).label == "x"
+def test_a_hostile_answer_gives_a_machine_and_findings(said):
+    seen = probe.machine(said, label="x", asked=1.0, answered=2.0)
+    assert seen.label == "x"
+    assert all(each.cause for each in examine(CHECKS, Situation(machine=seen)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import process
@@ -13,7 +12,6 @@ from dkdbg.core.plan import GPU_KINDS
 from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.repository import dotenv
-from dkdbg.repository.transaction import read
 from dkdbg.targets.docker import compose_cli, containers, podman_engine
 from dkdbg.targets.docker.compose import (
     ComposeService,
@@ -253,9 +251,7 @@ def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuK
     """
     if not service.gpu:
         return "none", "nothing in the repository asks for one"
-    env = read(root, PurePosixPath(".env"))
-    written = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_GPU") if env else None
-    text = os.environ.get("DKDBG_GPU") or written
+    text = os.environ.get("DKDBG_GPU") or dotenv.read(root, "DKDBG_GPU")
     for kind in GPU_KINDS:
         if text == kind:
             return kind, "DKDBG_GPU says so"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
@@ -18,7 +18,6 @@ from dkdbg.core.record import SESSIONS, BadRecord, decode, parse_each
 from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import dotenv
-from dkdbg.repository.transaction import read
 from dkdbg.targets.docker import client
 from dkdbg.targets.docker.container import (
     LABEL,
@@ -60,10 +59,8 @@ def of_project(root: Path) -> tuple[Container, ...]:
 
 def project_folder(root: Path) -> str:
     """Return compose's folder of the project in `root`, without symlinks: that of the first file in COMPOSE_FILE."""
-    env = read(root, PurePosixPath(".env"))
-    text = env.decode(errors="replace") if env else ""
-    files = dotenv.value_of(text, "COMPOSE_FILE")
-    separator = dotenv.value_of(text, "COMPOSE_PATH_SEPARATOR") or ":"
+    files = dotenv.read(root, "COMPOSE_FILE")
+    separator = dotenv.read(root, "COMPOSE_PATH_SEPARATOR") or ":"
     return os.path.realpath((root / files.split(separator)[0]).parent if files else root)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import dotenv
-from dkdbg.repository.transaction import read
 from dkdbg.targets.docker import client, podman
 from dkdbg.targets.docker.engine_errors import explain
 
@@ -126,8 +126,9 @@ def cdi_vendors(info: dict[str, object], *, is_local: bool) -> frozenset[str]:
     }
     for folder in folders if is_local and isinstance(folders, list) else ():
         for spec in Path(str(folder)).glob("*.*"):
-            text = spec.read_text("utf-8", errors="replace") if spec.is_file() else ""
-            found.update(kind for kind in ("nvidia.com/gpu", "amd.com/gpu") if kind in text)
+            with contextlib.suppress(OSError):  # another user's
+                text = spec.read_text("utf-8", errors="replace") if spec.is_file() else ""
+                found.update(kind for kind in ("nvidia.com/gpu", "amd.com/gpu") if kind in text)
     return frozenset(found)
 
 
@@ -141,9 +142,7 @@ def choose_processes(
 
     Each rank gets its own GPU (NCCL rejects two on one). Without GPUs each gets a core, if the program runs on a CPU.
     """
-    env = read(root, PurePosixPath(".env"))
-    written = dotenv.value_of(env.decode("utf-8", errors="replace"), ENV_PROCESSES) if env else None
-    if not service.processes or os.environ.get(ENV_PROCESSES) or written:
+    if not service.processes or os.environ.get(ENV_PROCESSES) or dotenv.read(root, ENV_PROCESSES):
         return {}
     if gpu != "none":
         can, of_what = host.gpus, f"{host.gpus} GPU{'s' * (host.gpus != 1)}"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.proof.program_end import Around
+from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.files import Tree
 from dkdbg.setup.render import changes
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.verbs.parts.keep_port import keep_port
-from dkdbg.verbs.parts.repository import debug_service, local_port, make_plan
+from dkdbg.verbs.parts.repository import debug_service, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from dkdbg.core import config as configuration
 from dkdbg.core import sessions
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.repository import dotenv
+from dkdbg.repository.dotenv import local_port
 from dkdbg.repository.transaction import read
 from dkdbg.setup.detect.around import no_way_to
 from dkdbg.setup.render import fetched_agent, manifest
@@ -109,13 +109,6 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
         if str(path) not in wanted and not path.is_relative_to(overlays)
     }
     return {**wanted, **stale}
-
-
-def local_port(root: Path, planned: int) -> int:
-    """Return the port on 127.0.0.1: DKDBG_PORT of .env if an earlier `up` chose one, otherwise the planned one."""
-    env = read(root, PurePosixPath(".env"))
-    chosen = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_PORT") if env else None
-    return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else planned
 
 
 def debug_service(root: Path, *, starts: bool = False) -> DebugService:

@@ -9,9 +9,9 @@ from dkdbg import console, hints, process
 from dkdbg.core.target import Capability
 from dkdbg.core.target_values import Once
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.repository.dotenv import local_port
 from dkdbg.setup.render.editor_files import launch_port
 from dkdbg.targets import registry
-from dkdbg.verbs.parts.repository import local_port
 from dkdbg.verbs.parts.service_token import choose_token
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from dkdbg.repository.dotenv import decode, encode, value_of, with_value
+from dkdbg.repository.dotenv import decode, encode, local_port, value_of, with_value
 
 VALUES = {
     "A=1": "1",
@@ -69,3 +69,14 @@ def test_a_value_is_written_and_all_else_stays(before, value, after):
 def test_bytes_that_are_no_utf_8_survive():
     data = b"# gr\xfc\xdfe\nA=1\n"
     assert encode(with_value(decode(data), "B", "2")) == data + b"B=2  # dkdbg\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "port"),
+    [("5680", 5680), ("0", 5678), ("70000", 5678), ("²", 5678), ("9" * 5_000, 5678)],
+    ids=["a port", "0", "too large", "no digit", "digits"],
+)
+def test_the_local_port_is_the_one_of_env_if_it_is_a_port(value, port, tmp_path):
+    assert local_port(tmp_path, 5678) == 5678
+    (tmp_path / ".env").write_text(f"DKDBG_PORT={value}\n")
+    assert local_port(tmp_path, 5678) == port
