@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: An error prevents something that was set up, a warning may, a note explains a surprise.
 Severity: TypeAlias = Literal["error", "warning", "note"]
-#: Values that a check has read, for the fields of its texts.
+#: Values that a check has read, for the fields of its texts. `severity` replaces that of the check.
 Values: TypeAlias = "Mapping[str, object]"
 
 
@@ -53,7 +53,7 @@ def examine(checks: Iterable[Check], situation: Situation) -> list[Finding]:
     found = [
         Finding(
             check=check.name,
-            severity=check.severity,
+            severity=cast("Severity", values.get("severity", check.severity)),
             cause=check.cause.format_map(values),
             next=check.next.format_map(values),
             safe=check.safe,

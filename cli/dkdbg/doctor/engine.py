@@ -6,15 +6,14 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from dkdbg import process
 from dkdbg.doctor.situation import Disk, Engine
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.docker import client, host, podman
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker import client, host
 
 _TIMEOUT_S = 30.0
 #: Folders of CDI specifications on this machine, and the library whose name has the driver's version.
@@ -23,31 +22,29 @@ _CDI_FOLDERS, _CDI_DRIVER = ("/etc/cdi", "/var/run/cdi"), re.compile(r"libcuda\.
 
 def engine() -> Engine:
     """Return what docker says of itself and of its engine. Never raises."""
-    address, api = os.environ.get("DOCKER_HOST", ""), os.environ.get("DOCKER_API_VERSION", "")
-    asked = time.time()
-    info, error = _info()
-    answered = time.time()
-    try:
-        is_local = client.endpoint().is_local
-    except DkdbgError as failure:
-        return Engine(error=error or failure, host=address, api=api)
-    kind, _ = host.choose_gpu(
-        info, has_kfd=host.has_kfd(is_local=is_local), cdi_vendors=host.cdi_vendors(info, is_local=is_local)
-    )
-    components = _json(_output("docker", "version", "--format", "{{json .Server.Components}}"))
-    return Engine(
-        error=error,
-        info=info,
-        client=_output("docker", "version", "--format", "{{.Client.Version}}"),
-        compose=_output("docker", "compose", "version", "--short") or None,
-        buildx=_version(_output("docker", "buildx", "version")),
-        is_local=is_local,
-        is_podman=podman.is_podman(components),
+    found = Engine(
         context=_context(),
-        host=address,
-        api=api,
+        host=os.environ.get("DOCKER_HOST", ""),
+        api=os.environ.get("DOCKER_API_VERSION", ""),
+    )
+    asked = time.time()
+    try:
+        info = host.engine_info()
+        answered = time.time()
+        is_local = client.endpoint().is_local
+        is_podman = host.is_podman()
+    except DkdbgError as error:
+        return replace(found, error=error)
+    kind, _ = host.gpu_of(info, is_local=is_local)
+    return replace(
+        found,
+        info=info,
+        compose=_output("docker", "compose", "version", "--short"),
+        buildx=_output("docker", "buildx", "version"),
+        is_local=is_local,
+        is_podman=is_podman,
         skew=_skew(str(info.get("SystemTime") or ""), asked, answered),
-        gpu=kind if error is None else "none",
+        gpu=kind,
         cdi_driver=_cdi_driver() if is_local and kind == "cdi" else "",
         disk=_disk(str(info.get("DockerRootDir") or "")) if is_local else None,
     )
@@ -55,45 +52,21 @@ def engine() -> Engine:
 
 def _context() -> str:
     """Return the context that `docker context use` chose; DOCKER_HOST and DOCKER_CONTEXT override it."""
-    folder = os.environ.get("DOCKER_CONFIG") or str(Path.home() / ".docker")
     try:
-        found = _json(Path(folder, "config.json").read_text("utf-8", errors="replace"))
-    except OSError:
+        folder = os.environ.get("DOCKER_CONFIG") or str(Path.home() / ".docker")
+        found = json.loads(Path(folder, "config.json").read_text("utf-8", errors="replace"))
+    except (OSError, ValueError, RuntimeError):
         return ""
     return str(found.get("currentContext") or "") if isinstance(found, dict) else ""
 
 
-def _info() -> tuple[dict[str, Any], DkdbgError | None]:
-    try:
-        done = process.run(["docker", "info", "--format", "{{json .}}"], timeout=_TIMEOUT_S)
-    except DkdbgError as error:
-        return {}, error
-    info = _json(done.stdout)
-    info = info if isinstance(info, dict) else {}
-    if done.code or info.get("ServerErrors"):
-        return info, explain(done.code or 1, done.stderr + "\n" + "\n".join(info.get("ServerErrors") or ()))
-    return info, None
-
-
-def _output(*argv: str) -> str:
-    """Return the output of a command; empty if it fails."""
+def _output(*argv: str) -> str | None:
+    """Return the output of a command; None if it fails or prints nothing."""
     try:
         done = process.run(argv, timeout=_TIMEOUT_S)
     except DkdbgError:
-        return ""
-    return done.stdout.strip() if done.code == 0 else ""
-
-
-def _json(text: str) -> Any:  # noqa: ANN401 - JSON
-    try:
-        return json.loads(text)
-    except ValueError:
         return None
-
-
-def _version(text: str) -> str | None:
-    found = re.search(r"\bv?(\d+\.\d+\.\d+)", text)
-    return found[1] if found else None
+    return (done.stdout.strip() or None) if done.code == 0 else None
 
 
 def _skew(text: str, asked: float, answered: float) -> float:

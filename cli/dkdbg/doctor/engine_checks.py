@@ -10,9 +10,9 @@ from dkdbg.doctor.versions import known_bad
 from dkdbg.targets.docker.engine_errors import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from dkdbg.doctor.check import Severity, Values
+    from dkdbg.doctor.check import Values
     from dkdbg.doctor.situation import Engine, Situation
     from dkdbg.errors import DkdbgError
 
@@ -20,42 +20,44 @@ _MIN_DISK_BYTES = 2 << 30
 _MAX_SKEW_S = 5.0
 
 
-def values_of(error: DkdbgError) -> Values:
+def values_of(error: DkdbgError) -> dict[str, object]:
     """Return the message and the hint of an error, for a check whose texts they are."""
     return {"message": error.message, "hint": error.hint}
 
 
-def _unreachable(severity: Severity) -> Callable[[Situation], Iterator[Values]]:
-    def read(situation: Situation) -> Iterator[Values]:
-        engine, repository = situation.engine, situation.repository
-        is_wanted = repository is not None and repository.service is not None
-        if engine is not None and engine.error is not None and is_wanted == (severity == "error"):
-            yield values_of(engine.error)
-
-    return read
+def first_line(stderr: str) -> dict[str, object]:
+    """Return the cause of an error of docker in one line, and its hint."""
+    error = explain(1, stderr)
+    return {"message": error.message.partition("\n")[0], "hint": error.hint}
 
 
-def _running(situation: Situation) -> Engine | None:
+def _unreachable(situation: Situation) -> Iterator[Values]:
+    engine, repository = situation.engine, situation.repository
+    is_wanted = repository is not None and repository.service is not None
+    if engine is not None and engine.error is not None:
+        yield {**values_of(engine.error), "severity": "error" if is_wanted else "note"}
+
+
+def running(situation: Situation) -> Engine | None:
     """Return the engine if it answers."""
     engine = situation.engine
     return engine if engine is not None and engine.error is None else None
 
 
 def _no_compose(situation: Situation) -> Iterator[Values]:
-    engine = _running(situation)
+    engine = running(situation)
     if engine is not None and engine.compose is None:
-        error = explain(1, "docker: 'compose' is not a docker command.")
-        yield {"message": error.message.partition("\n")[0], "hint": error.hint}
+        yield first_line("docker: 'compose' is not a docker command.")
 
 
 def _no_buildx(situation: Situation) -> Iterator[Values]:
-    engine = _running(situation)
+    engine = running(situation)
     if engine is not None and engine.buildx is None and not engine.is_podman:
         yield {}
 
 
 def _no_podman(situation: Situation) -> Iterator[Values]:
-    engine = _running(situation)
+    engine = running(situation)
     if engine is not None and engine.is_podman and "podman" not in situation.machine.programs:
         yield {"version": engine.version}
 
@@ -72,39 +74,34 @@ def _api(situation: Situation) -> Iterator[Values]:
 
 
 def _clock(situation: Situation) -> Iterator[Values]:
-    engine = _running(situation)
+    engine = running(situation)
     if engine is not None and abs(engine.skew) > _MAX_SKEW_S:
         yield {"skew": f"{abs(engine.skew):.0f}", "where": "ahead of" if engine.skew > 0 else "behind"}
 
 
 def _disk(situation: Situation) -> Iterator[Values]:
-    engine = _running(situation)
+    engine = running(situation)
     if engine is not None and engine.disk is not None and engine.disk.free < _MIN_DISK_BYTES:
         hint = explain(1, "no space left on device").hint
         yield {"free": sized(engine.disk.free), "path": engine.disk.path, "hint": hint}
 
 
 def _rootless(situation: Situation) -> Iterator[Values]:
-    engine, repository = _running(situation), situation.repository
+    engine, repository = running(situation), situation.repository
     if engine is None or repository is None or "rootless" not in str(engine.info.get("SecurityOptions")):
         return
     for name, body in repository.services().items():
         if body.get("ulimits"):
-            error = explain(1, "error setting rlimit type 8: operation not permitted")
-            yield {"service": name, "message": error.message.partition("\n")[0], "hint": error.hint}
+            yield {"service": name, **first_line("error setting rlimit type 8: operation not permitted")}
 
 
-def _versions(severity: Severity) -> Callable[[Situation], Iterator[Values]]:
-    def read(situation: Situation) -> Iterator[Values]:
-        return known_bad(situation, severity) if _running(situation) is not None else iter(())
-
-    return read
+def _versions(situation: Situation) -> Iterator[Values]:
+    engine = running(situation)
+    return known_bad(engine, situation.repository) if engine is not None else iter(())
 
 
-_KNOWN_BAD = "{program} {version}: {cause}"
 CHECKS = (
-    Check(name="engine", severity="error", read=_unreachable("error"), cause="{message}", next="{hint}"),
-    Check(name="engine", severity="note", read=_unreachable("note"), cause="{message}", next="{hint}"),
+    Check(name="engine", severity="error", read=_unreachable, cause="{message}", next="{hint}"),
     Check(name="compose", severity="error", read=_no_compose, cause="{message}", next="{hint}"),
     Check(
         name="buildx",
@@ -149,7 +146,7 @@ CHECKS = (
         next="{hint}",
     ),
     Check(name="rootless", severity="warning", read=_rootless, cause="{service}: {message}", next="{hint}"),
-    Check(name="version", severity="error", read=_versions("error"), cause=_KNOWN_BAD, next="{next}"),
-    Check(name="version", severity="warning", read=_versions("warning"), cause=_KNOWN_BAD, next="{next}"),
-    Check(name="version", severity="note", read=_versions("note"), cause=_KNOWN_BAD, next="{next}"),
+    Check(
+        name="version", severity="error", read=_versions, cause="{program} {version}: {cause}", next="{next}"
+    ),
 )

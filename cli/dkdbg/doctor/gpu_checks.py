@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dkdbg.doctor.check import Check
-from dkdbg.targets.docker.compose import started
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.doctor.engine_checks import first_line, running
+from dkdbg.setup.detect.docker.compose_service import wants_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
-    from dkdbg.doctor.check import Severity, Values
-    from dkdbg.doctor.situation import Situation
+    from dkdbg.doctor.check import Values
+    from dkdbg.doctor.situation import Engine, Situation
 
 #: CUDA of the newest wheels for drivers of each CUDA version, as pytorch.org names their index.
 #: A driver runs every CUDA of its own major version (NVIDIA's minor version compatibility).
 _WHEELS = {11: "cu118", 12: "cu126", 13: "cu130"}
 _HIDDEN = frozenset({"", "-1", "NoDevFiles"})
+_GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 _REFUSED = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
-
-
-def asks_for_gpu(service: Mapping[str, Any]) -> bool:
-    """Return whether a service of a compose project asks for a GPU."""
-    reserved = ((service.get("deploy") or {}).get("resources") or {}).get("reservations") or {}
-    wanted = any("gpu" in (each.get("capabilities") or ()) for each in reserved.get("devices") or ())
-    return wanted or bool(service.get("gpus")) or service.get("runtime") == "nvidia"
 
 
 def _no_driver(situation: Situation) -> Iterator[Values]:
@@ -73,31 +67,27 @@ def _no_device(situation: Situation) -> Iterator[Values]:
         yield {"torch": machine.torch, "cuda": machine.torch_cuda}
 
 
-def _toolkit(severity: Severity) -> Callable[[Situation], Iterator[Values]]:
-    def read(situation: Situation) -> Iterator[Values]:
-        machine, engine, repository = situation.machine, situation.engine, situation.repository
-        if (
-            engine is None
-            or engine.error
-            or not engine.is_local
-            or engine.gpu != "none"
-            or not machine.driver
-        ):
-            return
-        is_wanted = repository is not None and repository.service is not None and repository.service.gpu
-        if is_wanted != (severity == "error"):
-            return
-        install = (
-            "" if "nvidia-ctk" in machine.programs else "sudo apt-get install nvidia-container-toolkit && "
-        )
-        configure = (
-            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-            if engine.is_podman
-            else "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
-        )
-        yield {"driver": machine.driver, "version": engine.version, "command": install + configure}
+def _toolkit(situation: Situation) -> Iterator[Values]:
+    machine, engine, repository = situation.machine, _without_gpu(situation), situation.repository
+    if engine is None or not engine.is_local or not machine.driver:
+        return
+    is_wanted = repository is not None and repository.service is not None and repository.service.gpu
+    install = "" if "nvidia-ctk" in machine.programs else "sudo apt-get install nvidia-container-toolkit && "
+    configure = (
+        _GENERATE
+        if engine.is_podman
+        else "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+    )
+    yield {
+        "driver": machine.driver, "version": engine.version, "command": install + configure,
+        "severity": "error" if is_wanted else "warning",
+    }  # fmt: skip
 
-    return read
+
+def _without_gpu(situation: Situation) -> Engine | None:
+    """Return the engine if it answers and gives containers no GPU."""
+    engine = running(situation)
+    return engine if engine is not None and engine.gpu == "none" else None
 
 
 def _stale_cdi(situation: Situation) -> Iterator[Values]:
@@ -114,27 +104,18 @@ def _runtime_alone(situation: Situation) -> Iterator[Values]:
 
 
 def _needed(situation: Situation) -> Iterator[Values]:
-    engine, repository = situation.engine, situation.repository
-    if engine is None or engine.error or repository is None or repository.service is None:
-        return
-    if repository.service.needs_gpu and engine.gpu == "none":
-        yield {"service": repository.service.name}
+    service = situation.repository.service if situation.repository is not None else None
+    if service is not None and service.needs_gpu and _without_gpu(situation) is not None:
+        yield {"service": service.name}
 
 
 def _refused(situation: Situation) -> Iterator[Values]:
-    engine, repository = situation.engine, situation.repository
-    if (
-        engine is None
-        or engine.error
-        or repository is None
-        or repository.service is None
-        or engine.gpu != "none"
-    ):
+    repository = situation.repository
+    if repository is None or _without_gpu(situation) is None:
         return
-    for name in started(repository.model, repository.service.name):
-        if asks_for_gpu(repository.services()[name]):
-            error = explain(1, _REFUSED)
-            yield {"service": name, "message": error.message.partition("\n")[0], "hint": error.hint}
+    for name, body in repository.started().items():
+        if wants_gpu(body):
+            yield {"service": name, **first_line(_REFUSED)}
 
 
 CHECKS = (
@@ -175,15 +156,8 @@ CHECKS = (
     ),
     Check(
         name="gpu-toolkit",
-        severity="error",
-        read=_toolkit("error"),
-        cause="driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
-        next="{command}",
-    ),
-    Check(
-        name="gpu-toolkit",
         severity="warning",
-        read=_toolkit("warning"),
+        read=_toolkit,
         cause="driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
         next="{command}",
     ),
@@ -192,7 +166,7 @@ CHECKS = (
         severity="error",
         read=_stale_cdi,
         cause="the CDI specification is of driver {made}, and driver {driver} is loaded: containers miss its libraries",
-        next="sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        next=_GENERATE,
     ),
     Check(
         name="gpu-runtime",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dkdbg.delivery.debugpy import OLDEST_PYTHON
 from dkdbg.doctor.check import Check
 from dkdbg.sync.watch import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dkdbg.doctor.check import Severity, Values
+    from dkdbg.doctor.check import Values
     from dkdbg.doctor.situation import Situation
 
 _GIB = 1 << 30
@@ -22,7 +23,6 @@ _MIN_SHM_BYTES = 1 << 30
 #: Seconds by which clocks may differ.
 _MAX_SKEW_S = 5.0
 _MIN_FILES = 1024
-_OLDEST_PYTHON = (3, 8)
 #: File systems of another machine: the kernel reports no changes that are made there.
 _NETWORK = frozenset(
     {
@@ -73,20 +73,11 @@ def _open_umask(situation: Situation) -> Iterator[Values]:
         yield {"umask": f"{umask:03o}"}
 
 
-def _disks(severity: Severity) -> Callable[[Situation], Iterator[Values]]:
-    def read(situation: Situation) -> Iterator[Values]:
-        seen: set[tuple[int, int]] = set()
-        for disk in situation.machine.disks:
-            is_full = disk.free < _NO_BYTES
-            if (
-                disk.free < _FEW_BYTES
-                and is_full == (severity == "error")
-                and (disk.total, disk.free) not in seen
-            ):
-                seen.add((disk.total, disk.free))
-                yield {"path": disk.path, "free": sized(disk.free)}
-
-    return read
+def _disks(situation: Situation) -> Iterator[Values]:
+    for disk in {(each.total, each.free): each for each in reversed(situation.machine.disks)}.values():
+        if disk.free < _FEW_BYTES:
+            severity = "error" if disk.free < _NO_BYTES else "warning"
+            yield {"path": disk.path, "free": sized(disk.free), "severity": severity}
 
 
 def _shm(situation: Situation) -> Iterator[Values]:
@@ -114,42 +105,37 @@ def _clock(situation: Situation) -> Iterator[Values]:
 
 
 def _watches(situation: Situation) -> Iterator[Values]:
-    found = [
-        (value, name)
-        for name in limits.names("watches")
-        if (value := situation.machine.limits.get(name)) is not None
-    ]
-    value, name = min(found, default=(0, ""))
-    if found and situation.repository is not None and situation.repository.folders > value:
-        command = limits.more("watches", name, value)
-        yield {"folders": situation.repository.folders, "name": name, "value": value, "command": command}
+    repository = situation.repository
+    if repository is not None and (found := _limit(situation, "watches", repository.folders - 1)):
+        yield {"folders": repository.folders, **found}
 
 
 def _instances(situation: Situation) -> Iterator[Values]:
+    used = situation.machine.watchers
+    if situation.is_here and used is not None and (found := _limit(situation, "instances", used)):
+        yield {"used": used, **found}
+
+
+def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
+    """Return the lower limit of inotify that is used up, and the command that raises it; empty for none."""
+    there = situation.machine.limits
+    value, name = min(((there[name], name) for name in limits.names(what) if name in there), default=(0, ""))
+    if not name or used < value:
+        return {}
+    return {"name": name, "value": value, "command": limits.more(what, name, value)}
+
+
+def _ptrace(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
-    found = [
-        (value, name) for name in limits.names("instances") if (value := machine.limits.get(name)) is not None
-    ]
-    value, name = min(found, default=(0, ""))
-    if found and situation.is_here and machine.watchers is not None and machine.watchers >= value:
-        command = limits.more("instances", name, value)
-        yield {"used": machine.watchers, "name": name, "value": value, "command": command}
-
-
-def _ptrace(severity: Severity) -> Callable[[Situation], Iterator[Values]]:
-    def read(situation: Situation) -> Iterator[Values]:
-        machine = situation.machine
-        scope = machine.ptrace_scope or 0
-        if scope and (machine.uid != 0 or scope > 2) and (scope == 1) == (severity == "note"):
-            whom = {1: "its own children", 2: "root's commands alone"}.get(scope, "nothing, until a reboot")
-            yield {"scope": scope, "whom": whom}
-
-    return read
+    scope = machine.ptrace_scope or 0
+    if scope and (machine.uid != 0 or scope > 2):
+        whom = {1: "its own children", 2: "root's commands alone"}.get(scope, "nothing, until a reboot")
+        yield {"scope": scope, "whom": whom, "severity": "note" if scope == 1 else "warning"}
 
 
 def _no_python(situation: Situation) -> Iterator[Values]:
     pythons = situation.machine.pythons
-    if not situation.is_here and not any(_numbers(version) >= _OLDEST_PYTHON for _, version in pythons):
+    if not situation.is_here and not any(_numbers(version) >= OLDEST_PYTHON for _, version in pythons):
         yield {"found": ", ".join(f"{name} {version}" for name, version in pythons) or "none on PATH"}
 
 
@@ -197,15 +183,8 @@ CHECKS = (
     ),
     Check(
         name="disk",
-        severity="error",
-        read=_disks("error"),
-        cause="{free} are left on the disk of {path}",
-        next="df -h {path}; du -xhd1 {path} | sort -h shows what fills it",
-    ),
-    Check(
-        name="disk",
         severity="warning",
-        read=_disks("warning"),
+        read=_disks,
         cause="{free} are left on the disk of {path}",
         next="df -h {path}; du -xhd1 {path} | sort -h shows what fills it",
     ),
@@ -254,16 +233,9 @@ CHECKS = (
     Check(
         name="ptrace",
         severity="warning",
-        read=_ptrace("warning"),
+        read=_ptrace,
         cause="kernel.yama.ptrace_scope is {scope}: dkdbg attach TARGET --pid may trace {whom}",
-        next="sudo sysctl kernel.yama.ptrace_scope=0, or start the program under dkdbg: dkdbg run -- COMMAND",
-    ),
-    Check(
-        name="ptrace",
-        severity="note",
-        read=_ptrace("note"),
-        cause="kernel.yama.ptrace_scope is {scope}: a process may trace {whom}, so dkdbg attach TARGET --pid is refused",
-        next="sudo sysctl kernel.yama.ptrace_scope=0 for as long as you need it",
+        next="sudo sysctl kernel.yama.ptrace_scope=0 for as long as you need it, or dkdbg run -- COMMAND",
     ),
     Check(
         name="python",

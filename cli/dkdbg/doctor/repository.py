@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import __version__, process
 from dkdbg.agent.contract import DEFAULT_PORT
-from dkdbg.core import config as configuration
 from dkdbg.core.plan import FROM_NOWHERE
 from dkdbg.delivery import single_file
 from dkdbg.doctor.situation import Context, Repository
@@ -22,8 +19,9 @@ from dkdbg.setup.detect.files import SKIP_DIRS, decode
 from dkdbg.setup.detect.repo import inspect
 from dkdbg.setup.render import manifest, token_file
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines
+from dkdbg.targets import registry
+from dkdbg.targets.docker import compose_cli
 from dkdbg.targets.docker.compose import ComposeService, started
-from dkdbg.targets.docker.engine_errors import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,10 +43,9 @@ def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
     errors: list[DkdbgError] = []
     service, port = None, DEFAULT_PORT
     try:
-        text = _read(root, configuration.FILE_NAME)
-        config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
+        config = registry.configuration(root)
         service = manifest.debug_service(root)
-        port = _port(root, service.port if service else config.port or DEFAULT_PORT)
+        port = dotenv.local_port(root, service.port if service else config.port or DEFAULT_PORT)
         if service is not None and service.token != FROM_NOWHERE:
             token_file.read(os.environ)
     except DkdbgError as error:
@@ -56,7 +53,7 @@ def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
     model: dict[str, Any] = {}
     if service is not None and has_engine:
         try:
-            model = _model(root, service)
+            model = compose_cli.check_project(ComposeService(service=service.name), root)
         except DkdbgError as error:
             errors.append(error)
     return Repository(
@@ -78,22 +75,6 @@ def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
 
 def _read(root: Path, path: str) -> bytes | None:
     return transaction.read(root, PurePosixPath(path))
-
-
-def _port(root: Path, planned: int) -> int:
-    """Return the debug port: DKDBG_PORT of .env if an earlier `up` chose one, otherwise the planned one."""
-    text = _read(root, ".env")
-    chosen = dotenv.value_of(text.decode("utf-8", errors="replace"), "DKDBG_PORT") if text else None
-    return int(chosen) if chosen and re.fullmatch(r"\d{1,5}", chosen) else planned
-
-
-def _model(root: Path, service: DebugService) -> dict[str, Any]:
-    """Return the project as compose merges it. Raise DkdbgError if compose rejects its files."""
-    done = process.run(ComposeService(service=service.name).config(), cwd=root, timeout=_TIMEOUT_S)
-    if done.code:
-        raise explain(done.code, done.stderr)
-    found = json.loads(done.stdout)
-    return found if isinstance(found, dict) else {}
 
 
 def _agent(root: Path) -> str | None:

@@ -9,9 +9,8 @@ from packaging.version import InvalidVersion, Version
 
 from dkdbg.doctor.check import Check
 from dkdbg.doctor.engine_checks import values_of
-from dkdbg.doctor.gpu_checks import asks_for_gpu
 from dkdbg.doctor.machine_checks import sized
-from dkdbg.targets.docker.compose import started
+from dkdbg.setup.detect.docker.compose_service import wants_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,12 +45,8 @@ def _port(situation: Situation) -> Iterator[Values]:
 
 
 def _shm(situation: Situation) -> Iterator[Values]:
-    repository = situation.repository
-    if repository is None or repository.service is None:
-        return
-    for name in started(repository.model, repository.service.name):
-        body = repository.services()[name]
-        if asks_for_gpu(body) and not body.get("shm_size") and body.get("ipc") != "host":
+    for name, body in situation.repository.started().items() if situation.repository is not None else ():
+        if wants_gpu(body) and not body.get("shm_size") and body.get("ipc") != "host":
             yield {"service": name}
 
 

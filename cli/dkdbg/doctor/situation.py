@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.targets.docker.compose import started
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -89,7 +91,6 @@ class Engine:
     Attributes:
         error: why it cannot be used; None if it answers.
         info: of `docker info`.
-        client: version of the docker command.
         compose, buildx: versions of the plugins; None if missing.
         is_local: whether it runs on this machine.
         is_podman: whether it is Podman.
@@ -102,7 +103,6 @@ class Engine:
 
     error: DkdbgError | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
-    client: str = ""
     compose: str | None = None
     buildx: str | None = None
     is_local: bool = True
@@ -177,6 +177,11 @@ class Repository:
         """Return the services of the project by name."""
         found = self.model.get("services")
         return found if isinstance(found, dict) else {}
+
+    def started(self) -> dict[str, dict[str, Any]]:
+        """Return the services that a start of the debug service starts, by name."""
+        names = started(self.model, self.service.name) if self.service is not None else ()
+        return {name: self.services()[name] for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)

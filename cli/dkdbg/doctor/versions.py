@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dkdbg.doctor.check import Severity
-    from dkdbg.doctor.situation import Engine, Repository, Situation
+    from dkdbg.doctor.situation import Engine, Repository
 
 _NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,3})")
 
@@ -22,7 +22,7 @@ class KnownBad:
     """One row.
 
     Attributes:
-        program: engine, compose, buildx, podman or client (the docker command).
+        program: engine, compose or podman.
         versions: those that fail.
         severity: of the finding.
         cause: what fails.
@@ -90,7 +90,6 @@ KNOWN_BAD = (
         severity="error",
         cause="its builds are not BuildKit's, which the build secrets and cache mounts of Dockerfiles need",
         next="install Docker 23 or newer: https://docs.docker.com/engine/install",
-        applies=lambda engine, _repository: not engine.is_podman,
     ),
     KnownBad(  # moby#49963 switched it on with 28.2
         program="engine",
@@ -100,7 +99,6 @@ KNOWN_BAD = (
         next=_CDI_ON,
         applies=lambda engine, repository: (
             _reserves_cdi(repository)
-            and not engine.is_podman
             and not engine.info.get("CDISpecDirs")
             and "nvidia" not in (engine.info.get("Runtimes") or {})
         ),
@@ -111,7 +109,7 @@ KNOWN_BAD = (
         severity="note",
         cause="containers may open 1024 files (1048576 before), which DataLoader workers use up: Too many open files",
         next="ulimits: {nofile: 65536} for the service, in an override file",
-        applies=lambda engine, repository: repository is not None and not engine.is_podman,
+        applies=lambda _engine, repository: repository is not None,
     ),
     KnownBad(
         program="podman",
@@ -124,30 +122,21 @@ KNOWN_BAD = (
 )
 
 
-def known_bad(situation: Situation, severity: Severity) -> Iterator[dict[str, object]]:
-    """Return the program, its version, the cause and the remedy of each row that fits."""
-    engine = situation.engine
-    if engine is None:
-        return
-    versions = {
-        "engine": "" if engine.is_podman else engine.version,
-        "podman": engine.version if engine.is_podman else "",
-        "compose": engine.compose or "",
-        "buildx": engine.buildx or "",
-        "client": engine.client,
-    }
+def known_bad(engine: Engine, repository: Repository | None) -> Iterator[dict[str, object]]:
+    """Return the program, its version, the severity, the cause and the remedy of each row that fits."""
+    versions = {"podman" if engine.is_podman else "engine": engine.version, "compose": engine.compose or ""}
     for row in KNOWN_BAD:
-        found = _NUMBER.match(versions[row.program])
+        version = versions.get(row.program, "")
+        found = _NUMBER.match(version)
         if (
-            row.severity != severity
-            or not found
-            or not SpecifierSet(row.versions).contains(found[1], prereleases=True)
+            found
+            and SpecifierSet(row.versions).contains(found[1], prereleases=True)
+            and row.applies(engine, repository)
         ):
-            continue
-        if row.applies(engine, situation.repository):
             yield {
                 "program": row.program,
-                "version": versions[row.program],
+                "version": version,
+                "severity": row.severity,
                 "cause": row.cause,
                 "next": row.next,
             }

@@ -30,7 +30,7 @@ MACHINE = Machine(
     limits={"fs.inotify.max_user_watches": 8192, "fs.inotify.max_user_instances": 128},
 )  # fmt: skip
 ENGINE = Engine(
-    info={"ServerVersion": "28.3.0", "Runtimes": {"nvidia": {}}, "CDISpecDirs": ["/etc/cdi"]}, client="28.3.0", compose="v2.38.1",
+    info={"ServerVersion": "28.3.0", "Runtimes": {"nvidia": {}}, "CDISpecDirs": ["/etc/cdi"]}, compose="v2.38.1",
     buildx="0.25.0", gpu="nvidia", disk=Disk(path="/var/lib/docker", total=500 * GIB, free=90 * GIB),
 )  # fmt: skip
 REPOSITORY = Repository(

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.errors import DkdbgError
@@ -56,28 +56,58 @@ def host_facts() -> HostFacts:
     Raises:
         DkdbgError: no docker command, no engine, no permission.
     """
-    result = process.run(["docker", "info", "--format", "{{json .}}"])
-    try:
-        info = json.loads(result.stdout)
-    except ValueError:
-        info = {}
-    if result.code or info.get("ServerErrors"):
-        raise explain(result.code or 1, result.stderr + "\n" + "\n".join(info.get("ServerErrors") or ()))
+    info = engine_info()
     compose = process.run(["docker", "compose", "version", "--short"])
     if compose.code:
         raise explain(compose.code, compose.stderr)
     is_local = client.endpoint().is_local
-    gpu, source = choose_gpu(
-        info, has_kfd=has_kfd(is_local=is_local), cdi_vendors=cdi_vendors(info, is_local=is_local)
-    )
-    asked = process.run(["docker", "version", "--format", "{{json .Server.Components}}"])
+    gpu, source = gpu_of(info, is_local=is_local)
     return HostFacts(
         version=str(info.get("ServerVersion", "?")), gpu=gpu, gpu_source=source,
-        is_podman=podman.is_podman(json.loads(asked.stdout)) if not asked.code else False,
+        is_podman=is_podman(),
         has_selinux=podman.has_selinux(info),
         gpus=count_gpus(gpu, is_local=is_local),
         cores=info["NCPU"] if isinstance(info.get("NCPU"), int) and info["NCPU"] > 0 else 1,
     )  # fmt: skip
+
+
+def engine_info() -> dict[str, Any]:
+    """Return what `docker info` says.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    result = process.run(["docker", "info", "--format", "{{json .}}"])
+    info = _json(result.stdout)
+    info = info if isinstance(info, dict) else {}
+    if result.code or info.get("ServerErrors"):
+        raise explain(result.code or 1, result.stderr + "\n" + "\n".join(info.get("ServerErrors") or ()))
+    return info
+
+
+def is_podman() -> bool:
+    """Return whether the engine is Podman, behind its Docker API."""
+    asked = process.run(["docker", "version", "--format", "{{json .Server.Components}}"])
+    return not asked.code and podman.is_podman(_json(asked.stdout))
+
+
+def _json(text: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def gpu_of(info: dict[str, Any], *, is_local: bool) -> tuple[GpuKind, str]:
+    """Return how containers of an engine get a GPU, and why.
+
+    Args:
+        info: from `engine_info`.
+        is_local: whether it runs on this machine.
+    """
+    return choose_gpu(
+        info, has_kfd=has_kfd(is_local=is_local), cdi_vendors=cdi_vendors(info, is_local=is_local)
+    )
 
 
 def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset[str]) -> tuple[GpuKind, str]:

@@ -48,7 +48,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         user=_text(body.get("user")),
         binds=_binds(tree, here, elements(body.get("volumes"))),
         ports=_ports(elements(body.get("ports"))),
-        gpu=_wants_gpu(body),
+        gpu=wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
         optional=tuple(_optional(body.get("depends_on"))),
         refers=tuple(refers),
@@ -203,7 +203,7 @@ def _variables(value: Value) -> frozenset[str]:
     return frozenset(map(str, names))
 
 
-def _wants_gpu(body: Value) -> bool:
+def wants_gpu(body: Value) -> bool:
     """Return whether a service requests a GPU: by reservations, `gpus`, nvidia runtime, device nodes or CDI names."""
     value: Value = body.get("deploy")
     for key in ("resources", "reservations", "devices"):
