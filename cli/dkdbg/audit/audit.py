@@ -10,8 +10,6 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
-
 from dkdbg.audit import (
     compose,
     dockerfiles,
@@ -202,11 +200,7 @@ def _tokens(path: str, text: str) -> Iterator[Finding]:
 
 def _old_agent(path: str, version: str, read: Callable[[str], bytes | None]) -> Finding | None:
     held = single_file.version_in(read(path) or b"")
-    try:
-        is_old = held is not None and Version(held) < Version(version)
-    except InvalidVersion:
-        is_old = True
-    if not is_old:
+    if held is None or not single_file.is_older(held, version):
         return None
     return Finding(
         path=path, line=1, rule=OLD_AGENT, message=f"the agent is dkdbg {held}, and {version} is installed"

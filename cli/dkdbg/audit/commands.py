@@ -46,6 +46,16 @@ class Found:
     message: str
 
 
+def traces(capability: str) -> bool:
+    """Return whether a capability lets its holder trace other processes."""
+    return capability.upper().removeprefix("CAP_") in {"SYS_PTRACE", "ALL"}
+
+
+def unconfined(option: str) -> bool:
+    """Return whether a security option switches the seccomp filter off."""
+    return option.replace(":", "=") == "seccomp=unconfined"
+
+
 def starts_debugger(text: str) -> bool:
     """Return whether a command line starts debugpy, ptvsd or the agent."""
     return bool(_DEBUGGER.search(text) or _AGENT.search(text))

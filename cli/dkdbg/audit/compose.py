@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports, secrets
@@ -24,10 +23,8 @@ if TYPE_CHECKING:
     from dkdbg.audit.documents import Value
 
 _SERVICE_KEYS = frozenset({"image", "build", "extends", "command", "entrypoint", "ports", "profiles"})
-_CAPABILITY = re.compile(r"(?:CAP_)?(SYS_PTRACE|ALL)", re.IGNORECASE)
 #: Maximum length of a chain of `extends`.
 _MAX_EXTENDS = 8
-_UNCONFINED = re.compile(r"seccomp[=:]unconfined")
 
 
 def is_compose(document: Value) -> bool:
@@ -94,10 +91,10 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
         for each in commands.listens(text):
             yield line, each.rule, each.message
     for value in service.get("cap_add").each():
-        if (capability := _CAPABILITY.fullmatch(value.text)) is not None and ships:
-            yield value.line, PTRACE, f"cap_add: {capability[1].upper()}"
+        if commands.traces(value.text) and ships:
+            yield value.line, PTRACE, f"cap_add: {value.text}"
     for value in service.get("security_opt").each():
-        if _UNCONFINED.fullmatch(value.text) and ships:
+        if commands.unconfined(value.text) and ships:
             yield value.line, UNCONFINED, f"security_opt: {value.text}"
     if service.get("privileged").text.lower() in {"true", "yes", "on"}:
         yield service.get("privileged").line, PRIVILEGED, "privileged: true"

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports, secrets
 from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, SHIPS, Finding, is_for_debugging
-from dkdbg.setup.detect.docker.dockerfile_syntax import json_words, parse_instructions, split
+from dkdbg.setup.detect.docker.dockerfile_syntax import NAME, json_words, parse_instructions, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dkdbg.setup.detect.docker.dockerfile_syntax import Instruction
 
-NAME = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
 #: Files whose names begin like a Dockerfile's: what a build ignores, and templates.
 _OTHER = re.compile(r".*\.(?:dockerignore|j2|jinja2?|tmpl|tpl)", re.IGNORECASE)
 _FROM = re.compile(r"(?:--\S+\s+)*(\S+)(?:\s+[Aa][Ss]\s+(\S+))?")

@@ -46,10 +46,10 @@ def audit_devcontainer(path: str, document: Value, debug: frozenset[int]) -> Ite
     if document.get("privileged").text == "true":
         yield finding(document.get("privileged").line, PRIVILEGED, "privileged: true")
     for value in document.get("capAdd").each():
-        if value.text.upper().removeprefix("CAP_") in {"SYS_PTRACE", "ALL"}:
+        if commands.traces(value.text):
             yield finding(value.line, PTRACE, f"capAdd: {value.text}")
     for value in document.get("securityOpt").each():
-        if value.text.replace(":", "=") == "seccomp=unconfined":
+        if commands.unconfined(value.text):
             yield finding(value.line, UNCONFINED, f"securityOpt: {value.text}")
     for name, value in document.get("build", "args").pairs():
         if secrets.is_secret_name(name):

@@ -121,7 +121,7 @@ def _security(context: Value) -> Iterator[tuple[int, str, str]]:
     if context.get("privileged").text.lower() == "true":
         yield context.get("privileged").line, PRIVILEGED, "privileged: true"
     for each in context.get("capabilities", "add").each():
-        if each.text.upper().removeprefix("CAP_") in {"SYS_PTRACE", "ALL"}:
+        if commands.traces(each.text):
             yield each.line, PTRACE, f"capabilities: {each.text}"
     kind = context.get("seccompProfile", "type")
     if kind.text == "Unconfined":

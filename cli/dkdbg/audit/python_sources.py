@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports
 from dkdbg.audit.rules import OPEN_PORT, WAITS, Finding, is_for_debugging
+from dkdbg.setup.detect.python.python_source import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,10 +79,7 @@ def audit(path: str, text: str) -> Iterator[Finding]:
 def _calls(text: str) -> list[_Call] | None:
     """Return the calls of debuggers and of processes in a source; None if it cannot be parsed."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in the source
-            tree = ast.parse(text)
-        return _found(tree)
+        return _found(parsed(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -87,6 +87,16 @@ def version_in(data: bytes) -> str | None:
     return found[1] if found else None
 
 
+def is_older(held: str, installed: str) -> bool:
+    """Return whether a version of dkdbg is older than the installed one; text that is no version is."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - 10 ms that a sync does not need
+
+    try:
+        return Version(held) < Version(installed)
+    except InvalidVersion:
+        return True
+
+
 #: Modules of dkdbg/agent/inprocess for pdb on an OpenPAI job's port: few enough for a line of the job's YAML.
 _PDB = (
     "__init__", "pai", "on_demand", "member", "session", "own_socket",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from packaging.version import InvalidVersion, Version
-
+from dkdbg.delivery import single_file
 from dkdbg.doctor.check import Check
 from dkdbg.doctor.engine_checks import values_of
 from dkdbg.doctor.machine_checks import sized
@@ -30,11 +29,7 @@ def _old_agent(situation: Situation) -> Iterator[Values]:
     repository = situation.repository
     if repository is None or repository.agent is None:
         return
-    try:
-        is_old = Version(repository.agent) < Version(repository.installed)
-    except InvalidVersion:
-        is_old = True
-    if is_old:
+    if single_file.is_older(repository.agent, repository.installed):
         yield {"agent": repository.agent, "installed": repository.installed}
 
 

@@ -11,7 +11,7 @@ from dkdbg.core.facts import Rival
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.accelerator.frameworks import frameworks_of, uses_accelerator
 from dkdbg.setup.detect.accelerator.torch import TextEvidence
-from dkdbg.setup.detect.docker import compose_file, service
+from dkdbg.setup.detect.docker import compose_file, dockerfile_syntax, service
 from dkdbg.setup.detect.docker.compose_main import named_files
 from dkdbg.setup.detect.docker.devcontainer import read_devcontainers
 from dkdbg.setup.detect.docker.docker_run import read_docker_run
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.docker.service import RunningService
     from dkdbg.setup.detect.launch.launches import Seen
 
-_DOCKERFILE = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
 _NOT_DOCKERFILE = re.compile(
     r"\.(?:dockerignore|md|txt|sh|py|tmpl|j2|jinja|template|yml|yaml|in)$", re.IGNORECASE
 )
@@ -162,7 +161,7 @@ class Survey:
     def _dockerfile_texts(self) -> dict[str, str]:
         paths = [
             path
-            for path in self.tree.matching(_DOCKERFILE)
+            for path in self.tree.matching(dockerfile_syntax.NAME)
             if not _NOT_DOCKERFILE.search(path) and not is_vendored(path)
         ]
         paths += [

@@ -7,6 +7,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
+#: Name of a Dockerfile.
+NAME = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
 #: `<<EOF` at the end of an instruction.
 HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _DIRECTIVE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*$", re.IGNORECASE)
