@@ -43,7 +43,7 @@ _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
 #: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
 _LIMIT = re.compile(r"more than |detection took longer")
-_NO_FILE = re.compile(r"a link that leads |it is not a regular file")
+_NO_FILE = re.compile(r"a link that leads |it is not a regular file|Too many levels of symbolic links")
 #: Maximum characters of all files together, seconds, ports, and characters of a message.
 _MAX_CHARS, _MAX_S, _MAX_PORTS, _MAX_MESSAGE = 300_000_000, 120.0, 200, 300
 

@@ -51,7 +51,11 @@ def audit(root: Path, here: Path, paths: list[str], *, as_sarif: bool) -> int:
     notes: list[str] = []
     for folder, below in _roots(root, here, paths).items():
         every, problems = _audited(folder)
-        found += [one for one in every if not below or any(_is_below(one.path, path) for path in below)]
+        found += [
+            one
+            for one in every
+            if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
+        ]
         notes += problems
     if as_sarif:
         console.emit(sarif.report(found, version=__version__, notes=notes))
@@ -78,7 +82,9 @@ def _roots(root: Path, here: Path, paths: list[str]) -> dict[Path, list[str]]:
             real = path.resolve(strict=True)
         except (OSError, RuntimeError) as error:
             raise DkdbgError(
-                f"cannot read {text}: {error}", hint="name a file or folder that exists", exit_code=EXIT_USAGE
+                f"cannot read {text}: {getattr(error, 'strerror', None) or 'it is a link to itself'}",
+                hint="name a file or folder that exists",
+                exit_code=EXIT_USAGE,
             ) from error
         if real.is_relative_to(root):
             found.setdefault(root, []).append(real.relative_to(root).as_posix())

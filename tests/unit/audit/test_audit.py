@@ -331,6 +331,7 @@ def test_what_was_not_read_is_a_finding(name, value, path, *, tmp_path, capsys, 
     written(tmp_path, {"compose.yaml": COMPOSE + "    privileged: false\n"})
     code, said = audit(tmp_path, capsys=capsys)
     assert (code, places(said.out)) == (1, {(f"{path}:1", "unread")})
+    assert audit(tmp_path, "compose.yaml", capsys=capsys)[0] == 1  # its ports may be in what was not read
 
 
 def test_yaml_that_is_not_valid_is_a_finding_and_a_template_is_not(tmp_path, capsys):
@@ -338,6 +339,17 @@ def test_yaml_that_is_not_valid_is_a_finding_and_a_template_is_not(tmp_path, cap
     code, said = audit(tmp_path, capsys=capsys)
     assert (code, places(said.out)) == (1, {("compose.yaml:1", "unread")})
     assert "chart.yaml: not valid YAML" in said.err
+    written(tmp_path, {"compose.yaml": 'privileged: "\\UFFFFFFFF"\n'})
+    said = audit(tmp_path, capsys=capsys)[1]
+    assert "compose.yaml:1: unread: it has an escape beyond U+10FFFF" in said.out
+
+
+def test_a_path_that_cannot_be_read_is_named_once(tmp_path, capsys):
+    (tmp_path / "loop").symlink_to("loop")
+    said = audit(tmp_path, "loop", capsys=capsys)[1].err  # Python 3.13 has the system's text
+    assert re.search("cannot read loop: (it is a link to itself|Too many levels of symbolic links)\n", said)
+    assert audit(tmp_path, capsys=capsys)[0] == 0
+    assert "cannot read no: No such file or directory\n" in audit(tmp_path, "no", capsys=capsys)[1].err
 
 
 def test_a_finding_is_one_line(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import tomlkit
@@ -92,8 +93,14 @@ def load_toml(text: str) -> Value:
     return value
 
 
+#: An escape beyond U+10FFFF, for which ruamel.yaml raises OverflowError.
+_NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
+
+
 def check_text(text: str) -> None:
-    """Raise ValueError if a text is larger or deeper than any configuration."""
+    """Raise ValueError if a text is larger or deeper than any configuration, or has an escape of no character."""
+    if _NO_CHARACTER.search(text):
+        raise ValueError("it has an escape beyond U+10FFFF")
     if len(text) > MAX_CHARS:
         raise ValueError(f"it is larger than {MAX_CHARS // 1000} KB")
     depth = deepest = 0
