@@ -85,23 +85,14 @@ def _workspace(target: Target, root: Path, *, sync: bool) -> tuple[str, str]:
 def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Callable[[str], None]) -> Trial:
     """Start `dkdbg run`, which brings the agent and forwards a local port to it."""
     report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
-    before = {each.id for each in _sessions(root, name) if not each.is_ended}
+    before: set[str] = set()
+    with contextlib.suppress(DkdbgError) if sync else contextlib.nullcontext():  # sync creates the folder
+        before = {each.id for each in _sessions(root, name) if not each.is_ended}
     port = free_port(_FIRST_PORT, ours=None)
     flags = ("--sync",) if sync else ()
     words = process.ourselves(
-        "-C",
-        str(root),
-        "run",
-        "--on",
-        name,
-        "--wait",
-        str(_WAIT_S),
-        *flags,
-        "--attach",
-        str(port),
-        "--",
-        *argv,
-    )
+        "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags, "--attach", str(port), "--", *argv
+    )  # fmt: skip
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
     child = process.start(words, cwd=root, stdout=log.fileno(), stderr=log.fileno(), new_session=True)
 
