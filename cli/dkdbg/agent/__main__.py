@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--then exit|run] [--name NAME]
                           [--runtime DIR] [--on-crash hold=TIME] [--no-compile] [--pdb [HOST:]PORT]
-                          [--ranks SET] [--continue all|one] [--housekeeping] [--connect HOST:PORT]
+                          [--ranks SET] [--continue all|one] [--beats PATTERNS] [--housekeeping] [--connect HOST:PORT]
                           [--nsys|--py-spy|--torch-profile PATTERNS] [--nsys-ranks|... SET] -- COMMAND [ARGUMENT...]
        dkdbg.agent supervise [as launch] [--reload [DIR...]] [--reload-config] [--on-crash restart|wait|exit]
                              [--max-restarts N] [--interactive] -- COMMAND [ARGUMENT...]
@@ -36,6 +36,7 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
 
        --ranks (DKDBG_RANKS): debug these ranks alone, such as 0,3 or 0-7:2 or failing; the others run free
        --continue (DKDBG_CONTINUE): Continue and Pause in an editor are for all ranks, or for the one in focus
+       --beats 'heartbeat,Lease*' (DKDBG_BEATS): threads that run on while the others of the process are held
        --connect (DKDBG_CONNECT): connect to a dkdbg attach --listen there, if this machine accepts no connections
        --nsys '*policy*,*vllm*', --nsys-ranks 0 (DKDBG_NSYS, DKDBG_NSYS_RANKS): profile these workers; so with --py-spy
        and --torch-profile; files go to ./dkdbg-profiles (DKDBG_PROFILE_DIR)

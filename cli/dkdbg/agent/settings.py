@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: the agent and of programs below it), on the host (dkdbg's own environment).
 SERVICE, JOB, HOST = "service", "job", "host"
 #: Values of a key of dkdbg.toml, besides a choice (tuple) and whole numbers (range).
-TEXT, FLAG, RANKS, TEXTS, SIZE = "text", "flag", "ranks", "texts", "size"
+TEXT, FLAG, RANKS, TEXTS, SIZE, PATTERNS = "text", "flag", "ranks", "texts", "size", "patterns"
 _BY_INIT = "Set by `dkdbg init` in the debug service"
 
 
@@ -86,6 +86,11 @@ ENV_CONTINUE = declare(
     "DKDBG_CONTINUE", _USUAL, "Continue and Pause are for all ranks; one: for the rank in focus", key="continue",
     values=CONTINUES, default=CONTINUE_ALL, in_compose=True,
     more="The key is read by `attach` and `run` too; `\"dkdbgContinue\"` in a launch entry goes before it",
+)
+ENV_BEATS = declare(
+    "DKDBG_BEATS", _USUAL, "threads that run on while the others are held: heartbeat,Lease*", key="beats", values=PATTERNS,
+    example="heartbeat,Lease*", unset="those of uvicorn and torchelastic that are known", in_compose=True,
+    more="Shell patterns with commas, for a thread's name, target or class; no breakpoint stops in it",
 )
 ENV_THEN = declare(
     "DKDBG_THEN", _USUAL, "when no editor came: exit (code 124) or run", default="exit", in_compose=True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import CONTINUE_ALL, DEFAULT_PORT, RESTART_AUTO
 from dkdbg.agent.inprocess import ranks
-from dkdbg.agent.settings import FLAG, RANKS, SIZE, TEXTS
+from dkdbg.agent.settings import FLAG, PATTERNS, RANKS, SIZE, TEXTS
 from dkdbg.core.plan import CHECKED_IN, FROM_NOWHERE
 from dkdbg.core.settings import KEYS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -61,6 +61,8 @@ class Config:
         ranks: ranks to debug, as agent/inprocess/ranks.py reads them; the others run free.
         continues: effect of Continue and Pause in one rank on the others of its job, `all` or `one`; the key
             `continue`.
+        beats: patterns, with commas, of threads that run on while a debugger holds the others; see
+            agent/inprocess/clocks/beats.py.
         agent: `checked-in` if git has the agent; `fetched` if git has its digest and `dkdbg up` writes it.
         token: source from which the launch entry takes the token that the debug port requires.
         sync: the table [sync].
@@ -78,6 +80,7 @@ class Config:
     restart: str = RESTART_AUTO
     ranks: str = ranks.ALL
     continues: str = CONTINUE_ALL
+    beats: str = ""
     agent: str = CHECKED_IN
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
@@ -193,6 +196,11 @@ def _problem(key: str, value: object) -> str | None:
     elif values == TEXTS:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         wanted = "a list of texts"
+    elif values == PATTERNS:
+        fits = isinstance(value, str) and bool(
+            re.fullmatch(r"[\w.*?\[\]!-]+(, ?[\w.*?\[\]!-]+)*", value, re.ASCII)
+        )
+        wanted = 'shell patterns with commas such as "heartbeat,Lease*"'
     elif values == SIZE:
         fits, wanted = bool(size(value)), 'a size such as "100 MB"'
     else:

@@ -145,6 +145,7 @@ class ServicePlan:
         restart: default action of an attach when sources changed after the program's start; see config.py.
         ranks: ranks that are debugged by default; see config.py.
         continues: default effect of continuing one rank on the others; see config.py.
+        beats: patterns of threads that run on while the others are held; see config.py.
         as_owner: whether it becomes the owner of the workspace; otherwise it runs as the user of its image or service.
         image_files: folder of the image that a mount of dkdbg hides, and whose files that only the image has are shown
             again; empty for none.
@@ -190,6 +191,7 @@ class ServicePlan:
     restart: str = "auto"
     ranks: str = "all"
     continues: str = "all"
+    beats: str = ""
     as_owner: bool = True
     image_files: str = ""
     gpu: bool = False

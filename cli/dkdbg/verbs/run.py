@@ -167,6 +167,8 @@ def run(
         flags += (*(("--ranks", chosen) if chosen else ()), *(profiling.words if profiling else ()))
         if continues := continues_of(root):
             flags += ("--continue", continues)
+        if beats := registry.configuration(root).beats:
+            flags += ("--beats", beats)
         if attach is not None:
             _lead_editors(opened, registry.target_of(name or "local:", root), attach)
         if (sync or reload) and Capability.NEEDS_WORKDIR in target.capabilities:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 _YES = ("1", "true", "yes", "on")
 
 
+#: Flags with a value -> variable.
+_FLAGS = {
+    **profiles.FLAGS, "--connect": settings.ENV_CONNECT, "--ranks": settings.ENV_RANKS,
+    "--continue": settings.ENV_CONTINUE, "--beats": settings.ENV_BEATS,
+}  # fmt: skip
+
+
 def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
     """Move flags such as `--pdb [HOST:]PORT`, `--ranks SET` or `--on-crash hold=TIME` into the environment.
 
@@ -42,14 +49,8 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
             environment[settings.ENV_NO_COMPILE] = "1"
         elif flag == "--housekeeping":
             environment[settings.ENV_HOUSEKEEPING] = "1"
-        elif name in profiles.FLAGS:
-            environment[profiles.FLAGS[name]] = value if equals else _next(flags, flag)
-        elif name == "--connect":
-            environment[settings.ENV_CONNECT] = value if equals else _next(flags, flag)
-        elif name == "--ranks":
-            environment[settings.ENV_RANKS] = value if equals else _next(flags, flag)
-        elif name == "--continue":
-            environment[settings.ENV_CONTINUE] = value if equals else _next(flags, flag)
+        elif name in _FLAGS:
+            environment[_FLAGS[name]] = value if equals else _next(flags, flag)
         elif name == "--ray-workers":
             _open_ray_workers(environment, value if equals else _next(flags, flag))
         elif name == "--pdb":

@@ -115,6 +115,7 @@ def plan_service(
         restart=config.restart,
         ranks=config.ranks,
         continues=config.continues,
+        beats=config.beats,
         image_files="" if bare else _hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
         gpu=facts.gpu != "none" or bool(base and base.gpu),

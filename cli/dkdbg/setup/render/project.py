@@ -225,6 +225,7 @@ def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
         "DKDBG_RESTART": service.restart,
         "DKDBG_RANKS": service.ranks,
         "DKDBG_CONTINUE": service.continues,
+        "DKDBG_BEATS": service.beats,
         "DKDBG_BASE": plan.image.base,
     }
     unused = {

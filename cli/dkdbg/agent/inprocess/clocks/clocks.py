@@ -9,7 +9,7 @@ stopped or not:
 - A wait that is one call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout, `ray.get`,
     a store of torch) is repeated for the remaining time by these clocks: waits.py.
 
-The debugger and dkdbg itself keep the true clocks. Timers that end a process are stopped meanwhile (timers.py).
+The debugger, dkdbg itself and threads that only beat (beats.py) keep the true clocks. Timers that end a process are stopped meanwhile (timers.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 
 from .. import importing, session
-from . import held_time, timers
+from . import beats, held_time, timers
 from .slow_clocks import State, behind, replace, restore, true_monotonic
 from .waits import WAITS
 
@@ -40,8 +40,9 @@ def _follow(directory: str) -> None:
         State.reader, State.right_until = held_time.Reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
-            for name, change in {**WAITS, **timers.CHANGES}.items():
-                importing.after(name, change)
+            for changes in (WAITS, timers.CHANGES, beats.CHANGES):
+                for name, change in changes.items():
+                    importing.after(name, change)
     if behind() > 0.0:
         replace()
         timers.watch()

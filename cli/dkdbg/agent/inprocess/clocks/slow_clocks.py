@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import copyreg
 import functools
@@ -19,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
+#: Attribute of a thread that keeps the true clocks; see beats.py.
+BEATS = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
@@ -182,7 +185,13 @@ def exchange(functions: Dict[Any, Any]) -> None:
 
 
 def is_ours() -> bool:
-    """Tell whether the debugger or dkdbg called the caller, also through the standard library's waits."""
+    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a thread that beats.
+
+    Also where the standard library's waits are between.
+    """
+    active = getattr(sys.modules.get("threading"), "_active", {})
+    if hasattr(active.get(_thread.get_ident()), BEATS):
+        return True
     caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
     name = ""
     while caller is not None:
