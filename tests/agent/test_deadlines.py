@@ -140,7 +140,7 @@ def test_a_time_without_end_is_not_told_and_what_was_added_ends_with_the_next_at
 def test_a_rank_that_has_ended_waits_no_longer_in_its_collective(monkeypatch):
     alive = {1, 2}
     monkeypatch.setattr(pending_collectives.procfs, "alive", alive.__contains__)
-    monkeypatch.setattr(pending_collectives, "_later", lambda *_: None)
+    monkeypatch.setattr(pending_collectives.duration, "later", lambda *_: None)
     found = pending_collectives.PendingCollectives(str, list, list)
     for pid in (1, 2, 1, 2):
         found.note(pid, "barrier", 5.0, 100.0)
