@@ -114,5 +114,22 @@ def _look_now() -> None:
     debugger = pydevd.get_global_debugger() if pydevd is not None else None
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None:
-        thread._wait_event.set()
-        thread._wait_event.clear()  # it waits again when other threads of the program live
+        event = thread._wait_event
+        thread._wait_event = _Soon(event)  # it waits again when other threads live, or the last event is not sent
+        event.set()
+        event.clear()
+
+
+class _Soon:
+    """Event of pydevd's thread that checks for the end: waits shortly at first, then longer and longer."""
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+        self._next = INTERVAL_S
+
+    def wait(self, timeout: float) -> Any:
+        self._next *= 2
+        return self._event.wait(min(timeout, self._next))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
