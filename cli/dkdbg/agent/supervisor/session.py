@@ -177,7 +177,7 @@ class Session:
         self._unhit = unhit.Unhit(
             self.store.processes_dir,
             processes=lambda: self.store.snapshot()["processes"],
-            told=lambda line: self.tell(line, "important"),
+            told=self.tell,
             later=duration.later,
         )
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)

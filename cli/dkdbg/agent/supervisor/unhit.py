@@ -26,7 +26,8 @@ LOOKS_S = (10.0, 20.0, 90.0)
 #: Maximum breakpoints to ask about, lines to tell at a look, and seconds for an answer.
 MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S = 50, 5, 5.0
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
-BEFORE = "%s:%d ran before its breakpoint came, when the program imported %s: start it again to stop there"
+AGAIN = ": start it again to stop there"
+BEFORE = "%s:%d ran before its breakpoint came, when the program imported %s" + AGAIN
 
 
 class Unhit:
@@ -35,7 +36,7 @@ class Unhit:
     Args:
         folder: where processes announce themselves and answer.
         processes: returns those that are announced.
-        told: called with a line for the user.
+        told: called with a line for the user and its category; that of a copy is `important`, see RootStub.say.
         later: calls a function on another thread after this time in seconds.
     """
 
@@ -44,7 +45,7 @@ class Unhit:
         folder: str,
         *,
         processes: Callable[[], List[contract.Process]],
-        told: Callable[[str], None],
+        told: Callable[[str, str], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         self._folder, self._processes = os.path.realpath(folder), processes
@@ -93,7 +94,7 @@ class Unhit:
             if text and key not in self._done:
                 told += 1
                 self._done.add(key)
-                self._told(text)
+                self._told(text, "console" if text.endswith(AGAIN) else "important")
 
 
 def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
