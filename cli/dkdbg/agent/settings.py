@@ -89,7 +89,7 @@ ENV_CONTINUE = declare(
 )
 ENV_BEATS = declare(
     "DKDBG_BEATS", _USUAL, "threads that run on while the others are held: heartbeat,Lease*", key="beats", values=PATTERNS,
-    example="heartbeat,Lease*", unset="those of uvicorn and torchelastic that are known", in_compose=True,
+    example='"heartbeat,Lease*"', unset="those of uvicorn and torchelastic that are known", in_compose=True,
     more="Shell patterns with commas, for a thread's name, target or class; no breakpoint stops in it",
 )
 ENV_THEN = declare(

@@ -16,7 +16,12 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
     text = toml_template().replace("\n# command", "\ncommand").replace("\n# ", "\n")
     sync = SyncConfig(ignore=("data/", "!data/tiny.csv"), max_size=100_000_000)
     debug = {"command": "python train.py --epochs 1", "service": "web", "port": 5678, "wait": 600}
-    choices = {"dockerfile": "Dockerfile.gpu", "python": "3.11", "gpu": "optional"}
+    choices = {
+        "dockerfile": "Dockerfile.gpu",
+        "python": "3.11",
+        "gpu": "optional",
+        "beats": "heartbeat,Lease*",
+    }
     assert parse(text) == Config(**debug, **choices, reload=False, sync=sync)
 
 
@@ -33,6 +38,8 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
         ("wait = -1", "wait must be a whole number from 0 to 604800, not -1"),
         ("reload = 1", "reload must be true or false, not 1"),
         ("token = 'abc'", "token must be one of none, env, prompt"),
+        ("beats = '${x}'", "beats must be shell patterns with commas"),
+        ("beats = 'a b'", "beats must be shell patterns with commas"),
         ("continue = 'single'", "continue must be one of all, one, not 'single'"),
         ("prot = 1", "unknown key 'prot'"),
         ("[sync]\nignore = 'data/'", "ignore must be a list of texts, not 'data/'"),
