@@ -178,7 +178,6 @@ class Session:
             self.store.processes_dir,
             processes=lambda: self.store.snapshot()["processes"],
             told=self.tell,
-            later=duration.later,
         )
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(

@@ -13,6 +13,7 @@ import threading
 
 from dkdbg.agent.dap import sources
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
+from dkdbg.agent.inprocess import duration
 from dkdbg.agent.supervisor import where
 
 TYPE_CHECKING = False
@@ -37,7 +38,6 @@ class Unhit:
         folder: where processes announce themselves and answer.
         processes: returns those that are announced.
         told: called with a line for the user and its category; that of a copy is `important`, see RootStub.say.
-        later: calls a function on another thread after this time in seconds.
     """
 
     def __init__(
@@ -46,10 +46,8 @@ class Unhit:
         *,
         processes: Callable[[], List[contract.Process]],
         told: Callable[[str, str], None],
-        later: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._folder, self._processes = os.path.realpath(folder), processes
-        self._told, self._later = told, later
+        self._folder, self._processes, self._told = os.path.realpath(folder), processes, told
         self._set: Dict[str, List[int]] = {}
         self._done: Set[Tuple[str, int]] = set()
         self._looks: List[float] = []
@@ -77,7 +75,7 @@ class Unhit:
     def _wait(self) -> None:
         if self._looks and not self._is_waiting:
             self._is_waiting = True
-            self._later(self._looks.pop(0), self._look)
+            duration.later(self._looks.pop(0), self._look)
 
     def _look(self) -> None:
         with self._lock:
