@@ -94,6 +94,36 @@ _OFF = re.compile(
 )
 
 
+#: Patterns by which uv and pip name the requirement that they cannot build, and the one that they cannot find.
+_NOT_BUILT = re.compile(
+    r"Failed to (?:download and )?build `([^`\n]{1,200})`|Failed building wheel for ([\w.\[\]-]{1,200})"
+    r"|Failed to build '([^'\n]{1,200})' when"
+)
+_NOT_INDEXED = re.compile(
+    r"No matching distribution found for ([^\s(]{1,200})|Because ([\w.\[\]-]{1,200}) was not found in the package registry"
+    r"|Because there (?:is no version|are no versions) of ([^\s,]{1,200})"
+)
+_NO_COMPILER = re.compile(
+    r"Unknown compiler|(?:command|execute) '[^'\n]*(?:gcc|g\+\+|cc|clang)'? failed: No such file|Python\.h: No such file"
+    r"|No such file or directory: '(?:gcc|g\+\+|cc|clang)'|(?:gcc|g\+\+|cc): not found"
+)
+
+
+def of_requirement(text: str) -> Finding | None:
+    """Return the finding for a requirement that an image cannot install, from the output of its build."""
+    remedy = "another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in yours"
+    if found := _NOT_BUILT.search(text):
+        says = "{} has no wheel for this Python, and its sources do not build"
+        if _NO_COMPILER.search(text):
+            remedy = "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
+    elif found := _NOT_INDEXED.search(text):
+        says = "the package index has no {} for this Python"
+    else:
+        return None
+    name = next(filter(None, found.groups()))
+    return _finding("requirement-fails", says.format(name), remedy, text, link="image", subject=name)
+
+
 _NO_GPU = (
     r"Found no NVIDIA driver on your system|No CUDA GPUs are available|Torch not compiled with CUDA enabled|"
     r"libcuda\.so\.1: cannot open|CUDA driver version is insufficient|no CUDA-capable device is detected|"

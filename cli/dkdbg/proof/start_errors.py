@@ -26,19 +26,6 @@ _CAUSES = (
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
 )  # fmt: skip
-#: Patterns by which uv and pip name the requirement that they cannot build, and the one that they cannot find.
-_NOT_BUILT = re.compile(
-    r"Failed to (?:download and )?build `([^`\n]{1,200})`|Failed building wheel for ([\w.\[\]-]{1,200})"
-    r"|Failed to build '([^'\n]{1,200})' when"
-)
-_NOT_FOUND = re.compile(
-    r"No matching distribution found for ([^\s(]{1,200})|Because ([\w.\[\]-]{1,200}) was not found in the package registry"
-    r"|Because there (?:is no version|are no versions) of ([^\s,]{1,200})"
-)
-_NO_COMPILER = re.compile(
-    r"Unknown compiler|(?:command|execute) '[^'\n]*(?:gcc|g\+\+|cc|clang)'? failed: No such file|Python\.h: No such file"
-    r"|No such file or directory: '(?:gcc|g\+\+|cc|clang)'|(?:gcc|g\+\+|cc): not found"
-)
 #: Causes that a build's output may name without being its own.
 _VAGUE = frozenset({"program-ends", "data-missing", "permission", "command-missing"})
 
@@ -53,9 +40,8 @@ def finding_of(error: DkdbgError, output: Sequence[str], around: Around) -> Find
     first, *more = text.splitlines()
     found = next((each for each in _CAUSES if re.search(each[0], text, re.IGNORECASE)), None)
     if found is None and any("ERROR" in line for line in output):  # of a build
-        if requirement := _of_requirement("\n".join(output)):
-            return requirement
-        ended = program_end.cause_of("\n".join(output), None, around)
+        said = "\n".join(output)
+        ended = program_end.of_requirement(said) or program_end.cause_of(said, None, around)
         if ended.cause not in _VAGUE:
             return ended
         found = ("", "image", "build-fails")
@@ -63,26 +49,4 @@ def finding_of(error: DkdbgError, output: Sequence[str], around: Around) -> Find
     lines = tuple(line for line in output[-8:] if line.strip())
     return Finding(
         link=link, cause=cause, says=first, remedy=error.hint or "dkdbg up shows more", detail=(*more, *lines)
-    )
-
-
-def _of_requirement(text: str) -> Finding | None:
-    """Return the finding for a requirement that the image cannot install."""
-    python = "another version of it, or another Python: dkdbg init --python 3.9 for the Dockerfile that init writes, FROM in yours"
-    if found := _NOT_BUILT.search(text):
-        name = next(filter(None, found.groups()))
-        remedy = (
-            "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
-            if _NO_COMPILER.search(text)
-            else python
-        )
-        says = f"{name} has no wheel for this Python, and its sources do not build"
-    elif found := _NOT_FOUND.search(text):
-        name = next(filter(None, found.groups()))
-        says, remedy = f"the package index has no {name} for this Python", python
-    else:
-        return None
-    lines = tuple(line for line in text.splitlines() if line.strip())[-8:]
-    return Finding(
-        link="image", cause="requirement-fails", says=says, remedy=remedy, detail=lines, subject=name
     )
