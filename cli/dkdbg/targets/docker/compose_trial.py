@@ -17,6 +17,7 @@ from dkdbg.targets.docker.compose import ComposeService, runs_nothing
 from dkdbg.targets.docker.compose_once import prepare, published_ports
 from dkdbg.targets.docker.container import PROJECT_NAME
 from dkdbg.targets.docker.engine_errors import explain, with_port
+from dkdbg.targets.docker.image_build import IMAGE_VOLUME
 from dkdbg.targets.docker.ports import is_free
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from dkdbg.core.target_values import Once, Prepared
 
-#: Volume with the files that only the image has, see image_build.py.
-_IMAGE_VOLUME = "dkdbg-image"
 #: Lines of the container's output to read, and seconds between two looks at its health.
 _LINES, _PAUSE_S = 200, 0.2
 #: Maximum bytes of a container's output to read; seconds for that, and for a removal.
@@ -51,7 +50,7 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
         )
     there = containers.of_project(root)
     _check_ports(model, wanted, {each.rpartition(":")[2] for one in there for each in one.published.values()})
-    copied = {f"{model.get('name')}_{_IMAGE_VOLUME}"} - _volumes(model)
+    copied = {f"{model.get('name')}_{IMAGE_VOLUME}"} - _volumes(model)
     prepared = prepare(root, wanted, report=report, detached=True)
     # `prepare` creates that volume; what else has appeared during a build is the user's.
     before, volumes = _containers(root), _volumes(model) - copied

@@ -60,8 +60,10 @@ def of_project(root: Path) -> tuple[Container, ...]:
 def project_folder(root: Path) -> str:
     """Return compose's folder of the project in `root`, without symlinks: that of the first file in COMPOSE_FILE."""
     files = dotenv.read(root, "COMPOSE_FILE")
+    if not files:
+        return os.path.realpath(root)
     separator = dotenv.read(root, "COMPOSE_PATH_SEPARATOR") or ":"
-    return os.path.realpath((root / files.split(separator)[0]).parent if files else root)
+    return os.path.realpath((root / files.split(separator)[0]).parent)
 
 
 def other_folder(project: str, root: Path) -> str:

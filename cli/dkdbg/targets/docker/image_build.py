@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from dkdbg.targets.docker.compose import ComposeService
     from dkdbg.targets.docker.container import Container
 
-#: Name of a volume without a given name, and of the one that templates/image_files.sh creates.
-_OURS = re.compile(r"[0-9a-f]{64}|.+_dkdbg-image")
+#: The volume that templates/image_files.sh creates in a project, for the files that only the image has.
+IMAGE_VOLUME = "dkdbg-image"
+#: Name of a volume without a given name, and of that one.
+_OURS = re.compile(rf"[0-9a-f]{{64}}|.+_{IMAGE_VOLUME}")
 
 
 class ImageBuild:
