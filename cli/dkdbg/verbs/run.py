@@ -22,7 +22,7 @@ from dkdbg.setup.render import manifest
 from dkdbg.targets import registry
 from dkdbg.verbs import values
 from dkdbg.verbs.parts.profiling import asked, fetch, variables
-from dkdbg.verbs.parts.rank_option import continues_of, ranks_of
+from dkdbg.verbs.parts.rank_option import launch_flags, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -165,10 +165,7 @@ def run(
         target = opened.enter_context(contextlib.closing(registry.target_of(name or "local:", root)))
         flags, target = target.worker_flags(workers), target.driver
         flags += (*(("--ranks", chosen) if chosen else ()), *(profiling.words if profiling else ()))
-        if continues := continues_of(root):
-            flags += ("--continue", continues)
-        if beats := registry.configuration(root).beats:
-            flags += ("--beats", beats)
+        flags += launch_flags(root)
         if attach is not None:
             _lead_editors(opened, registry.target_of(name or "local:", root), attach)
         if (sync or reload) and Capability.NEEDS_WORKDIR in target.capabilities:

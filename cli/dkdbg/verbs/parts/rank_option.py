@@ -1,4 +1,4 @@
-"""`--ranks SET` of the verbs that start or attach, and its default in dkdbg.toml."""
+"""Choices about ranks and threads of the verbs that start or attach: `--ranks SET`, and the keys of dkdbg.toml."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def continues_of(root: Path) -> str:
     """
     chosen = registry.configuration(root).continues
     return "" if chosen == CONTINUE_ALL else chosen
+
+
+def launch_flags(root: Path) -> tuple[str, ...]:
+    """Return the agent's flags that dkdbg.toml chooses for a program: --continue and --beats.
+
+    Raises:
+        DkdbgError: dkdbg.toml is invalid.
+    """
+    chosen = registry.configuration(root)
+    continues = ("--continue", chosen.continues) if chosen.continues != CONTINUE_ALL else ()
+    return (*continues, *(("--beats", chosen.beats) if chosen.beats else ()))
 
 
 def ranks_of(root: Path, typed: str | None) -> str:
