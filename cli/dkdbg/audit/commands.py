@@ -65,9 +65,7 @@ def debug_ports(text: str) -> Iterator[int]:
     """Return the ports on which the debuggers of a command line listen."""
     for found in _LISTEN.finditer(text):
         other = None
-        if (
-            "ptvsd" in found[0]
-        ):  # its own options come before the program, whose --port is none of a debugger's
+        if "ptvsd" in found[0]:  # its options come before the program, whose --port is not a debugger's
             other = _PTVSD_PORT.search(found[0]) or _PTVSD_PORT.match(text, found.end())
         port = other[1] if other else ports.split_address(found[1])[1]
         if re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536:

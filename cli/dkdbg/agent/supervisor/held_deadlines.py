@@ -114,9 +114,8 @@ class HeldDeadlines:
                 return
             self._told_at, self._tells_at = now, None
         self._soonest = soonest
-        self._parents = deadlines.of_parents(
-            self._pids()
-        )  # here: it reads all of /proc, and a stop must not wait
+        # Not in `stopped`: it reads all of /proc, and a stop must not wait.
+        self._parents = deadlines.of_parents(self._pids())
         current = self.current()
         self._changed(current)  # first: who reads the line may look at the record
         self._tell(current)

@@ -117,9 +117,7 @@ def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Ca
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError), contextlib.closing(registry.target_of(name, root)) as target:
-            if (
-                Capability.CONTAINER in target.capabilities
-            ):  # elsewhere others may have put the interpreters there
+            if Capability.CONTAINER in target.capabilities:  # elsewhere they may be another user's
                 return process.read(
                     target.wrap(["sh", "-c", script]), most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S
                 ).stdout

@@ -115,9 +115,8 @@ def _look_now() -> None:
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None:
         event = thread._wait_event
-        thread._wait_event = _Soon(
-            event
-        )  # it waits again when other threads live, or the last event is not sent
+        # It waits again when other threads live, or the last event is not sent.
+        thread._wait_event = _Soon(event)
         event.set()
         event.clear()
 
