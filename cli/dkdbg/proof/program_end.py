@@ -116,7 +116,8 @@ def of_requirement(text: str) -> Finding | None:
         says = "{} has no wheel for this Python, and its sources do not build"
         if _NO_COMPILER.search(text):
             remedy = "a compiler in the image: RUN apt-get update && apt-get install -y --no-install-recommends build-essential python3-dev"
-    elif found := _NOT_INDEXED.search(text):
+    elif every := list(_NOT_INDEXED.finditer(text)):
+        found = every[-1]  # the first may be uv, which pip replaces
         says = "the package index has no {} for this Python"
     else:
         return None

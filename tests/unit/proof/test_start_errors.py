@@ -19,6 +19,8 @@ AROUND = Around(installs_from=lambda name: ("requirements.txt", name))
         ("Bind for 127.0.0.1:8000 failed: port is already allocated", "port-taken"),
         ("failed to solve: python:3.99: failed to resolve source metadata for docker.io/library/python:3.99", "base-image-absent"),
         ("no such service: trainer-debug", "service-absent"),
+        ("#8 ERROR: No matching distribution found for uv\nrequests: SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed')", "index-untrusted"),
+        ("#8 ERROR: No matching distribution found for x\n  Caused by: invalid peer certificate: UnknownIssuer", "index-untrusted"),
         ("write /var/lib/docker/tmp/x: no space left on device", "disk-full"),
     ],
 )  # fmt: skip
@@ -49,6 +51,7 @@ FAILED = '#8 ERROR: process "/bin/sh -c pip install -r requirements.txt" did not
         ("#8 9.1 ERROR: Failed building wheel for mpi4py\n#8 9.1 error: command 'gcc' failed: No such file or directory", "mpi4py", "build-essential"),
         ("#8 9.1 ERROR: Failed to build 'numpy' when getting requirements to build wheel", "numpy", "another version"),
         ("#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),
+        ("#8 1.1 ERROR: No matching distribution found for uv\n#8 2.2 ERROR: No matching distribution found for torch==1.7.1", "torch==1.7.1", "dkdbg init --python"),
         ("#8 2.2   x No solution found when resolving dependencies:\n#8 2.2   `-> Because there is no version of torch==1.7.1 and you require", "torch==1.7.1", "another version"),
         ("#8 2.2   `-> Because nonesuch was not found in the package registry and you require", "nonesuch", "another version"),
     ],
