@@ -13,6 +13,8 @@ from dkdbg.targets.docker import client, compose_cli, compose_trial, containers
 class Engine:
     """An engine: its containers and volumes, and the commands that it was given; those in `broken` fail."""
 
+    services, one_off = {"run": "p", "up": "p"}, ("run", "another run")
+
     def __init__(self, monkeypatch, *, broken=()):
         self.containers, self.volumes, self.broken = ["old"], ["p_old"], broken
         self.ran = []
@@ -26,7 +28,12 @@ class Engine:
         monkeypatch.setattr(process, "stream", self.stream)
 
     def of_project(self, _root):
-        return tuple(SimpleNamespace(id=each, published={}) for each in self.containers)
+        return tuple(
+            SimpleNamespace(
+                id=each, name=each, published={}, service=self.services.get(each, ""), one_off=each in self.one_off
+            )
+            for each in self.containers
+        )  # fmt: skip
 
     def prepare(self, *_args, **_options):
         self.volumes.append("p_dkdbg-image")
@@ -65,6 +72,19 @@ def test_only_what_the_start_has_created_is_removed(tmp_path, monkeypatch):
     engine.containers.append("of the user")
     engine.volumes.append("p_of-the-user")
     trial.stop()
+    assert engine.ran == REMOVED
+
+
+def test_what_another_command_starts_at_the_same_time_stays(tmp_path, monkeypatch):
+    engine = Engine(monkeypatch)
+    stream = engine.stream
+
+    def beside(argv, **options):
+        engine.containers += ["up", "another run"]
+        return stream(argv, **options)
+
+    monkeypatch.setattr(process, "stream", beside)
+    engine.start(tmp_path).stop()
     assert engine.ran == REMOVED
 
 

@@ -57,7 +57,13 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
     made: list[tuple[set[str], set[str]]] = []
 
     def created() -> tuple[set[str], set[str]]:
-        return _containers(root) - before, _volumes(model) - volumes
+        new = (each for each in containers.of_project(root) if each.id not in before)
+        # Of the service itself, and of what runs once, all but this run is another command's.
+        ids = {
+            each.id for each in new
+            if each.name == prepared.name or not (each.one_off or each.service == wanted.service.name)
+        }  # fmt: skip
+        return ids, _volumes(model) - volumes
 
     def removals() -> Iterator[Sequence[str]]:
         yield prepared.cleaning
