@@ -88,6 +88,19 @@ def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own
     assert "the next line with code is 4" in said["findings"][0]["says"]
 
 
+def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(program, tmp_path, runtime):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    program(LOOP).wait_state("running")
+    done = subprocess.run(
+        [sys.executable, "-m", "dkdbg", "why", f"train.py:{line(LOOP, 'return loss')}", "--json"], cwd=tmp_path,
+        env={**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "DOCKER_HOST": "unix:///nowhere"}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    said = json.loads(done.stdout)
+    assert f"{tmp_path}/train.py (disk), by this machine" in str(said["facts"])
+    assert "not-mapped" not in [each["cause"] for each in said["findings"]]
+
+
 def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
     (tmp_path / "train.py").write_text(LOOP)
     running = launch(sys.executable, "-O", "train.py")

@@ -279,9 +279,11 @@ def _causes(
 
 
 def _entry(root: Path, target: Target, *, is_home: bool) -> Entry:
-    """Return the editor's launch entry; for another target the mapping that it tells."""
+    """Return the editor's launch entry; without one, and for another target, the mapping that the target tells."""
     if is_home:
-        return editor.of_repository(root)
+        entry = editor.of_repository(root)
+        if entry.mappings or Capability.CONTAINER in target.capabilities:
+            return entry
     if not target.capabilities & {Capability.CONTAINER, Capability.REMOTE, Capability.ATTACH_ONLY}:
         return editor.Entry(port=None, mappings=((str(root), str(root)),), source="this machine")
     with contextlib.suppress(DkdbgError):
