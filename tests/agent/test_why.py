@@ -150,6 +150,19 @@ def test_a_module_without_its_source(program, why, tmp_path):
     assert said["causes"] == ["compiled-file"]
 
 
+def test_another_copy_on_this_machine_is_not_blamed_on_an_image(program, why, tmp_path):
+    (tmp_path / "lib").mkdir()
+    for folder in (tmp_path, tmp_path / "lib"):
+        (folder / "net.py").write_text("def f():\n    x = 1\n    return x\n")
+    running = program(
+        "import sys, time\nsys.path.insert(0, 'lib')\nimport net\nwhile True: net.f(); time.sleep(0.02)\n"
+    )
+    running.wait_state("running")
+    said = why(running, 2, file="net.py", until=lambda said: "two-copies" in said["causes"])
+    assert said["causes"] == ["two-copies"]
+    assert said["findings"][0]["remedy"] == "set the breakpoint in that file, or remove it"
+
+
 def test_breakpoints_of_an_editor(program, why):
     running = program(LOOP)
     running.wait_state("running")

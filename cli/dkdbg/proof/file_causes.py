@@ -101,6 +101,8 @@ def _other_copy(asked: Asked, process: Process, file: LoadedFile) -> Finding:
     remedy = (
         _IN_PLACE
         if INSTALLED.search(loaded.path)
+        else "set the breakpoint in that file, or remove it"
+        if asked.remote == str(asked.path)  # a program of this machine: no image has it
         else f"mount the repository over {PurePosixPath(loaded.path).parent} instead of COPY, or rebuild: docker compose build; dkdbg init plans the mount"
     )
     return Finding(
