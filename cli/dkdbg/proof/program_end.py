@@ -237,8 +237,8 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         )  # fmt: skip
     if found := re.search(r"can't open file '?([^':\n]+)'?: \[Errno 2\]", text):
         return _finding(
-            "program-absent", f"there is no {found[1]} in the container",
-            "the command or its folder is wrong: dkdbg init --command 'python PATH', or working_dir of the service", text, link="file",
+            "program-absent", f"there is no {found[1]} where the program runs",
+            "the command or its folder is wrong: the words after --, dkdbg init --command 'python PATH', or working_dir of the service", text, link="file",
         )  # fmt: skip
     if found := re.search(r"\[Errno 30\]|[Rr]ead-only file system", text):
         return _finding(

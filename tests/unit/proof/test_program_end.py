@@ -55,6 +55,14 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     assert missing_module("ModuleNotFoundError: No module named 'sklearn.svm'") == "sklearn"
 
 
+def test_a_missing_program_is_not_said_to_be_in_a_container():
+    found = cause_of(
+        "python3: can't open file '/app/trian.py': [Errno 2] No such file or directory\n", 2, AROUND
+    )
+    assert found.says == "there is no /app/trian.py where the program runs"
+    assert "the words after --" in found.remedy
+
+
 def test_a_missing_library_is_named_by_its_so_and_its_package():
     found = cause_of("ImportError: libGL.so.1: cannot open shared object file: No such file", 1, AROUND)
     assert "libGL.so.1" in found.says
