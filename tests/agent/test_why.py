@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
 
 LOOP = """\
@@ -99,6 +100,30 @@ def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(prog
     said = json.loads(done.stdout)
     assert f"{tmp_path}/train.py (disk), by this machine" in str(said["facts"])
     assert "not-mapped" not in [each["cause"] for each in said["findings"]]
+
+
+BEATING = """\
+import threading
+import time
+
+
+def beat():
+    while True:
+        time.sleep(0.01)
+
+
+threading.Thread(target=beat, name="heartbeat", daemon=True).start()
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_a_line_of_a_thread_that_only_beats(program, why):
+    running = program(BEATING, options=("--beats", "heartbeat"))
+    running.wait_state("running")
+    place = line(BEATING, "        time.sleep")
+    with Editor(running.port, {running.script: [place]}):
+        assert why(running, place, until=lambda said: "beats" in said["causes"])["causes"] == ["beats"]
 
 
 def test_python_o_leaves_an_assert_out(tmp_path, launch, why):

@@ -55,7 +55,8 @@ class LoadedFile:
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
         code: whether the line has code; None if unknown. next: next line with code. function: around the line.
         ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
-        compiled: whether torch.compile has replaced the function. at: lines of it at which threads are.
+        compiled: whether torch.compile has replaced the function. beats: whether a thread that only beats runs it.
+        at: lines of it at which threads are.
         breakpoints: line -> condition of the editor's breakpoints; None without a debugger.
     """
 
@@ -68,6 +69,7 @@ class LoadedFile:
     ran: bool | None
     unoptimised: bool
     compiled: bool
+    beats: bool
     at: tuple[int, ...]
     breakpoints: tuple[tuple[int, str], ...] | None
 
@@ -222,6 +224,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
         file=_file(data), module=_text(data, "module"), origin=_text(data, "origin"),
         code=_known(data, "code"), next=line if isinstance(line, int) else None, function=_text(data, "function"),
         ran=_known(data, "ran"), unoptimised=data.get("unoptimised") is True, compiled=data.get("compiled") is True,
+        beats=data.get("beats") is True,
         at=tuple(each for each in as_list(data.get("at"))[:_MAX_ENTRIES] if isinstance(each, int)),
         breakpoints=None if not isinstance(found, list) else tuple(
             (_number(each, "line"), _text(each, "condition")) for each in _entries(found)

@@ -181,6 +181,11 @@ def _of_line(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="compiled", says=f"torch.compile has compiled {file.function}, and its compiled code has no lines to stop in",
             remedy="DKDBG_NO_COMPILE=1 dkdbg up, or TORCH_COMPILE_DISABLE=1 in the program's environment",
         )  # fmt: skip
+    elif any(each.beats for _, each in mapped):
+        yield Finding(
+            link="line", cause="beats", says=f"{file.function} runs in a thread that only beats, in which no breakpoint stops",
+            remedy="take the thread out of beats in dkdbg.toml, or out of DKDBG_BEATS, and start the program again",
+        )  # fmt: skip
 
 
 def _next_line(file: LoadedFile) -> str:
@@ -200,7 +205,7 @@ def _has_statement(path: Path, line: int) -> bool:
 def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     """Report whether the line ran before the breakpoint came, has not run, or does not stop as it is set."""
     debugged = [(process, file) for process, file in mapped if not process.free]
-    if not debugged or any(file.code is not True or file.compiled for _, file in debugged):
+    if not debugged or any(file.code is not True or file.compiled or file.beats for _, file in debugged):
         return
     if any(process.stopped and asked.line in file.at for process, file in debugged):
         return  # it stops there now

@@ -97,6 +97,7 @@ def _of_file(
         live = _live(module, fresh, running)
         facts["ran"] = _has_run(live, fresh, running)
         facts["compiled"] = live is not None and _is_compiled(live)
+        facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for code, at in running if code is live]
     return facts
 
@@ -226,6 +227,20 @@ def _is_compiled(code: CodeType) -> bool:
     frames = sys.modules.get("torch._dynamo.convert_frame")
     seen: List[Any] = list(getattr(getattr(frames, "input_codes", None), "seen", ()))
     return any(reference() is code for reference in seen)
+
+
+def _beats(code: CodeType) -> bool:
+    """Tell whether a thread runs this code that the debugger neither stops nor traces; see clocks/beats.py."""
+    from .clocks.slow_clocks import BEATS
+
+    threads = getattr(sys.modules.get("threading"), "_active", {})
+    for ident, top in list(sys._current_frames().items()):
+        frame: Any = top if hasattr(threads.get(ident), BEATS) else None
+        while frame is not None:
+            if frame.f_code is code:
+                return True
+            frame = frame.f_back
+    return False
 
 
 def _debugger() -> str:

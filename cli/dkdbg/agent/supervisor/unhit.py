@@ -119,7 +119,7 @@ def _is_copy(file: Dict[str, Any], path: str) -> bool:
     inner = as_text(file.get("module")).replace(".", os.sep) + ".py"
     if os.sep in inner and path.endswith(os.sep + inner):
         return True
-    here = sources.look(path)
+    here = sources.look(path) if os.path.basename(path) != "__init__.py" else {}
     return bool(here) and here["digest"] == sources.look(as_text(file.get("path"))).get("digest")
 
 
