@@ -42,9 +42,9 @@ def value_of(text: str, key: str) -> str | None:
     """Return compose's value for `key`: the last assignment, without quotes and trailing comment."""
     found = None
     for line in text.split("\n"):
-        match = re.match(rf"\s*(?:export\s+)?{re.escape(key)}\s*=\s*(.*?)\s*$", line.lstrip("\ufeff"))
+        match = re.match(rf"\s*(?:export\s+)?{re.escape(key)}\s*=(.*)", line.lstrip("\ufeff"))
         if match:
-            raw = match.group(1)
+            raw = match.group(1).strip()
             quoted = re.match(r"""(["'])(.*)\1""", raw)
             found = quoted.group(2) if quoted else re.split(r"\s#", raw)[0].strip()
     return found

@@ -1,6 +1,7 @@
 """One value of .env, everything else to the byte."""
 
 import subprocess
+import time
 
 import pytest
 
@@ -28,6 +29,13 @@ VALUES = {
 @pytest.mark.parametrize("text", VALUES)
 def test_the_value_that_compose_takes(text):
     assert value_of(text, "A") == VALUES[text]
+
+
+def test_a_line_of_a_hostile_repository_is_read_soon():
+    began = time.monotonic()
+    spaces = " " * 60_000
+    assert value_of(f"A={spaces}x{spaces}y{spaces}\n{spaces}export{spaces}B", "A") == f"x{spaces}y"
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.engine
