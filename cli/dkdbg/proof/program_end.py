@@ -175,7 +175,7 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
             "module-missing", f"the module {name} is not installed in the image, and no file declares it",
             f"add {line} to {file} (distribution {distribution}), then dkdbg verify; or: dkdbg verify --fix", text, subject=distribution,
         )  # fmt: skip
-    if found := re.search(r"\b(lib[\w+.-]*\.so[\w.]*): cannot open shared object file", text):
+    if found := re.search(r"\b(lib[\w+.-]{0,100}\.so[\w.]{0,20}): cannot open shared object file", text):
         library = found[1]
         package = package_of_library(library)
         remedy = (
@@ -200,7 +200,8 @@ _ARGUMENTS = (
     r"ERROR: The function received no value for the required argument: ([^\n]+)",
     r"Missing option[^\n]*?(--[\w-]+)",
     r"error: one of the arguments ([^\n]+) is required",
-    r"Field required[^\n]*\n?[^\n]*?(--[\w-]+)",
+    r"Field required[^\n]*\n[^\n]*?(--[\w-]+)",
+    r"Field required[^\n]*?(--[\w-]+)",
     r"FLAGS?[^\n]*?--(\w+) must be specified|Flag --(\w+) must have a value",
 )
 

@@ -104,6 +104,18 @@ def test_a_long_line_takes_no_long_time(unit):
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("unit", ["Field required", "lib.so."])
+def test_many_lines_take_no_long_time(unit):
+    began = time.monotonic()
+    cause_of((unit * (1000 // len(unit)) + "\n") * 200, 1, AROUND)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("end", ["\n --lr\n", " --lr\n"])
+def test_a_required_field_is_named_from_its_line_or_the_next(end):
+    assert cause_of(f"Field required{end}", 1, AROUND).subject == "--lr"
+
+
 def test_what_the_program_prints_forges_no_line_of_the_finding():
     found = cause_of("KeyError: 'X'\rValueError: a\x1b[2J\n", 1, AROUND)
     assert all(each.isprintable() for each in found.lines())
