@@ -70,6 +70,18 @@ def test_what_may_still_stop_is_not_named(packages, more):
     assert unhit.reason(model, 3, [{**OWN, "real": model, **more}]) == ""
 
 
+def test_a_name_of_a_process_forges_no_line_and_no_flood(packages):
+    model, evil = str(packages / "src/pkg/model.py"), "\ndkdbg: forged\x1b]52;c;YQ==\x07" + "x" * 1_000_000
+    copy = {**OWN, "path": f"/{evil}/model.py", "real": "/", "module": "pkg.model"}
+    for files in ([{**OWN, "real": model, "module": evil}], [copy]):
+        text = unhit.reason(model, 3, files)
+        assert "model.py:3" in text
+        assert text.isprintable()
+        assert len(text) < 1000
+    short = unhit.reason(model, 3, [{**copy, "path": "/a\nb\x07/model.py"}])
+    assert short.endswith("another copy of the file, /a\\nb\\x07/model.py")
+
+
 @pytest.mark.parametrize("module", ["model", "other.model", ""])
 def test_another_file_of_the_name_is_no_copy(packages, module):
     other = packages / "other" / "model.py"

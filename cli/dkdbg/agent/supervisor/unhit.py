@@ -11,6 +11,7 @@ import json
 import os
 import threading
 
+from dkdbg.agent import console
 from dkdbg.agent.dap import sources
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
 from dkdbg.agent.inprocess import duration
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds from the breakpoints to a first look, and between the looks: a program takes a while to reach its lines.
 LOOKS_S = (10.0, 20.0, 90.0)
-#: Maximum breakpoints to ask about, lines to tell at a look, and seconds for an answer.
-MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S = 50, 5, 5.0
+#: Maximum breakpoints to ask about, lines to tell at a look, seconds for an answer, and characters of a name in it.
+MAX_BREAKPOINTS, MAX_TOLD, ANSWER_S, MAX_CHARACTERS = 50, 5, 5.0, 300
 COPY = "the breakpoint at %s:%d does not stop: the program runs another copy of the file, %s"
 AGAIN = ": start it again to stop there"
 BEFORE = "%s:%d ran before its breakpoint came, when the program imported %s" + AGAIN
@@ -106,12 +107,17 @@ def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
     name = os.path.basename(path)
     if own:
         if all(each.get("ran") is True and not each.get("function") for each in own):
-            return BEFORE % (name, line, as_text(own[0].get("module")))
+            return BEFORE % (_shown(name), line, _shown(own[0].get("module")))
         return ""
     for each in found:
         if each.get("ran") is True and os.path.exists(path) and _is_copy(each, path):
-            return COPY % (name, line, as_text(each.get("path")))
+            return COPY % (_shown(name), line, _shown(each.get("path")))
     return ""
+
+
+def _shown(name: object) -> str:
+    """Return a name of the program's for the editor's console, its end if it is long."""
+    return console.printable(as_text(name)[-MAX_CHARACTERS:])
 
 
 def _is_copy(file: Dict[str, Any], path: str) -> bool:
