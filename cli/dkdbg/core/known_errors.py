@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: Maximum characters of a quoted line.
 _MAX_LINE_CHARS = 400
+#: Maximum lines to search, and characters of a line, by its two ends.
+_MAX_LINES, _MAX_SEARCHED_CHARS = 1000, 1000
 
 
 class Known(NamedTuple):
@@ -28,6 +30,15 @@ def first(table: Iterable[Known], output: str, flags: int = 0) -> tuple[Known, r
     """Return the first entry that matches, and its match; None for unknown messages."""
     found = ((known, re.search(known.pattern, output, flags)) for known in table)
     return next(((known, match) for known, match in found if match), None)
+
+
+def bounded(text: str) -> str:
+    """Return the last lines of a text, long ones without their middle: some patterns take quadratic time in a line."""
+    half = _MAX_SEARCHED_CHARS // 2
+    lines = text.split("\n")[-_MAX_LINES:]
+    return "\n".join(
+        each if len(each) <= _MAX_SEARCHED_CHARS else f"{each[:half]}...{each[-half:]}" for each in lines
+    )
 
 
 def line_at(output: str, position: int) -> str:

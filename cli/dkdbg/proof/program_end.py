@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.core.known_errors import line_at
+from dkdbg.core.known_errors import bounded, line_at
 from dkdbg.proof.finding import Finding
 from dkdbg.setup.detect.python.imports import distributions
 from dkdbg.setup.detect.python.system_packages import package_of_library
@@ -15,8 +15,8 @@ from dkdbg.setup.detect.python.system_packages import package_of_library
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-#: Lines of the output to show; maximum lines to read, and characters of a line, by its two ends.
-_SHOWN, _MAX_LINES, _MAX_LINE_CHARS = 8, 1000, 1000
+#: Lines of the output to show.
+_SHOWN = 8
 _OUT_OF_MEMORY, _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 137, 2, 126, 127
 
 
@@ -42,7 +42,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
         text: end of what the program and the agent have printed.
         code: its exit code, None if it still runs.
     """
-    clean = _bounded(text.replace("\x1b[2K", ""))
+    clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
         return found
     for search in (_of_gpu, _of_import, _of_arguments, _of_system, _of_code):
@@ -65,7 +65,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
 
 def of_agent(text: str) -> Finding | None:
     """Return why the agent has not started a session, by its own lines; None if they do not say so."""
-    text = _bounded(text)
+    text = bounded(text)
     if found := re.search(r"^dkdbg: [^\n]*?no debugpy for (Python \S+)", text, re.MULTILINE):
         return _finding(
             "debugpy-missing", f"the agent has no debugpy for the {found[1]} of the image",
@@ -325,15 +325,6 @@ def _last_error(text: str) -> str:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("dkdbg:")]
     return lines[-1][:200] if lines else ""
-
-
-def _bounded(text: str) -> str:
-    """Return the last lines of a text, long ones without their middle: some patterns take quadratic time in a line."""
-    half = _MAX_LINE_CHARS // 2
-    lines = text.split("\n")[-_MAX_LINES:]
-    return "\n".join(
-        each if len(each) <= _MAX_LINE_CHARS else f"{each[:half]}...{each[-half:]}" for each in lines
-    )
 
 
 def _called(code: int | None) -> str:

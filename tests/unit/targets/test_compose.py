@@ -1,6 +1,7 @@
 """What the engine's messages mean; each text was printed by a real engine (26.1, by ssh 28.2) or compose (2.26)."""
 
 import os
+import time
 
 import pytest
 
@@ -216,3 +217,11 @@ def test_the_folder_of_a_project_is_that_of_its_first_file_with_any_separator(tm
         f"COMPOSE_PATH_SEPARATOR={separator}\nCOMPOSE_FILE=deploy/a.yaml{separator}other/b.yaml\n"
     )
     assert containers.project_folder(tmp_path) == os.path.realpath(tmp_path / "deploy")
+
+
+@pytest.mark.parametrize("unit", ["connection refused", "dial unix ", "path "])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_what_a_build_prints_keeps_no_error_waiting(unit, end):
+    began = time.monotonic()
+    explain(1, (unit * (1000 // len(unit)) + end) * 300)
+    assert time.monotonic() - began < 5

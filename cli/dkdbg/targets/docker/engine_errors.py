@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import hints
-from dkdbg.core.known_errors import Known, first, line_at
+from dkdbg.core.known_errors import Known, bounded, first, line_at
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.ssh import errors
@@ -76,7 +76,7 @@ _KNOWN = (
     Known(r"bind source path does not exist",
           "a folder that the service mounts is not on the engine's machine",
           "create it there, or mount another one in an override file", EXIT_CONFLICT),
-    Known(r"permission denied while trying to connect to the Docker daemon socket|dial unix [^:]+: connect: permission denied",
+    Known(r"permission denied while trying to connect to the Docker daemon socket|dial unix [^:\n]+: connect: permission denied",
           "the Docker engine runs, but this user may not use its socket",
           "add yourself to its group (sudo usermod -aG docker $USER), log in again, or use a rootless engine"),
     Known(r"Cannot connect to the Docker daemon|error during connect|connection refused.*docker|docker daemon is not running",
@@ -171,9 +171,10 @@ def explain(code: int, output: str) -> DkdbgError:
             hint=f"give {unset} a value in .env or in the environment",
             exit_code=EXIT_ERROR,
         )
-    if found := first(_KNOWN, output, re.IGNORECASE):
+    shown = bounded(output)
+    if found := first(_KNOWN, shown, re.IGNORECASE):
         known, match = found
-        cause = f"{known.cause}\n  engine: {line_at(output, match.start())}"
+        cause = f"{known.cause}\n  engine: {line_at(shown, match.start())}"
         return DkdbgError(cause, hint=known.hint, exit_code=known.exit_code)
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
