@@ -103,6 +103,7 @@ def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_com
     child_proxy = ChildProxy(
         client, frames.FrameParser(), worker, b"", initialize={"seq": 1, "command": "initialize"},
         attach={"type": "request", **attach}, code=Code([OWN], FOLDER, "/job/drive.py"),
+        forked=0, announce=[].append,
     )  # fmt: skip
     thread = threading.Thread(target=child_proxy.serve, daemon=True)
     thread.start()

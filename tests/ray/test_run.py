@@ -426,3 +426,78 @@ def test_a_driver_that_ray_starts_on_another_node_runs_and_says_why_it_is_not_de
     )  # fmt: skip
     assert (done.returncode, "\nran 42\n" in done.stdout) == (0, True), done.stdout + done.stderr
     assert "\ndkdbg: not debugged: " in done.stdout
+
+
+FORKING = """\
+    import multiprocessing
+
+    import ray
+
+    ray.init(address="auto", namespace="forking")
+
+
+    def double(number, pipe):
+        pipe.send(number * 2)  # child
+
+
+    def nested(number, pipe):
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=double, args=(number, pipe))
+        child.start()
+        child.join()
+
+
+    @ray.remote(num_cpus=0.1)
+    class Loader:
+        def load(self):
+            context = multiprocessing.get_context("fork")  # actor
+            ours, theirs = context.Pipe()
+            children = [
+                context.Process(target=each, args=(number, theirs))
+                for number, each in enumerate([double, double, nested])
+            ]
+            for each in children:
+                each.start()
+            doubled = sum(ours.recv() for _ in children)
+            for each in children:
+                each.join()
+            return doubled, [each.exitcode for each in children]
+
+
+    print("got", *ray.get(Loader.remote().load.remote()))
+    """
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["", "the editor has left the cluster's session"])
+def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_path, leaves):
+    """Each in a session of its own; where no editor opens one, the process waits for none (issue 14)."""
+    ray.write("forking.py", FORKING)
+    line = lines(FORKING)
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = [
+        "dkdbg", "run", "--wait", "--on", target, "--workers", "Loader",
+        "--", "python3", "/job/forking.py",
+    ]  # fmt: skip
+    with (
+        (tmp_path / "said").open("w") as said,
+        started(words, tmp_path, said) as process,
+        attach_proxy(tmp_path, target) as proxy,
+        Debugger(AttachOptions(port=proxy.port)) as debugger,
+    ):
+        debugger.set_breakpoints("/job/forking.py", [line["child"], line["actor"]])
+        root = debugger.attach(timeout=LIMIT)
+        actor = debugger.wait_stopped(LIMIT)
+        assert debugger.stack(actor, timeout=LIMIT)[0].line == line["actor"]
+        if leaves:
+            root.request("disconnect", {}, timeout=LIMIT)
+        debugger.continue_(actor, timeout=LIMIT)
+        names = set()
+        for _ in range(0 if leaves else 3):
+            child = debugger.wait_stopped(LIMIT)
+            assert debugger.stack(child, timeout=LIMIT)[0].line == line["child"]
+            names.add(child.session.name.removeprefix(actor.session.name))
+            debugger.continue_(child, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert len(names) == (0 if leaves else 3)
+    assert all(each.startswith(": child ") for each in names)
+    assert "got 6 [0, 0, 0]" in (tmp_path / "said").read_text()

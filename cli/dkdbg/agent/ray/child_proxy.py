@@ -11,13 +11,15 @@ from dkdbg.agent.dap import frames, messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Callable, Dict, Tuple
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.ray.unpacked import Code
 
 #: Properties of an attach that a worker's debugger does not get.
 _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
+#: Seconds between two messages of an adapter that releases a process.
+_RELEASE_TIMEOUT_S = 20.0
 
 
 class ChildProxy:
@@ -28,11 +30,13 @@ class ChildProxy:
         worker, data: the worker's connection, and the data that it has sent already.
         initialize, attach: the editor's requests; the first was answered.
         code: paths of the editor's files for this worker.
+        forked: pid of the process that the worker has forked and the session is for; 0 for the worker itself.
+        announce: called with the pid of a process that this one has forked.
     """
 
     def __init__(
         self, client: socket.socket, parser: frames.FrameParser, worker: socket.socket, data: bytes, *,
-        initialize: Message, attach: Message, code: Code,
+        initialize: Message, attach: Message, code: Code, forked: int, announce: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._client, self._parser = client, parser
         self._worker, self._received = worker, data
@@ -40,9 +44,12 @@ class ChildProxy:
         arguments = {k: v for k, v in messages.as_dict(attach.get("arguments")).items() if k not in _OURS}
         if code.mappings:
             arguments["pathMappings"] = code.mappings
+        if forked:
+            arguments["subProcessId"] = forked
         self._attach: Dict[str, Any] = dict(attach, arguments=arguments)
+        self._announce = announce
         self._code = code
-        self._lock = threading.Lock()
+        self._lock, self._worker_lock = threading.Lock(), threading.Lock()
         self._ended = False
 
     def serve(self) -> None:
@@ -51,7 +58,7 @@ class ChildProxy:
             sockets.tune(self._worker)
         back = threading.Thread(target=self._back, name="dkdbg ray child proxy", daemon=True)
         with contextlib.suppress(OSError, frames.FrameError):
-            self._worker.sendall(frames.encode(self._initialize) + frames.encode(self._attach))
+            self._send(frames.encode(self._initialize) + frames.encode(self._attach))
             back.start()
             self._parser.allow(frames.MAX_BODY)
             self._client.settimeout(None)
@@ -69,7 +76,11 @@ class ChildProxy:
             if message.get("command") == "setBreakpoints" and "path" in source:
                 source["path"] = self._code.to_worker(source["path"])
                 body = messages.body_of(message)
-        self._worker.sendall(frames.wrap(body))
+        self._send(frames.wrap(body))
+
+    def _send(self, data: bytes) -> None:
+        with self._worker_lock:
+            self._worker.sendall(data)
 
     def _back(self) -> None:
         parser = frames.FrameParser()
@@ -90,6 +101,43 @@ class ChildProxy:
             return
         if message.get("event") == "debugpySockets":
             return
+        if message.get("event") == "debugpyAttach":
+            self._forked(message.get("body"))
+            return
+        if message.get("command") == "startDebugging" and message.get("type") == "request":
+            self._forked(messages.as_dict(message.get("arguments")).get("configuration"))
+            self._send(frames.wrap(messages.answer(message)))  # debugpy accepts no other process before
+            return
         with self._lock:
             self._ended = self._ended or message.get("event") == "terminated"
             self._client.sendall(frames.wrap(self._code.to_editor(body)))
+
+    def _forked(self, configuration: object) -> None:
+        """Have a process that was forked announced in the root session; the editor does not reach its adapter."""
+        pid = messages.as_dict(configuration).get("subProcessId")
+        if isinstance(pid, int):
+            self._announce(pid)
+
+
+def release(worker: socket.socket, received: bytes, pid: int) -> None:
+    """Let a forked process run by a session that ends at once.
+
+    Args:
+        worker, received: a connection to its worker's adapter, and the data that it has sent already.
+        pid: of the process.
+    """
+    requests: Tuple[Tuple[str, Dict[str, Any]], ...] = (
+        ("initialize", {"adapterID": "debugpy"}),
+        ("attach", {"subProcessId": pid}),
+        ("configurationDone", {}),
+        ("disconnect", {"terminateDebuggee": False}),
+    )
+    parser = frames.FrameParser()
+    parser.feed(received)
+    with worker:
+        worker.settimeout(_RELEASE_TIMEOUT_S)
+        for sequence, (command, arguments) in enumerate(requests, 1):
+            worker.sendall(frames.wrap(messages.request(sequence, command, arguments)))
+        with contextlib.suppress(frames.FrameError):
+            for _ in frames.received(worker.recv, parser):
+                pass

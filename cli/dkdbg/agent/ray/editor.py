@@ -8,8 +8,7 @@ import threading
 
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.ray import guard, unpacked
-from dkdbg.agent.ray.child_proxy import ChildProxy
+from dkdbg.agent.ray import child_proxy, guard, unpacked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,6 +87,10 @@ class Editor:
             if command == "disconnect":
                 return False
             self._send(messages.event("terminated"))
+        elif command == messages.RELEASE:
+            wanted = messages.as_dict(message.get("arguments")).get("subProcessId")
+            threading.Thread(target=self._release, args=(wanted,), daemon=True).start()
+            self._send(messages.answer(message))
         elif command == "launch":
             self._send(
                 messages.refuse(message, "the workers are already running: use an attach configuration")
@@ -111,7 +114,7 @@ class Editor:
     def _announce(self, entry: WorkerEntry) -> None:
         arguments = messages.as_dict(self._attach.get("arguments"))
         own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
-        child = dict(own, name=entry.worker.name, subProcessId=entry.number)
+        child = dict(own, name=entry.name, subProcessId=entry.number)
         if "connect" not in child:
             child["connect"] = {"host": LOOPBACK, "port": self._registry.port}
         client = messages.as_dict(self._initialize.get("arguments"))
@@ -133,18 +136,38 @@ class Editor:
                 worker, received, run = guard.connect(entry.worker.ip, entry.worker.port)
             except OSError as error:
                 why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall is between"
-                text = why % (entry.worker.name, entry.worker.ip, entry.worker.port, error.strerror or error)
+                text = why % (entry.name, entry.worker.ip, entry.worker.port, error.strerror or error)
                 self._send(messages.refuse(attach, text))
                 return
             self._registry.connected(entry, run)
             mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
             code = unpacked.Code(mappings, entry.worker.unpacked, entry.worker.main, entry.worker.source)
-            ChildProxy(
-                self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code
-            ).serve()
+            child_proxy.ChildProxy(
+                self._sock, parser, worker, received, initialize=self._initialize, attach=attach, code=code,
+                forked=entry.forked, announce=lambda pid: self._forked(entry, pid),
+            ).serve()  # fmt: skip
         finally:
             if worker is not None:
                 worker.close()
+            self._registry.leave(entry)
+
+    def _forked(self, entry: WorkerEntry, pid: int) -> None:
+        """List a process that a worker has forked, or let it run if no editor is there to open its session."""
+        number = self._registry.add_forked(entry, pid)
+        if not self._registry.is_watched():
+            self._release(number)
+
+    def _release(self, number: object) -> None:
+        """Let a forked process run that waits for a session, as none will be opened."""
+        entry = self._registry.take(number) if isinstance(number, int) else None
+        if entry is None:
+            return
+        try:
+            if entry.forked:
+                child_proxy.release(*guard.connect(entry.worker.ip, entry.worker.port)[:2], entry.forked)
+        except OSError:
+            pass  # it has ended
+        finally:
             self._registry.leave(entry)
 
     def _send(self, body: bytes) -> None:

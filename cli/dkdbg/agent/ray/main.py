@@ -205,9 +205,9 @@ class RayProxy:
 def _process(entry: WorkerEntry) -> contract.Process:
     worker = entry.worker
     return {
-        "pid": worker.pid, "argv": [], "started": 0.0, "spread": True, "rank": None, "joined": entry.is_taken,
+        "pid": entry.forked or worker.pid, "argv": [], "started": 0.0, "spread": True, "rank": None, "joined": entry.is_taken,
         "state": "breakpoint" if worker.paused and not entry.is_taken else "", "detail": "", "expires": None, "origin": "",
-        "name": worker.name, "stopped": "",
+        "name": entry.name, "stopped": "",
     }  # type: ignore[typeddict-item]  # fmt: skip
 
 

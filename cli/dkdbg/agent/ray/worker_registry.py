@@ -25,18 +25,25 @@ _NOTED_WITHIN_S = 10.0
 
 
 class WorkerEntry:
-    """One worker and whether a client has it.
+    """One worker or a process that it has forked, and whether a client has it.
 
     Attributes:
         number: the editors' id of it. guarded: its port has dkdbg's guard, so that it can be joined while it runs.
+        forked: pid of a forked process, which waits for a client behind its worker's port; 0 for the worker itself.
     """
 
-    def __init__(self, number: int, worker: Worker) -> None:
+    def __init__(self, number: int, worker: Worker, forked: int = 0) -> None:
         self.number = number
         self.worker = worker
+        self.forked = forked
         self.is_taken = False
-        self.guarded = False
+        self.guarded = bool(forked)
         self._since = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """Return the display name."""
+        return "%s: child %d" % (self.worker.name, self.forked) if self.forked else self.worker.name
 
     @property
     def is_free(self) -> bool:
@@ -118,11 +125,24 @@ class WorkerRegistry:
                 return
             time.sleep(0.05)
 
+    def add_forked(self, entry: WorkerEntry, pid: int) -> int:
+        """Add a process that a worker, or a process of it, has forked, and waits for a client; return its number."""
+        with self._lock:
+            self._next += 1
+            number = self._next
+            self._entries["%s %d" % (entry.worker.id, pid)] = WorkerEntry(number, entry.worker, pid)
+        self.wake()
+        return number
+
     def leave(self, entry: WorkerEntry) -> None:
         """Release a worker whose client has left."""
-        time.sleep(WATCHED_INTERVAL_S)  # until Ray reports whether it waits again
+        if not entry.forked:
+            time.sleep(WATCHED_INTERVAL_S)  # until Ray reports whether it waits again
         with self._lock:
             entry.is_taken = False
+            for key, each in list(self._entries.items()):
+                if each is entry and each.forked:
+                    del self._entries[key]
         self.wake()
 
     def _known(self) -> Set[str]:
@@ -138,7 +158,9 @@ class WorkerRegistry:
         with self._lock:
             there = {each.id for each in workers}
             for gone in [
-                each for each, entry in self._entries.items() if each not in there and not entry.is_taken
+                each
+                for each, entry in self._entries.items()
+                if entry.worker.id not in there and not entry.is_taken
             ]:
                 del self._entries[gone]
             for each in workers:

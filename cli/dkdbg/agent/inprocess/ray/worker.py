@@ -273,11 +273,36 @@ def _join(adapter: str) -> socket.socket:
             client_access_token=token, **dict(settings, patch_multiprocessing=False),
         )  # fmt: skip
 
-    # An editor could not reach the worker's children, which would wait for one for good.
+    # debugpy would follow children that start another program too, with its token on their command line.
+    monkey: Any = sys.modules["_pydev_bundle.pydev_monkey"]
+    monkey.patch_new_process_functions = lambda: None
     os.register_at_fork(after_in_child=_trace_no_more)
+    os.fork = _debug_forked(os.fork, monkey._on_forked_process)
     api._starts_debugging(connect)(("127.0.0.1", port))  # this applies the settings of debugpy.configure()
     api.listen.called = True  # a later call of the program fails as usual
     return ours
+
+
+def _debug_forked(fork: Callable[[], int], connect: Callable[[], None]) -> Callable[[], int]:
+    """Return `os.fork` for a worker: the child, such as one of a DataLoader, gets a session of its own.
+
+    It waits for its breakpoints there, if an editor is attached to the worker.
+
+    Args:
+        connect: pydevd's function that connects a forked process to the adapter.
+    """
+
+    def debug_forked() -> int:
+        pid = fork()
+        if not pid:
+            try:
+                if sys.modules["pydevd"]._is_attached():
+                    connect()
+            except Exception:  # its adapter has just ended: the child runs all the same
+                _trace_no_more()
+        return pid
+
+    return debug_forked
 
 
 def _trace_no_more() -> None:
