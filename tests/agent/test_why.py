@@ -126,6 +126,32 @@ def test_a_line_of_a_thread_that_only_beats(program, why):
         assert why(running, place, until=lambda said: "beats" in said["causes"])["causes"] == ["beats"]
 
 
+TRACED = """\
+import sys
+import time
+
+
+def step():
+    time.sleep(0.01)
+
+
+sys.settrace(lambda *_: None)
+while True:
+    step()
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there both work side by side")
+def test_a_program_that_another_tool_traces(program, why):
+    running = program(TRACED, wait="300")
+    running.wait_state("waiting")
+    place = line(TRACED, "    time.sleep")
+    with Editor(running.port, {running.script: [place]}):
+        said = why(running, place, until=lambda said: "own-tracer" in said["causes"])
+    assert said["causes"] == ["own-tracer"]
+    assert said["findings"][0]["says"].startswith("train.py:9 traces the program itself")
+
+
 def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
     (tmp_path / "train.py").write_text(LOOP)
     running = launch(sys.executable, "-O", "train.py")
@@ -134,15 +160,16 @@ def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
 
 
 def test_a_program_that_waits_and_one_that_has_not_loaded_the_file(program, why, tmp_path):
-    (tmp_path / "other.py").write_text("x = 1\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/train.py").write_text("x = 1\n")
     running = program(LOOP, wait="300")
     running.wait_state("waiting")
     assert why(running, 5, until=lambda said: said["causes"])["causes"] == ["waiting"]
     running = program(LOOP)
     running.wait_state("running")
-    assert why(running, 1, file="other.py", until=lambda said: "not-loaded" in said["causes"])["causes"] == [
-        "not-loaded"
-    ]
+    said = why(running, 1, file="other/train.py", until=lambda said: "not-loaded" in said["causes"])
+    assert said["causes"] == ["not-loaded"]
+    assert f"another file of that name is loaded: {tmp_path}/train.py" in said["findings"][0]["says"]
 
 
 def test_a_python_without_the_hook_is_named(launch, why, tmp_path):

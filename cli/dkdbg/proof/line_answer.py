@@ -83,6 +83,7 @@ class Process:
         free: whether it is not among the chosen ranks.
         answered: whether it has answered. files: that it has loaded under the asked name.
         stopped: where a debugger holds it. cpu: seconds of CPU time.
+        tracer: another tool that traces a thread of it, up to Python 3.11; empty without one.
     """
 
     pid: int
@@ -98,6 +99,7 @@ class Process:
     python: str = ""
     optimize: int = 0
     debugger: str = ""
+    tracer: str = ""
     files: tuple[LoadedFile, ...] = ()
 
 
@@ -213,7 +215,7 @@ def _process(data: dict[str, Any]) -> Process:
         rank=rank if isinstance(rank, int) else None, joined=data.get("joined") is True, stopped=_text(data, "stopped"),
         started=_seconds(data, "started"), cpu=_seconds(data, "cpu"), answered=bool(answer), free=answer.get("free") is True, python=_text(answer, "python"),
         optimize=_number(answer, "optimize"),
-        debugger=_text(answer, "debugger"), files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
+        debugger=_text(answer, "debugger"), tracer=_text(answer, "tracer"), files=tuple(_loaded(each) for each in _entries(answer.get("files"))),
     )  # fmt: skip
 
 

@@ -82,8 +82,15 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
             remedy="dkdbg where shows where it is",
         )  # fmt: skip
         return
+    others = [
+        file.file.path
+        for each in session.processes
+        for file in each.files
+        if any(file.file.path.startswith(f"{root}/") for _, root in asked.entry.mappings)
+    ]
+    other = f"; another file of that name is loaded: {others[0]}" if others else ""
     yield Finding(
-        link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}",
+        link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
         remedy="nothing has imported it yet, or another program runs: dkdbg where shows what does",
     )  # fmt: skip
 
@@ -221,7 +228,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     is_set = any(line == asked.line for _, file in joined for line, _ in file.breakpoints or ())
     _, file = debugged[0]
     name = file.function or "the module's own code"
-    if conditions:
+    tracer = next((process.tracer for process, _ in joined if process.tracer), "")
+    if tracer and is_set:
+        yield Finding(
+            link="line", cause="own-tracer", says=f"{tracer} traces the program itself: up to Python 3.11 no breakpoint stops meanwhile",
+            remedy=f"debug without it{' (pytest: --no-cov)' if tracer == 'coverage' else ''}, or under Python 3.12 or newer",
+        )  # fmt: skip
+    elif conditions:
         yield Finding(
             link="line", cause="condition", says=f"the breakpoint stops only if {conditions[0]}",
             remedy="remove the condition, or evaluate it in the Debug Console",

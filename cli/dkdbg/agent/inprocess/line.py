@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .pydevd_patches import own_tracer
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
@@ -45,6 +47,7 @@ def describe(path: str, line: int) -> Dict[str, Any]:
         "python": "%d.%d.%d" % sys.version_info[:3],
         "optimize": sys.flags.optimize,
         "debugger": _debugger(),
+        "tracer": own_tracer.tracer(),
         "files": found[:MAX_FILES],
     }
 

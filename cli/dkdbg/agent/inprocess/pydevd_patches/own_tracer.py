@@ -23,7 +23,7 @@ from .. import session
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, List
+    from typing import Any, Dict, List
 
 _NOTE = (
     "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
@@ -35,6 +35,8 @@ _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-p
 #: With `is_foreign`: another tool's trace function is, or was, set in this thread.
 _thread = threading.local()
 _reported: List[str] = []
+#: Identifier of a thread -> name of the other tool that traces it.
+_foreign: Dict[int, str] = {}
 
 
 def watch() -> None:
@@ -72,9 +74,12 @@ def _check(frame: FrameType) -> None:
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not _is_debuggers(function)
         if _thread.is_foreign:
-            _warn(frame)
-        elif was_foreign and function is None:
-            _give_back(frame)
+            _foreign[threading.get_ident()] = _name(frame)
+            _warn(_name(frame))
+        else:
+            _foreign.pop(threading.get_ident(), None)
+            if was_foreign and function is None:
+                _give_back(frame)
     except Exception as error:  # it would be raised in the program
         if os.environ.get("DKDBG_DEBUG"):
             session.say("own tracer: %r" % (error,))
@@ -85,11 +90,16 @@ def _is_debuggers(function: Any) -> bool:
     return str(module).startswith(_DEBUGGER)
 
 
-def _warn(frame: FrameType) -> None:
+def tracer() -> str:
+    """Return the name of another tool that traces a thread at present; empty without one."""
+    threads = sys._current_frames()
+    return next((name for ident, name in list(_foreign.items()) if ident in threads), "")
+
+
+def _warn(who: str) -> None:
     import pydevd
 
     debugger = pydevd.get_global_debugger()
-    who = _name(frame)
     if debugger is not None and not _reported:
         _reported.append(who)
         session.tell(debugger, _NOTE % (who, _HINTS.get(who, "")))
