@@ -235,8 +235,8 @@ def _join(session_dir: str, at_start: bool) -> str:
 
 
 def _watch_libraries() -> None:
-    """Watch code that breakpoints would miss: compiled functions, and up to Python 3.11 Ray's threads."""
-    from . import compiled, importing
+    """Watch code that breakpoints would miss: compiled functions, and up to Python 3.11 threads made by C++."""
+    from . import compiled, importing, native_threads
 
     def trace_threads(module: Any) -> None:
         from .ray import worker
@@ -246,6 +246,7 @@ def _watch_libraries() -> None:
     if not os.environ.get("TORCH_COMPILE_DISABLE"):
         compiled.watch()
     if sys.version_info < (3, 12):
+        native_threads.watch()
         importing.after("ray._private.function_manager", trace_threads)
 
 
