@@ -228,18 +228,29 @@ def test_breakpoints_of_an_editor(program, why):
         debugger.set_breakpoints(running.script, [])
 
 
-def test_a_function_that_torch_has_compiled(program, why):
-    text = """import time, torch
-torch.set_num_threads(1)
-@torch.compile(backend="eager")
+@pytest.mark.parametrize(
+    ("compiler", "decorator", "framework"),
+    [
+        ("torch.compile", "torch.compile(backend='eager')", "torch"),
+        ("torch.jit", "torch.jit.script", "torch"),
+        ("jax", "jax.jit", "jax"),
+    ],
+    ids=["torch.compile", "torch.jit", "jax"],
+)
+def test_a_function_that_is_compiled(program, why, compiler, decorator, framework):
+    text = f"""import time, {framework}
+{"import jax.numpy as np" if framework == "jax" else "import torch as np; np.set_num_threads(1)"}
+@{decorator}
 def step(x):
-    y = torch.sin(x) + 1
+    y = np.sin(x) + 1
     return (y * 2).sum()
 while True:
-    step(torch.ones(8))
+    step(np.ones(8))
     time.sleep(0.02)
 """
-    running = program(text, python=python_with("torch"))
+    running = program(text, python=python_with(framework))
     running.wait_state("running")
-    assert why(running, 5, until=lambda said: "compiled" in said["causes"])["causes"] == ["compiled"]
+    said = why(running, 5, until=lambda said: "compiled" in said["causes"])
+    assert said["causes"] == ["compiled"]
+    assert said["findings"][0]["says"].startswith(f"{compiler} has compiled step")
     assert why(running, 8)["causes"] == []

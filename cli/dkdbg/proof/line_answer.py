@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 _MAX_ANSWER_BYTES, _TIMEOUT_S, _MAX_ENTRIES = 16 << 20, 60.0, 4096
 #: Kind of a file outside of containers.
 DISK = "disk"
+#: Compilers whose functions have no lines to stop in -> remedy.
+COMPILERS = {
+    "torch.compile": "DKDBG_NO_COMPILE=1 dkdbg up, or TORCH_COMPILE_DISABLE=1 in the program's environment",
+    "torch.jit": "PYTORCH_JIT=0 in the program's environment",
+    "jax": "JAX_DISABLE_JIT=1 in the program's environment; the lines run, and stop, only while jax traces them",
+    "numba": "NUMBA_DISABLE_JIT=1 in the program's environment",
+    "triton": "TRITON_INTERPRET=1 in the program's environment",
+    "tensorflow": "tf.config.run_functions_eagerly(True); the lines run, and stop, only while it traces them",
+}
 #: Maximum characters of a text in it.
 _MAX_TEXT = 4096
 
@@ -55,7 +64,7 @@ class LoadedFile:
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
         code: whether the line has code; None if unknown. next: next line with code. function: around the line.
         ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
-        compiled: whether torch.compile has replaced the function. beats: whether a thread that only beats runs it.
+        compiled: compiler that has replaced the function, one of COMPILERS; empty without one. beats: whether a thread that only beats runs it.
         at: lines of it at which threads are.
         breakpoints: line -> condition of the editor's breakpoints; None without a debugger.
     """
@@ -68,7 +77,7 @@ class LoadedFile:
     function: str
     ran: bool | None
     unoptimised: bool
-    compiled: bool
+    compiled: str
     beats: bool
     at: tuple[int, ...]
     breakpoints: tuple[tuple[int, str], ...] | None
@@ -225,13 +234,19 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
     return LoadedFile(
         file=_file(data), module=_text(data, "module"), origin=_text(data, "origin"),
         code=_known(data, "code"), next=line if isinstance(line, int) else None, function=_text(data, "function"),
-        ran=_known(data, "ran"), unoptimised=data.get("unoptimised") is True, compiled=data.get("compiled") is True,
+        ran=_known(data, "ran"), unoptimised=data.get("unoptimised") is True, compiled=_compiler(data.get("compiled")),
         beats=data.get("beats") is True,
         at=tuple(each for each in as_list(data.get("at"))[:_MAX_ENTRIES] if isinstance(each, int)),
         breakpoints=None if not isinstance(found, list) else tuple(
             (_number(each, "line"), _text(each, "condition")) for each in _entries(found)
         ),
     )  # fmt: skip
+
+
+def _compiler(value: object) -> str:
+    if value is True:  # an agent up to 0.1
+        return "torch.compile"
+    return value if isinstance(value, str) and value in COMPILERS else ""
 
 
 def _file(data: dict[str, Any]) -> RemoteFile:

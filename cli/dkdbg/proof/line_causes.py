@@ -9,6 +9,7 @@ from dkdbg.core.address import is_loopback
 from dkdbg.proof import file_causes
 from dkdbg.proof.asked import INSTALLED
 from dkdbg.proof.finding import Finding
+from dkdbg.proof.line_answer import COMPILERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -183,10 +184,10 @@ def _of_line(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             says=f"{asked.where} has no code{following}",
             remedy=_next_line(file),
         )
-    elif any(each.compiled for _, each in mapped):
+    elif compiler := next((each.compiled for _, each in mapped if each.compiled), ""):
         yield Finding(
-            link="line", cause="compiled", says=f"torch.compile has compiled {file.function}, and its compiled code has no lines to stop in",
-            remedy="DKDBG_NO_COMPILE=1 dkdbg up, or TORCH_COMPILE_DISABLE=1 in the program's environment",
+            link="line", cause="compiled", says=f"{compiler} has compiled {file.function}, and its compiled code has no lines to stop in",
+            remedy=COMPILERS[compiler],
         )  # fmt: skip
     elif any(each.beats for _, each in mapped):
         yield Finding(

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 #: Maximum files to report, functions of a module to look at, and bytes of a source to compile.
 MAX_FILES, MAX_FUNCTIONS, MAX_SOURCE_BYTES = 50, 20_000, 4 << 20
+#: Prefix of the module of a compiled function's type -> name of the compiler.
+_COMPILERS = (
+    ("numba.", "numba"), ("jaxlib", "jax"), ("jax.", "jax"), ("triton.", "triton"), ("torch.jit", "torch.jit"),
+    ("tensorflow.", "tensorflow"),
+)  # fmt: skip
+#: Attributes with the function below a decorator: of functools.wraps, torch.compile, torch.jit, numba and triton.
+_INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
 #: Suffixes of a compiled module in place of its source.
 _COMPILED = (".pyc", ".so", ".pyd")
 
@@ -97,9 +104,9 @@ def _of_file(
         ]
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
-        live = _live(module, fresh, running)
+        live, compiler = _live(module, fresh, running)
         facts["ran"] = _has_run(live, fresh, running)
-        facts["compiled"] = live is not None and _is_compiled(live)
+        facts["compiled"] = "torch.compile" if live is not None and _is_compiled(live) else compiler
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for code, at in running if code is live]
     return facts
@@ -149,13 +156,13 @@ def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
 
 def _live(
     module: Optional[ModuleType], fresh: CodeType, running: List[Tuple[CodeType, int]]
-) -> Optional[CodeType]:
-    """Return the code object that the program runs for this function, None if it is not found."""
+) -> Tuple[Optional[CodeType], str]:
+    """Return the code object that the program runs for this function, and the name of the compiler that has it."""
     for active, _ in running:
         if _is_same(active, fresh):
-            return active
+            return active, ""
     if module is None:
-        return None
+        return None, ""
     left, seen = MAX_FUNCTIONS, set()
     todo: List[Any] = list(vars(module).values())
     while todo and left:
@@ -164,28 +171,32 @@ def _live(
         if isinstance(value, type) and value.__module__ == module.__name__ and id(value) not in seen:
             seen.add(id(value))
             todo += list(vars(value).values())
-        for inner in (value, getattr(value, "__func__", None), getattr(value, "fget", None), _wrapped(value)):
+        bare, compiler = _unwrapped(value)
+        for inner in (value, getattr(value, "__func__", None), getattr(value, "fget", None), bare):
             code: Any = getattr(inner, "__code__", None)
             if hasattr(code, "co_consts"):
                 for _, each in _codes(code):
                     if _is_same(each, fresh):
-                        return each
-    return None
+                        return each, compiler
+    return None, ""
 
 
-def _wrapped(value: Any) -> Any:
-    """Return the function below decorators, which `functools.wraps` and torch.compile record."""
+def _unwrapped(value: Any) -> Tuple[Any, str]:
+    """Return the function below decorators, and the name of the first compiler among them; empty without one."""
+    compiler = ""
     for _ in range(8):
+        module = str(getattr(type(value), "__module__", ""))
+        found = next((name for prefix, name in _COMPILERS if module.startswith(prefix)), "")
+        compiler = compiler or found
         names = getattr(value, "__dict__", None)
-        inner = (
-            names.get("__wrapped__", names.get("_torchdynamo_orig_callable"))
-            if isinstance(names, dict)
-            else None
-        )
+        known = names if isinstance(names, dict) else {}
+        inner = next((known[each] for each in _INNER if known.get(each) is not None), None)
+        if inner is None and found:  # an object with slots, or of C
+            inner = next((each for name in _INNER if (each := getattr(value, name, None)) is not None), None)
         if inner is None:
-            return value
+            break
         value = inner
-    return value
+    return value, compiler
 
 
 def _is_same(code: Any, fresh: CodeType) -> bool:
