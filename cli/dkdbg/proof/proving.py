@@ -406,6 +406,13 @@ class _Run:
         if decisive:
             return decisive[0]
         detail = tuple(text.splitlines()[-8:])
+        if copies and copies[0] in {each.path for each in self._files}:
+            return Finding(
+                link="stop", cause="stop-missed",
+                says=f"a breakpoint by line did not stop in {os.path.relpath(copies[0], self._subject.root)}, and one by the function's name did in a second run ({attempt.why})",
+                remedy="dkdbg verify once more: the first run may have been disturbed; DKDBG_DEBUG=1 says more",
+                detail=detail,
+            )  # fmt: skip
         if copies:
             return file_causes.installed_copy(copies[0], self._copy_here(copies[0]))
         if code == 0:

@@ -8,6 +8,7 @@ from dkdbg.core.target_values import Trial
 from dkdbg.errors import DkdbgError
 from dkdbg.proof import proving
 from dkdbg.proof.editor import Entry
+from dkdbg.proof.first_lines import FirstLines
 from dkdbg.proof.program_end import Around
 
 
@@ -63,4 +64,15 @@ def test_the_run_ends_when_the_first_link_cannot_be_told(tmp_path):
     run = Run(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         proving.prove(run.subject, report=lambda _: None, held=interrupted)
+    assert run.ended == 1
+
+
+def test_the_users_own_file_is_no_copy_of_itself_where_only_the_functions_name_stopped(tmp_path, monkeypatch):
+    run = Run(tmp_path)
+    own = str(tmp_path / "train.py")
+    monkeypatch.setattr(proving.stopping, "copy_of", lambda *_, look, **__: look(own))
+    proof = proving._Run(run.subject, lambda _: None, lambda *_: None, proving.Proof())
+    proof._files = [FirstLines(path=own, functions=(("main", 2),), module=1)]
+    attempt = proving.stopping.Attempt(stopped=None, installed=(), why="waited 60 s", has_ended=False)
+    assert proof._by_name(None, "", attempt).cause == "stop-missed"
     assert run.ended == 1
