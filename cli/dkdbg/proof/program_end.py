@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def cause_of(text: str, code: int | None, around: Around) -> Finding:
     clean = bounded(text.replace("\x1b[2K", ""))
     if found := of_agent(clean):
         return found
-    for search in (_of_gpu, _of_import, _of_arguments, _of_system, _of_code):
+    for search in (_of_gpu, _of_last_error, _of_import, _of_arguments, _of_system, _of_code):
         found = search(clean, code, around)
         if found is not None:
             return found
@@ -145,6 +146,58 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
     )  # fmt: skip
 
 
+#: Pattern of the last error -> cause, what is wrong, remedy.
+_LAST_ERRORS = (
+    (
+        (r"Name or service not known|failure in name resolution|No address associated with hostname"
+        r"|[Cc]onnection refused|could not translate host name|No route to host|Max retries exceeded|LocalEntryNotFoundError"),
+        "service-absent", "the program connects to something that does not answer",
+        "start it first: docker compose ps shows the services, depends_on starts them; this machine is host.docker.internal",
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED", "certificate", "the container does not trust a certificate",
+        "give it the CA of your network: docs/how-to/private-ca.md",
+    ),
+    (
+        r"\[Errno 28\]|No space left on device", "disk-full", "a disk is full",
+        "docker system df shows what fills it; docker builder prune removes old builds",
+    ),
+    (
+        r"CUDA out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED", "gpu-memory", "the GPU has too little free memory",
+        "nvidia-smi shows who uses it; a smaller batch",
+    ),
+    (
+        r"api_key not configured|wandb\.login|GatedRepo|401 Client Error|hf auth login|huggingface-cli login",
+        "login-missing", "the program wants a login",
+        "environment: [WANDB_API_KEY] or [HF_TOKEN] of your service, with its value in .env; WANDB_MODE=offline needs none",
+    ),
+    (
+        r"EOF when reading a line|Inappropriate ioctl for device|setupterm", "terminal-missing",
+        "the program asks on a terminal, and has none", "dkdbg run gives it yours; or give the answer as an argument",
+    ),
+    (
+        r"environment variable (?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT) expected|^KeyError: '(?:LOCAL_)?RANK'",
+        "launcher-missing", "the program is meant to be started by torchrun",
+        "dkdbg init --command 'torchrun --nproc-per-node 2 train.py'",
+    ),
+    (
+        (r"cannot import name '[^']+' from '[^']+' \([^)]*-packages/"
+        r"|module '(?:numpy|pandas|torch|scipy|tensorflow|jax|PIL|sklearn|transformers|collections|inspect|ast|time)\b[^']*' has no"
+        r"|numpy\.\w+ size changed|compiled using NumPy 1"),
+        "version-conflict", "the image has another version of a package than the code was written for",
+        "pin the right version in the file that the image installs from, such as numpy<2, then dkdbg verify",
+    ),
+)  # fmt: skip
+
+
+def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | None:
+    last = _last_error(text)
+    for pattern, cause, says, remedy in _LAST_ERRORS:
+        if re.search(pattern, last):
+            return _finding(cause, f"{says}: {last}", remedy, text)
+    return None
+
+
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?")
 
 
@@ -168,6 +221,11 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "own-module", f"Python does not find your module {found[1]}",
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
                 text,
+            )  # fmt: skip
+        if name in sys.stdlib_module_names:
+            return _finding(
+                "python-incomplete", f"the Python of the image was built without {name}, a module of its own",
+                "another base image, such as python:3.11; Debian has some apart: python3-tk, python3-dbm", text,
             )  # fmt: skip
         distribution = (distributions((name,)) or (name,))[0]
         file, line = around.installs_from(distribution)
@@ -318,6 +376,11 @@ def _finding(
 
 
 def _last_error(text: str) -> str:
+    """Return the line of the last uncaught exception; empty without one."""
+    _, traceback, rest = text.rpartition("Traceback (most recent call last):\n")
+    raised = next((line for line in rest.splitlines() if line and not line.startswith(" ")), "")
+    if traceback and raised:
+        return raised[:300]
     found = re.findall(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b[^\n]*)", text, re.MULTILINE)
     return found[-1][:300] if found else ""
 

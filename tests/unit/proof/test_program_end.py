@@ -38,7 +38,18 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3,
         ('  File "/app/train.py", line 4, in <module>\n    key = os.environ["WANDB_API_KEY"]\nKeyError: \'WANDB_API_KEY\'\n', 1, "variable-missing"),
         ("dkdbg: no debugpy for Python 3.6 (/usr/bin/python3); found: none; this Python is too old: the program runs without the debugger\n", 0, "debugpy-missing"),
         ("dkdbg: [Errno 30] Read-only file system: '/tmp/dkdbg': the program runs without the debugger\n", 0, "read-only"),
-        (TRACEBACK + "ValueError: bad shape\n", 1, "program-ends"),
+        (TRACEBACK + "ModuleNotFoundError: No module named '_sqlite3'\n", 1, "python-incomplete"),
+        (TRACEBACK + "socket.gaierror: [Errno -2] Name or service not known\n", 1, "service-absent"),
+        (TRACEBACK + "ConnectionRefusedError: [Errno 111] Connection refused\n", 1, "service-absent"),
+        (TRACEBACK + "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self signed certificate\n", 1, "certificate"),
+        (TRACEBACK + "OSError: [Errno 28] No space left on device: '/app/x'\n", 1, "disk-full"),
+        (TRACEBACK + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n", 1, "gpu-memory"),
+        (TRACEBACK + "wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])\n", 1, "login-missing"),
+        (TRACEBACK + "EOFError: EOF when reading a line\n", 1, "terminal-missing"),
+        (TRACEBACK + "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n", 1, "launcher-missing"),
+        (TRACEBACK + "ImportError: cannot import name 'url_quote' from 'werkzeug.urls' (/usr/lib/python3/dist-packages/werkzeug/urls.py)\n", 1, "version-conflict"),
+        (TRACEBACK + "AttributeError: module 'numpy' has no attribute 'float'\n", 1, "version-conflict"),
+        ("WARNING: Connection refused, tried again\n" + TRACEBACK + "ValueError: bad shape\n", 1, "program-ends"),
     ],
 )  # fmt: skip
 def test_the_cause_is_the_kind_of_the_last_error(text, code, cause):
@@ -46,6 +57,12 @@ def test_the_cause_is_the_kind_of_the_last_error(text, code, cause):
     assert found.cause == cause, found
     assert found.remedy
     assert text.strip().splitlines()[-1] in found.detail
+
+
+def test_an_exception_of_any_name_is_in_the_finding():
+    assert cause_of(TRACEBACK + "mylib.Unhappy: no weights\n", 1, AROUND).says.endswith(
+        "exit code 1: mylib.Unhappy: no weights"
+    )
 
 
 def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_file_that_the_image_installs():
