@@ -6,7 +6,8 @@ from importlib import metadata
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.debugger import AttachOptions, Debugger
+from tests.engine.attach_proxies import typed_proxy
 from tests.engine.projects import (
     command,
     dkdbg,
@@ -75,6 +76,7 @@ def compose(base_image):
     return (
         f"services:\n  api:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
         "    command: [python3, -m, http.server, '8000']\n    ports: ['8000:8000']\n"
+        f"  worker:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n    command: python3 train.py\n"
     )
 
 
@@ -96,6 +98,14 @@ def test_the_tutorial_and_beside_pycharm(repository):
         for each in (page, pycharm):
             assert "app-debug" in must(each.run("dkdbg ps", cwd=root)).stdout
         must(page.run("dkdbg logs", cwd=root))
+        must(page.run("docker compose up --detach worker", cwd=root))
+        with typed_proxy(root, page.take("dkdbg attach compose://worker")) as proxy:
+            options = AttachOptions(port=proxy.port, path_mappings=((str(root), "/workspace"),))
+            with Debugger(options) as worker, Debugger(launch_options(root)) as api:
+                api.attach()
+                worker.set_breakpoints(str(root / "train.py"), [4])
+                worker.attach()
+                assert worker.stack(worker.wait_stopped(300))[0].line == 4
         must(page.run("dkdbg restart", cwd=root))
         must(page.run("dkdbg down", cwd=root))
         must(page.run("dkdbg init --undo", cwd=root))
@@ -110,6 +120,14 @@ def test_compose_and_one_test(repository, base_image):
         must(page.run("dkdbg init --service api --yes", cwd=root))
         assert "is port 8000 of your program" in must(page.run("dkdbg up", cwd=root)).stdout
         must(page.run("dkdbg logs", cwd=root))
+        must(page.run("docker compose up --detach worker", cwd=root))
+        with typed_proxy(root, page.take("dkdbg attach compose://worker")) as proxy:
+            options = AttachOptions(port=proxy.port, path_mappings=((str(root), "/workspace"),))
+            with Debugger(options) as worker, Debugger(launch_options(root)) as api:
+                api.attach()
+                worker.set_breakpoints(str(root / "train.py"), [4])
+                worker.attach()
+                assert worker.stack(worker.wait_stopped(300))[0].line == 4
         install(root, *PYTEST)
         assert "1 passed" in must(one.run("dkdbg run -- python3 -m pytest", cwd=root)).stdout
         must(page.run("dkdbg down", cwd=root))
