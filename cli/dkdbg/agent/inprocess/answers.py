@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from typing import Any, List, Optional
 
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
     from .own_socket import OwnSocket
 
 #: Seconds for the client that has asked for pdb to connect.

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Optional, Sequence
 
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
     from .ranks import RankSet
 
 #: File in the session's folder, while not all are selected: the set in text form.

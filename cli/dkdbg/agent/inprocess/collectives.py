@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
 
 _MODULE = "torch._C._distributed_c10d"
 #: NCCL's, in builds with CUDA, before that of the backends without streams.

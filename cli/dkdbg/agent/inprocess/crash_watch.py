@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
 
 _held: Optional[BaseException] = None
 _armed = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, List
 
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
 
 #: Suffix of the file, beside a process's announcement, with the result.
 ANSWER = ".entered"

@@ -11,7 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
 
 #: Maximum tries of 0.1 ms each until the kernel has removed the thread.
 GONE_TRIES = 50

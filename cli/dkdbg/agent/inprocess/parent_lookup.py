@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Iterator, List, Optional, Tuple
 
-    from .member import Member
+    from .hook.sitecustomize import _Member as Member
 
 #: Seconds for the parent to answer: its hook's thread needs the GIL, or it is joining.
 ANSWER_TIMEOUT_S = 30.0

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-    from dkdbg.agent.inprocess.member import Member
-
 _HERE = os.path.dirname(os.path.abspath(__file__))
 #: Number of the hook's descriptor: files that a program opens keep the numbers that they have without the
 #: hook.
@@ -141,41 +139,21 @@ class _Late(object):
         return getattr(_import(self._name), name)
 
 
-if TYPE_CHECKING:
-    from dkdbg.agent.inprocess import (
-        answers,
-        choosing,
-        crash_watch,
-        forking,
-        join,
-        on_demand,
-        parent_lookup,
-        passing,
-        site_entry,
-    )
-    from dkdbg.agent.inprocess.clocks import clocks, timeouts
-    from dkdbg.agent.inprocess.pdb import socket_pdb
-    from dkdbg.agent.inprocess.profilers import profiling
-    from dkdbg.agent.inprocess.ray import hook as ray_hook
-else:
-    answers, choosing, clocks, crash_watch, forking = (
-        _Late("answers"),
-        _Late("choosing"),
-        _Late("clocks.clocks"),
-        _Late("crash_watch"),
-        _Late("forking"),
-    )
-    join, parent_lookup, on_demand, passing, profiling, ray_hook, site_entry, socket_pdb, timeouts = (
-        _Late("join"),
-        _Late("parent_lookup"),
-        _Late("on_demand"),
-        _Late("passing"),
-        _Late("profilers.profiling"),
-        _Late("ray.hook"),
-        _Late("site_entry"),
-        _Late("pdb.socket_pdb"),
-        _Late("clocks.timeouts"),
-    )
+# Not imported for the type checker: these modules use `_Member`, and imports in a circle are forbidden.
+answers = _Late("answers")  # type: Any
+choosing = _Late("choosing")  # type: Any
+clocks = _Late("clocks.clocks")  # type: Any
+crash_watch = _Late("crash_watch")  # type: Any
+forking = _Late("forking")  # type: Any
+join = _Late("join")  # type: Any
+on_demand = _Late("on_demand")  # type: Any
+parent_lookup = _Late("parent_lookup")  # type: Any
+passing = _Late("passing")  # type: Any
+profiling = _Late("profilers.profiling")  # type: Any
+ray_hook = _Late("ray.hook")  # type: Any
+site_entry = _Late("site_entry")  # type: Any
+socket_pdb = _Late("pdb.socket_pdb")  # type: Any
+timeouts = _Late("clocks.timeouts")  # type: Any
 
 
 def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
@@ -212,7 +190,22 @@ def _native(name):  # type: (str) -> Any
 
 
 class _Member(object):
-    """This process as a member of the session; see `Member` in member.py."""
+    """This process as a member of the session.
+
+    Attributes:
+        directory: the session's folder. words: the command line.
+        origin: how this process was forked, see `origin` in contract.py.
+        rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
+        free: whether it was not selected at its start.
+        fork_armed: whether the callback for forked children is registered.
+        main_ident: of the main thread, as Python numbers threads without gevent.
+        lock: guards `running`, and registering again. done: held while the hook's thread runs.
+        begun: held between that thread's start and its first instruction.
+        running: whether that thread runs. thread_id: its number in the kernel.
+        forking: whether a fork needs that thread to end.
+        joined: whether this process has ever joined an adapter.
+        listener: receives the agent's questions; only after `owns_listener()`.
+    """
 
     def __init__(self, directory, words):  # type: (str, List[str]) -> None
         # `threading` takes the thread that first imports it for the main thread. If our thread imported it
@@ -232,9 +225,9 @@ class _Member(object):
 
     def reset(self):  # type: () -> None
         self.main_ident = self._get_ident()
-        self.lock = self._allocate_lock()  # guards `running`, and registering again
-        self.done = self._allocate_lock()  # held while the thread runs
-        self.begun = self._allocate_lock()  # held between the thread's start and its first instruction
+        self.lock = self._allocate_lock()
+        self.done = self._allocate_lock()
+        self.begun = self._allocate_lock()
         self.running = False
         self.forking = False
         self.joined = False
@@ -382,7 +375,7 @@ class _Member(object):
 
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter."""
-        answer = join.join(self.directory, at_start)
+        answer = join.join(self.directory, at_start)  # type: str
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
         return answer
 
@@ -431,7 +424,7 @@ class _DkdbgFinder(object):
     Without an installed dkdbg, `import dkdbg` provides `breakpoint` and its siblings.
     """
 
-    def __init__(self, member):  # type: (Member) -> None
+    def __init__(self, member):  # type: (_Member) -> None
         self.member = member
 
     def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> Optional[ModuleSpec]  # noqa: ARG002
