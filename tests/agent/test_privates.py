@@ -106,7 +106,8 @@ def _sources(folder: str) -> list[Path]:
 )
 def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder):
     texts = {path.stem: path.read_text() for path in _sources(folder)}
-    listed = {(module, name.partition(":")[0].split(".")[0]) for module, name, _, _ in names}
+    rows = [(module, *row) for module, listed in names.items() for row in listed]
+    listed = {(module, name.partition(":")[0].split(".")[0]) for module, name, _, _ in rows}
     modules = {module for module, _ in listed}
     for stem, text in texts.items():
         for node in ast.walk(ast.parse(text)):
@@ -121,7 +122,7 @@ def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder):
                     for each in node.names:
                         whole = f"{module}.{each.name}"
                         assert (module, each.name) in listed or whole in modules, f"{stem}.py imports {whole}"
-    for module, name, user, _ in names:
+    for module, name, user, _ in rows:
         last = name.replace(":", ".").rpartition(".")[2]
         assert last in texts[user], f"{user}.py does not use {module}.{name}"
 
