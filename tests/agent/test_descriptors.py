@@ -162,7 +162,7 @@ import pydevd
 from dkdbg.agent.inprocess.pydevd_patches import connection
 class Full:
     def empty(self): return False
-connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
+connection.watch()
 debugger = pydevd.PyDB()
 debugger.writer = Full()  # what its thread has not sent when the connection is lost
 debugger.dispose_and_kill_all_pydevd_threads(wait=False, timeout=0)

@@ -172,31 +172,12 @@ def _join(session_dir: str, at_start: bool) -> str:
     if reason := _what_is_missing():
         return "not joined: " + reason
     from . import last_stack, zipped
-    from .arrays import array_views
-    from .pydevd_patches import (
-        connection,
-        file_names,
-        listening,
-        own_tracer,
-        suspending,
-        uncaught,
-        untrace,
-        waking,
-    )
+    from .pydevd_patches import uncaught
 
     configured = _watch_configuration()
-    connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
-    shutdown.watch(pydevd)
-    waking.watch(pydevd, _api())
-    lifecycle, resuming = _thread_modules()
-    suspending.watch(pydevd, lifecycle, resuming, _api())
-    untrace.watch(pydevd.PyDB, _api())
-    uncaught.watch(pydevd.PyDB)
-    listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
-    own_tracer.watch()
-    file_names.watch()
-    array_views.watch()
-    _show_output(pydevd.PyDB)
+    if not hasattr(pydevd.PyDB, "dkdbg_is_patched"):  # once per process
+        pydevd.PyDB.dkdbg_is_patched = True
+        _patch(session_dir)
     helper_fits = _prepare_helper()
     _forget_former_stops()
     own = "%s/p/%d" % (session_dir, os.getpid())
@@ -234,6 +215,35 @@ def _join(session_dir: str, at_start: bool) -> str:
     return answer
 
 
+def _patch(session_dir: str) -> None:
+    """Change what pydevd does, in the order in which the changes build on each other."""
+    from . import output
+    from .arrays import array_views
+    from .pydevd_patches import (
+        connection,
+        file_names,
+        listening,
+        own_tracer,
+        shutdown,
+        suspending,
+        uncaught,
+        untrace,
+        waking,
+    )
+
+    connection.watch()
+    shutdown.watch()
+    waking.watch()
+    suspending.watch()
+    untrace.watch()
+    uncaught.watch()
+    listening.watch(session_dir, _is_ours)
+    own_tracer.watch()
+    file_names.watch()
+    array_views.watch()
+    output.watch()
+
+
 def _watch_libraries() -> None:
     """Watch code that breakpoints would miss: compiled functions, and up to Python 3.11 threads made by C++."""
     from . import compiled, importing, native_threads
@@ -254,16 +264,6 @@ def _is_ours() -> bool:
     """Tell whether this process's debugger joined the agent's adapter, and is not the program's own."""
     pydevd = sys.modules.get("pydevd")
     return getattr(pydevd and pydevd.get_global_debugger(), "dkdbg_joined", False)
-
-
-def _show_output(debugger_class: Any) -> None:
-    """Send the program's output to the editors that attach from now on."""
-    from _pydevd_bundle.pydevd_comm import WriterThread
-    from _pydevd_bundle.pydevd_json_debug_options import DebugOptions
-
-    from . import output
-
-    output.watch(debugger_class, _api(), WriterThread, DebugOptions)
 
 
 def _forget_former_stops() -> None:
@@ -384,31 +384,19 @@ def _watch_configuration() -> Any:
     `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait
     it waits for good (debugpy #549).
     """
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
     from .natives import threading
 
-    api = _api()
     configured = threading.Event()
-    run = api.run
+    run = PyDevdAPI.run
 
     def watched_run(self: Any, py_db: Any) -> Any:
         configured.set()
         return run(self, py_db)
 
-    api.run = watched_run
+    PyDevdAPI.run = watched_run
     return configured
-
-
-def _api() -> Any:
-    from _pydevd_bundle.pydevd_api import PyDevdAPI
-
-    return PyDevdAPI
-
-
-def _thread_modules() -> Any:
-    """Return the module that marks threads as stopped or running, and those that resume them."""
-    from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
-
-    return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
 
 
 def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline: float) -> str:

@@ -139,20 +139,15 @@ _pending = Pending()
 _shadowed: List[Any] = []
 
 
-def watch(debugger_class: Any, api_class: Any, writer_class: Any, options_class: Any) -> None:
-    """Capture output from the next attach on, unless the editor sets `"redirectOutput": false`.
+def watch() -> None:
+    """Capture output from the next attach on, unless the editor sets `"redirectOutput": false`."""
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+    from _pydevd_bundle.pydevd_comm import WriterThread
+    from _pydevd_bundle.pydevd_json_debug_options import DebugOptions
+    from pydevd import PyDB
 
-    Once per process.
-
-    Args:
-        debugger_class: pydevd's PyDB. api_class: its PyDevdAPI. writer_class: its WriterThread.
-        options_class: its DebugOptions.
-    """
-    if getattr(debugger_class, "dkdbg_shows_output", False):
-        return
-    debugger_class.dkdbg_shows_output = True
-    begin, update = writer_class.__init__, options_class.update_from_args
-    dispose, run = debugger_class.dispose_and_kill_all_pydevd_threads, api_class.run
+    begin, update = WriterThread.__init__, DebugOptions.update_from_args
+    dispose, run = PyDB.dispose_and_kill_all_pydevd_threads, PyDevdAPI.run
 
     def begin_with_output(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
@@ -181,11 +176,11 @@ def watch(debugger_class: Any, api_class: Any, writer_class: Any, options_class:
         finally:
             _restore()
 
-    writer_class.__init__ = begin_with_output
-    api_class.run = run_and_show
-    options_class.update_from_args = update_from_args
-    debugger_class.enable_output_redirection = enable_output_redirection
-    debugger_class.dispose_and_kill_all_pydevd_threads = dispose_and_kill_all_pydevd_threads
+    WriterThread.__init__ = begin_with_output
+    PyDevdAPI.run = run_and_show
+    DebugOptions.update_from_args = update_from_args
+    PyDB.enable_output_redirection = enable_output_redirection
+    PyDB.dispose_and_kill_all_pydevd_threads = dispose_and_kill_all_pydevd_threads
 
 
 def is_shown() -> bool:

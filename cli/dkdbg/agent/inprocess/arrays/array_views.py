@@ -36,14 +36,12 @@ _rows: List[Any] = []
 
 
 def watch() -> None:
-    """Register the views with pydevd; once per process."""
+    """Register the views with pydevd."""
     from _pydevd_bundle.pydevd_extension_api import StrPresentationProvider, TypeResolveProvider
     from _pydevd_bundle.pydevd_extension_utils import extensions_of_type
 
     for kind in (StrPresentationProvider, TypeResolveProvider):
-        found = extensions_of_type(kind)
-        if not any(type(each) is ArrayViews for each in found):
-            found.insert(0, ArrayViews())
+        extensions_of_type(kind).insert(0, ArrayViews())
 
 
 class ArrayViews:

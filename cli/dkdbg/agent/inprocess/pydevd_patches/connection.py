@@ -31,19 +31,15 @@ END_TIMEOUT_S = 30.0
 _losses = 0
 
 
-def watch(debugger_class: Any, alive_class: Any) -> None:
-    """Give each connection from now on a high descriptor, and detect its loss; once per process.
+def watch() -> None:
+    """Give each connection from now on a high descriptor, and detect its loss.
 
     A host that is a path is a Unix socket: our adapter listens on no port. A debugger that connects there has
     `dkdbg_joined`.
-
-    Args:
-        debugger_class: pydevd's PyDB.
-        alive_class: pydevd's CheckAliveThread.
     """
-    if getattr(debugger_class, "dkdbg_owns", False):
-        return
-    debugger_class.dkdbg_owns = True
+    import pydevd
+
+    debugger_class = pydevd.PyDB
     initialize = debugger_class.initialize_network
 
     def initialize_network(self: Any, sock: Any, *args: Any, **kwargs: Any) -> Any:
@@ -69,7 +65,7 @@ def watch(debugger_class: Any, alive_class: Any) -> None:
         return self.initialize_network(sock)
 
     debugger_class.connect = connect_to_adapter
-    _let_end(alive_class)
+    _let_end(pydevd.CheckAliveThread)
 
 
 def _let_end(alive_class: Any) -> None:

@@ -36,12 +36,10 @@ _own_packages: List[str] = []
 
 
 def watch() -> None:
-    """Install the corrections in pydevd; once per process."""
+    """Install the corrections in pydevd."""
     import pydevd_file_utils as files
     from _pydevd_bundle.pydevd_filtering import FilesFiltering
 
-    if getattr(files._abs_and_canonical_path, "dkdbg", False):
-        return
     known, set_up = files._abs_and_canonical_path, files.setup_client_server_paths
 
     def _abs_and_canonical_path(filename: Any, *more: Any) -> Tuple[str, str]:
@@ -61,7 +59,6 @@ def watch() -> None:
     def in_project_roots(self: Any, received_filename: str) -> bool:
         return bool(in_project(self, received_filename)) or received_filename.startswith(tuple(_own_packages))
 
-    _abs_and_canonical_path.dkdbg = True  # type: ignore[attr-defined]
     files._abs_and_canonical_path = _abs_and_canonical_path
     files.setup_client_server_paths = setup_client_server_paths
     FilesFiltering.in_project_roots = in_project_roots

@@ -6,6 +6,7 @@ It would outlive the program, and listen on the program's address.
 
 # debugpy is untyped.
 # ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call"
 
 from __future__ import annotations
 
@@ -18,17 +19,15 @@ if TYPE_CHECKING:
     from typing import Any, Tuple
 
 
-def watch(api: Any, directory: str, is_ours: Any) -> None:
+def watch(directory: str, is_ours: Any) -> None:
     """Answer `debugpy.listen()` with the agent's endpoint while the agent's debugger is in this process.
 
     Args:
-        api: the module debugpy.server.api.
         directory: the session's folder.
         is_ours: tells whether pydevd's debugger of this process is the one that joined the agent's adapter.
     """
-    if getattr(api, "dkdbg_listens", False):
-        return
-    api.dkdbg_listens = True
+    from debugpy.server import api
+
     former = api.listen
 
     def listen(address: Any, _settrace: Any, **kwargs: Any) -> Tuple[str, int]:

@@ -41,7 +41,7 @@ _foreign: Dict[int, str] = {}
 
 def watch() -> None:
     """Check each trace function from now on; must run before pydevd replaces `sys.settrace`."""
-    if sys.version_info >= (3, 12) or hasattr(threading.settrace, "dkdbg"):
+    if sys.version_info >= (3, 12):
         return
     import pydevd_tracing
 
@@ -58,7 +58,6 @@ def watch() -> None:
         set_for_threads(function)
         _check(sys._getframe(1))
 
-    set_trace_for_threads.dkdbg = True  # type: ignore[attr-defined]
     pydevd_tracing._internal_set_trace = set_trace
     threading.settrace = set_trace_for_threads  # type: ignore[assignment]
 

@@ -39,12 +39,11 @@ class _Time:
         return getattr(time, name)
 
 
-def watch(pydevd: Any) -> None:
-    """Make pydevd begin and end without delay; once per process."""
+def watch() -> None:
+    """Make pydevd begin and end without delay."""
+    import pydevd
+
     debugger_class = pydevd.PyDB
-    if getattr(debugger_class, "dkdbg_hurries", False):
-        return
-    debugger_class.dkdbg_hurries = True
     _connect_at_once(pydevd, debugger_class)
     _note_the_end(debugger_class)
     debugger_class._PyDB__wait_for_threads_to_finish = _wait_for_threads

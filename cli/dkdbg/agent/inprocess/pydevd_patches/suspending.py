@@ -29,22 +29,16 @@ if TYPE_CHECKING:
 _lock = _thread.RLock()
 
 
-def watch(pydevd: Any, lifecycle: Any, resuming: Any, api_class: Any) -> None:
-    """Fix these faults; once per process.
+def watch() -> None:
+    """Fix these faults."""
+    import pydevd
+    from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
 
-    Args:
-        lifecycle: pydevd's module that marks threads. resuming: the modules that resume threads by its
-            function.
-        api_class: its PyDevdAPI.
-    """
-    if getattr(pydevd.PyDB, "dkdbg_tells_stops", False):
-        return
-    pydevd.PyDB.dkdbg_tells_stops = True
     _stop_at_once(pydevd.PyDB)
-    for module in resuming:
-        module.resume_threads = _resuming_at_once(lifecycle, module.resume_threads)
+    for module in (pydevd_api, pydevd_comm):
+        module.resume_threads = _resuming_at_once(pydevd_thread_lifecycle, module.resume_threads)
     _tell_own_resuming(pydevd.ThreadsSuspendedSingleNotification)
-    _answer_continue(pydevd, api_class)
+    _answer_continue(pydevd, pydevd_api.PyDevdAPI)
 
 
 def forget() -> None:

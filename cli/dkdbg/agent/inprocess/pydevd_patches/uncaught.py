@@ -26,19 +26,18 @@ if TYPE_CHECKING:
 _shown = threading.local()
 
 
-def watch(debugger_class: Any) -> None:
-    """Show each exception only once; once per process."""
-    if getattr(debugger_class, "dkdbg_shows_once", False):
-        return
-    debugger_class.dkdbg_shows_once = True
-    stop = debugger_class.do_stop_on_unhandled_exception
+def watch() -> None:
+    """Show each exception only once."""
+    import pydevd
+
+    stop = pydevd.PyDB.do_stop_on_unhandled_exception
 
     def stop_once(self: Any, thread: Any, frame: Any, frames: Any, failure: Any) -> None:
         if not was_shown(failure[1]):
             _shown.value = failure[1]
             stop(self, thread, frame, frames, failure)
 
-    debugger_class.do_stop_on_unhandled_exception = stop_once
+    pydevd.PyDB.do_stop_on_unhandled_exception = stop_once
     _leave_out_note()
     if sys.version_info < (3, 12):
         _know_how_frames_end()

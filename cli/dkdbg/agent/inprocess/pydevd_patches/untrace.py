@@ -33,13 +33,16 @@ _is_bare = False
 _hook: Any = None
 
 
-def watch(debugger_class: Any, api_class: Any) -> None:
+def watch() -> None:
     """Follow the editors of this process from now on."""
-    if sys.version_info >= (3, 12) or getattr(debugger_class, "dkdbg_untraces", False):
+    if sys.version_info >= (3, 12):
         return
-    debugger_class.dkdbg_untraces = True
+    import pydevd
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    debugger_class = pydevd.PyDB
     disconnect, dispose = debugger_class.on_disconnect, debugger_class.dispose_and_kill_all_pydevd_threads
-    enable, run = debugger_class.enable_tracing, api_class.run
+    enable, run = debugger_class.enable_tracing, PyDevdAPI.run
 
     def on_disconnect(self: Any) -> None:
         disconnect(self)
@@ -63,7 +66,7 @@ def watch(debugger_class: Any, api_class: Any) -> None:
     debugger_class.on_disconnect = on_disconnect
     debugger_class.dispose_and_kill_all_pydevd_threads = dispose_and_kill_all_pydevd_threads
     debugger_class.enable_tracing = enable_tracing
-    api_class.run = run_and_trace
+    PyDevdAPI.run = run_and_trace
 
 
 def _take() -> None:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def watch(pydevd: Any, api_class: Any) -> None:
-    """Wake stopped threads from now on; once per process."""
-    if getattr(pydevd.PyDB, "dkdbg_wakes", False):
-        return
-    pydevd.PyDB.dkdbg_wakes = True
+def watch() -> None:
+    """Wake stopped threads from now on."""
+    import pydevd
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
     _after_commands(pydevd.PyDB)
-    _after_resume(pydevd, api_class)
+    _after_resume(pydevd, PyDevdAPI)
 
 
 def _after_commands(debugger_class: Any) -> None:
