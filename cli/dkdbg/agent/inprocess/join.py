@@ -20,7 +20,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, Optional
 
 #: Limits on open files: below the first a process is not debugged, the second is recommended.
 MIN_OPEN_FILES, RECOMMENDED_OPEN_FILES = 16, 64
@@ -31,8 +31,6 @@ NO_EDITOR = "no editor is attached"
 #: Held while this process joins. gevent replaces every other kind of lock.
 _lock = _thread.RLock()
 _joining = False
-#: C callbacks that must not be garbage-collected.
-_kept: List[object] = []
 
 
 def join(session_dir: str, at_start: bool) -> str:
@@ -172,7 +170,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     if reason := _what_is_missing():
         return "not joined: " + reason
     from . import last_stack, zipped
-    from .pydevd_patches import uncaught
+    from .pydevd_patches import uncaught, untrace
 
     configured = _watch_configuration()
     if not hasattr(pydevd.PyDB, "dkdbg_is_patched"):  # once per process
@@ -208,7 +206,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         answer = _wait_for_breakpoints(own + NO_EDITOR_SUFFIX, configured, pydevd, info["deadline"])
     else:
         if not helper_fits:
-            _trace_main_thread(pydevd.get_global_debugger())
+            untrace.trace_main_thread(pydevd.get_global_debugger())
         answer = "joined"
     if answer == "joined":
         zipped.watch(pydevd.get_global_debugger())
@@ -432,22 +430,3 @@ def _prepare_helper() -> bool:
         pydevd_tracing._load_python_helper_lib.__lib__ = None
         return False
     return True
-
-
-def _trace_main_thread(debugger: Any) -> None:
-    """Trace the main thread of a running program without pydevd's library.
-
-    The thread does it itself, on request.
-
-    A pending call runs in the main thread at its next bytecode. Other running threads stay untraced; pydevd
-    traces new ones.
-    """
-    import ctypes
-
-    def trace() -> int:
-        debugger.enable_tracing(debugger.trace_dispatch)
-        return 0
-
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: trace())
-    _kept.append(callback)
-    ctypes.pythonapi.Py_AddPendingCall(callback, None)

@@ -45,7 +45,7 @@ PROGRAM: Names = {
         ("get_global_debugger", "join", "is this process connected"),
         ("SetupHolder.setup", "join", "a forked child is not the child of its parent's debugger"),
         ("PyDB.__init__:pydb_disposed", "join", "has the adapter closed the connection"),
-        ("PyDB.__init__:trace_dispatch", "join", "trace the main thread without pydevd's library"),
+        ("PyDB.__init__:trace_dispatch", "untrace", "trace the main thread without pydevd's library"),
         ("PyDB.enable_tracing", "untrace", "no trace function for new threads without an editor"),
         ("PyDB.on_disconnect", "untrace", "the editor has left: remove the trace functions"),
         ("PyDB.dispose_and_kill_all_pydevd_threads", "untrace", "the adapter has gone: the same"),

@@ -101,10 +101,18 @@ def _give_back(debugger: Any) -> None:
         if pydevd_tracing._load_python_helper_lib() is not None:
             pydevd_tracing.set_trace_to_threads(debugger.trace_dispatch)
         else:
-            _in_main_thread(lambda: debugger.enable_tracing(debugger.trace_dispatch))
+            trace_main_thread(debugger)
         # A frame that was entered since has no trace function of its own, and would run to its end without a
         # stop.
         debugger.set_tracing_for_untraced_contexts()
+
+
+def trace_main_thread(debugger: Any) -> None:
+    """Make the main thread of a running program trace itself, where pydevd's library for that is missing.
+
+    Other running threads stay untraced; pydevd traces new ones.
+    """
+    _in_main_thread(lambda: debugger.enable_tracing(debugger.trace_dispatch))
 
 
 def _for_every_thread(api: Any) -> None:
