@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 
-from .. import own_socket
+from .. import own_socket, session
 from . import loopback, pdb_login, pdb_token
 
 TYPE_CHECKING = False
@@ -221,12 +221,12 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
         then: `exit` or `run`, when no client came.
     """
     if seconds <= 0:
-        _say("pdb for breakpoint() is on %s" % _how(listen(address)))
+        session.say("pdb for breakpoint() is on %s" % _how(listen(address)))
         return
     client = _client(address, seconds, "the program's start", says_none=then != "exit")
     if client is None:
         if then == "exit":
-            _say("no pdb client within %g s: the program was not started" % seconds)
+            session.say("no pdb client within %g s: the program was not started" % seconds)
             os._exit(124)
         return
 
@@ -278,15 +278,17 @@ def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Opt
     try:
         listener = listen(address)
     except Exposed as error:
-        _say("%s: %s" % (what, error))
+        session.say("%s: %s" % (what, error))
         return None
     quiet = listener.family == socket.AF_UNIX  # its client is already connected
     if seconds > 0 and not _ran_out and not quiet:
-        _say("%s: waiting for pdb on %s" % (what, _how(listener)))
+        session.say("%s: waiting for pdb on %s" % (what, _how(listener)))
     connection = pdb_login.first(listener, 0.0 if _ran_out else seconds)
     if connection is None:
         if not _ran_out and not quiet and says_none:
-            _say("%s: no pdb client within %g s, going on (pdb is on %s)" % (what, seconds, _how(listener)))
+            session.say(
+                "%s: no pdb client within %g s, going on (pdb is on %s)" % (what, seconds, _how(listener))
+            )
         _ran_out = True
         return None
     _ran_out = False
@@ -372,11 +374,3 @@ def _is_frozen(frame: FrameType) -> bool:
         frame.f_code.co_filename.startswith("<frozen")
         or threading.current_thread() is not threading.main_thread()
     )
-
-
-def _say(text: str) -> None:
-    try:
-        sys.stderr.write("dkdbg: %s\n" % text)
-        sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        pass

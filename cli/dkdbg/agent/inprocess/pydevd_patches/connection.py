@@ -12,9 +12,8 @@ from __future__ import annotations
 import _socket
 import contextlib
 import os
-import sys
 
-from .. import member, own_socket
+from .. import member, own_socket, session
 from ..natives import threading, time
 
 TYPE_CHECKING = False
@@ -97,7 +96,7 @@ def _lost(debugger: Any) -> None:
     global _losses  # noqa: PLW0603
     _losses += 1
     again = _losses <= MAX_REJOINS
-    _say(
+    session.say(
         "pid %d closed the debugger's connection together with its other descriptors%s"
         % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
     )
@@ -119,9 +118,3 @@ def _come_back(debugger: Any, again: bool) -> None:
     if found is not None and again:
         with contextlib.suppress(OSError):  # the session has ended
             found.announce()
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write("dkdbg: %s\n" % text)
-        sys.stderr.flush()
