@@ -33,7 +33,7 @@ _ran_out = False
 
 def breakpoint(*_args: object, **_kwargs: object) -> None:  # noqa: A001 - the name is the built-in's
     """Stop at the caller's line. Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then continue."""
-    _stop(sys._getframe(1), _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")), _default_pdb())
+    set_trace(frame=sys._getframe(1))
 
 
 def set_trace(
@@ -53,7 +53,7 @@ def set_trace(
         timeout: seconds to wait for a client; the session's by default.
         frame: where to stop instead of the caller's frame.
     """
-    address = "%s:%d" % (addr or "127.0.0.1", port) if port else _default_pdb()
+    address = "%s:%d" % (addr or "127.0.0.1", port) if port else os.environ.get("DKDBG_PDB", "")
     seconds = _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")) if timeout is None else float(timeout)
     _stop(frame or sys._getframe(1), seconds, address, there=bool(port))
 
@@ -211,10 +211,6 @@ def _seconds(text: str) -> float:
         return max(0.0, float(text))
     except ValueError:
         return 0.0
-
-
-def _default_pdb() -> str:
-    return os.environ.get("DKDBG_PDB", "")
 
 
 def _agent_lives(directory: str) -> bool:
