@@ -39,7 +39,9 @@ def begin(archive: str) -> str:
     Raises:
         OSError, RuntimeDirError: no folder for the agent's files is usable, or the agent cannot be started.
     """
-    words = _command_line()
+    words = list(getattr(sys, "orig_argv", ())) or procfs.command_line(
+        os.getpid()
+    )  # Python 3.10 has orig_argv
     if not _is_python() or os.path.abspath(words[1] if len(words) > 1 else "") == archive:
         return ""
     is_first = os.getpid() == 1
@@ -55,14 +57,6 @@ def begin(archive: str) -> str:
         os._exit(found.exit_code)
     _apply(found, archive)
     return found.hook
-
-
-def _command_line() -> List[str]:
-    words = getattr(sys, "orig_argv", None)  # Python 3.10
-    if words:
-        return list(words)
-    with open("/proc/self/cmdline", "rb") as source:
-        return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
 
 
 def _is_python() -> bool:

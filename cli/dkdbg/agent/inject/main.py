@@ -65,7 +65,7 @@ def main(words: List[str], usage: str) -> int:
     pids = processes(words[0] if words else "")
     with contextlib.suppress(OSError):
         os.chdir("/proc/%d/cwd" % pids[0])
-    command = _command_line(pids[0]) or ["python3"]
+    command = procfs.command_line(pids[0]) or ["python3"]
     asked = options.parse([*words[1:], "--", *command], supervised=False, usage=usage)
     asked.restart, asked.linger = contract.RESTART_NEVER, 0.0
     asked.wait = program_env.prepare(os.environ, 0.0, asked.then)
@@ -234,7 +234,9 @@ def _way(pid: int) -> str:
         raise RefusedError("process %d runs Python %d.%d: the debugger needs 3.8" % ((pid, *version)))
     if version < _PEP_768:
         return "ptrace"
-    if any(each.replace("_", "-") == "disable-remote-debug" for each in _options(pid)) or _has_disabled(pid):
+    environment = procfs.environment(pid) or {}
+    is_disabled = any(each.replace("_", "-") == "disable-remote-debug" for each in _options(pid))
+    if is_disabled or environment.get("PYTHON_DISABLE_REMOTE_DEBUG"):
         raise RefusedError(
             "process %d was started with remote debugging disabled (PYTHON_DISABLE_REMOTE_DEBUG or -X)" % pid
         )
@@ -243,7 +245,7 @@ def _way(pid: int) -> str:
 
 def _options(pid: int) -> List[str]:
     """Return the values of -X in its command line."""
-    words, found = _command_line(pid), []
+    words, found = procfs.command_line(pid), []
     for word, following in zip(words[1:], [*words[2:], ""]):
         if word == "-X":
             found.append(following)
@@ -252,17 +254,6 @@ def _options(pid: int) -> List[str]:
         elif word == "-c":
             break
     return found
-
-
-def _has_disabled(pid: int) -> bool:
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as source:
-            return any(
-                each.startswith(b"PYTHON_DISABLE_REMOTE_DEBUG=") and not each.endswith(b"=")
-                for each in source.read().split(b"\0")
-            )
-    except OSError:
-        return False
 
 
 def _version(pid: int) -> Optional[Tuple[int, int]]:
@@ -311,14 +302,6 @@ def _line(script: str) -> str:
         "except BaseException: pass\n"
         "try:\n del _dkdbg\nexcept BaseException: pass\n" % (script, script)
     )
-
-
-def _command_line(pid: int) -> List[str]:
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as source:
-            return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
-    except OSError:
-        return []
 
 
 def _tell(word: str, text: str, pid: int = 0) -> None:

@@ -87,11 +87,7 @@ def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
 
 def _timeout_of(pid: int) -> float:
     """Return the seconds of `timeout DURATION`; 0 for any other command, and for no limit."""
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as source:
-            program, *words = source.read(1000).decode("utf-8", "replace").split("\0")
-    except OSError:
-        return 0.0
+    program, *words = procfs.command_line(pid) or [""]
     if os.path.basename(program) != "timeout":
         return 0.0
     while words and words[0].startswith("-"):

@@ -69,6 +69,15 @@ def parent(pid: int) -> int:
     return int(fields[1]) if fields is not None else 0
 
 
+def command_line(pid: int) -> List[str]:
+    """Return the command line of a process; empty when it is gone, or when access is denied."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as source:
+            return [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
 def environment(pid: int) -> Optional[Dict[str, str]]:
     """Return the environment with which a process was started; None when it is gone, or when access is denied."""
     try:
@@ -165,12 +174,3 @@ def below(pids: Iterable[int], parents: Dict[int, int]) -> Set[int]:
             found.add(pid)
             pending += children.get(pid, [])
     return found
-
-
-def environment_holds(pid: int, entry: str) -> bool:
-    """Tell whether a process was started with `NAME=value` in its environment; False when that is unreadable."""
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as environ:
-            return os.fsencode(entry) in environ.read().split(b"\0")
-    except OSError:
-        return False

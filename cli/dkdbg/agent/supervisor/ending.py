@@ -40,7 +40,7 @@ class Ending:
     def __init__(
         self, session_dir: str, running: child.Child, registered: Callable[[], Iterable[int]]
     ) -> None:
-        self._mark = "%s=%s" % (settings.ENV_SESSION_DIR, session_dir)
+        self._session_dir = session_dir
         self._running = running
         self._registered = registered
         self._found: Dict[int, Optional[int]] = {}
@@ -86,7 +86,8 @@ class Ending:
             roots.add(self._running.pid)
         parents = procfs.parents()
         for pid in parents:
-            if pid not in roots and procfs.environment_holds(pid, self._mark):
+            environment = procfs.environment(pid) or {}
+            if environment.get(settings.ENV_SESSION_DIR) == self._session_dir:
                 roots.add(pid)
         found = procfs.below(roots, parents)
         found -= {os.getpid(), 0, 1}

@@ -118,11 +118,7 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
 
 def python_words(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
     """Return the command line of a Python that runs a user's program; None for any other process."""
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as source:
-            words = [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
-    except OSError:
-        return None
+    words = procfs.command_line(pid)
     is_python = bool(words) and _PYTHON.match(os.path.basename(words[0]))
     return words if is_python and not leaves_out(words) and _FORKSERVER not in " ".join(words) else None
 

@@ -16,6 +16,7 @@ import time
 from dkdbg.agent import settings
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.inprocess.profilers import nsight, patterns, profiling
+from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,13 +215,7 @@ def _file(note: Mapping[str, Any]) -> str:
 def _wait_for(pid: int) -> None:
     """Wait until py-spy has written its file, which it does after the end of its target."""
     end = time.monotonic() + _WRITE_TIMEOUT_S
-    while pid and time.monotonic() < end:
-        try:
-            with open("/proc/%d/cmdline" % pid, "rb") as source:
-                if b"record" not in source.read().split(b"\0"):
-                    return
-        except OSError:
-            return
+    while pid and time.monotonic() < end and "record" in procfs.command_line(pid):
         time.sleep(0.05)
 
 
