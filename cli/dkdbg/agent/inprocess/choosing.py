@@ -63,12 +63,25 @@ def rank_of(
 
 def is_launcher(argv: Sequence[str]) -> bool:
     """Tell whether a Python command line is that of a launcher."""
-    for position, word in enumerate(argv[1:], 1):
-        if word == "-m":
-            return any(name in LAUNCHERS for name in argv[position + 1 : position + 2])
-        if not word.startswith("-"):
-            return os.path.basename(word) in LAUNCHERS
-    return False
+    return program(argv) in LAUNCHERS
+
+
+def program(words: Sequence[str]) -> str:
+    """Return the program of a Python command line: the script's name, the module's, or `python`."""
+    takes_value = {"-W", "-X", "--check-hash-based-pycs"}
+    skip = False
+    for position, word in enumerate(words[1:], 1):
+        if skip:
+            skip = False
+        elif word == "-m":
+            return words[position + 1] if position + 1 < len(words) else "python"
+        elif word == "-c":
+            return "python"
+        elif word in takes_value:
+            skip = True
+        elif not word.startswith("-"):
+            return os.path.basename(word)
+    return "python"
 
 
 def choice(directory: str) -> Optional[RankSet]:

@@ -42,7 +42,7 @@ def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[s
     Args:
         words: its command line.
     """
-    what = _what(words)
+    what = choosing.program(words)
     stem = what[:-3] if what.endswith(".py") else what
     worker = stem if rank is None else "%s-rank%d" % (stem, rank)
     own = ["rank%d" % rank] if rank is not None else []
@@ -103,24 +103,6 @@ def reason(tool: Dict[str, Any], known: Sequence[str], rank: Optional[int]) -> s
     if tool["ranks"] and rank is not None and ranks.parse(tool["ranks"]).contains(rank):
         return "rank %d" % rank
     return ""
-
-
-def _what(words: Sequence[str]) -> str:
-    """Return the program of a Python command line: the script's name, or the module's."""
-    takes_value = {"-W", "-X", "--check-hash-based-pycs"}
-    skip = False
-    for position, word in enumerate(words[1:], 1):
-        if skip:
-            skip = False
-        elif word == "-m":
-            return words[position + 1] if position + 1 < len(words) else "python"
-        elif word == "-c":
-            return "python"
-        elif word in takes_value:
-            skip = True
-        elif not word.startswith("-"):
-            return os.path.basename(word)
-    return "python"
 
 
 def _tell(directory: str, tool: str, who: Sequence[str], path: str, *, base: str = "", by: int = 0) -> None:
