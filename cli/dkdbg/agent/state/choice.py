@@ -50,11 +50,6 @@ class Choice:
                 os.rename(self._path + ".tmp", self._path)
         return True
 
-    def close(self) -> None:
-        """Remove the file."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
-
 
 def described(chosen: ranks.RankSet) -> str:
     """Describe the debugged ranks in one line."""
