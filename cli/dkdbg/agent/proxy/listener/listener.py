@@ -143,7 +143,7 @@ class Listener:
                     return
                 with self._lock:
                     victim = self._pending.victim()
-                _end(victim)
+                sockets.shut(victim)  # its thread ends it
                 time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
                 continue
             if self._take(sock, str(address[0])):
@@ -158,7 +158,7 @@ class Listener:
                 return False
             self._open.add(sock)
             victim = self._pending.enter(sock, address)
-        _end(victim)
+        sockets.shut(victim)
         return True
 
     def _serve(self, sock: socket.socket) -> None:
@@ -221,7 +221,8 @@ class Listener:
         if reason:
             self._refuse(sock, reason, "; " + way)
             sock.sendall(frames.wrap(messages.refuse(message, "%s; %s" % (reason, way))))
-            _end_after_reading(sock)
+            sock.shutdown(socket.SHUT_WR)
+            sockets.drain(sock, CLOSE_TIMEOUT_S)
             return None
         parser.allow(MAX_PENDING_BODY_BYTES)
         return body, parser
@@ -335,18 +336,6 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
     """
     sock.settimeout(max(0.01, deadline - time.monotonic()))
     return sock.recv(65536)
-
-
-def _end_after_reading(sock: socket.socket) -> None:
-    """Close after the peer has read the last message."""
-    sock.shutdown(socket.SHUT_WR)
-    sockets.drain(sock, CLOSE_TIMEOUT_S)
-
-
-def _end(sock: Optional[socket.socket]) -> None:
-    """Make the thread that serves a connection end it."""
-    if sock is not None:
-        sockets.shut(sock)
 
 
 def _close(sock: socket.socket) -> None:
