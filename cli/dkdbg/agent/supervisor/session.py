@@ -721,58 +721,44 @@ class _Behind(Agent):
         self._session = session
 
     def dial(self) -> Optional[socket.socket]:
-        """Return a connection to the adapter, None while it is not running."""
         return self._session._backend.dial()
 
     def is_adapter_gone(self) -> bool:
-        """Tell whether the adapter will not be started again."""
         return self._session._backend.gone
 
     def admit(self, client: socket.socket) -> None:
-        """Note that this client has shown the token."""
         self._session._listener.let_in(client)
 
     def log(self, text: str) -> None:
-        """Log one line for the user."""
         console.log(text)
 
     def name_of(self, pid: int) -> str:
-        """Return the name of a process."""
         return self._session._table.name_of(pid)
 
     def processes(self) -> Sequence[contract.Process]:
-        """Return the processes in the session's record."""
         return self._session.store.snapshot()["processes"]
 
     def on_stop(self, pid: int, where: str) -> None:
-        """Note where a process is stopped; an empty text means that it runs."""
         self._session._on_stop(pid, where)
 
     def look(self) -> Set[int]:
-        """Return the processes that an attach is about to end."""
         return self._session._look()
 
     def is_chosen(self, pid: int) -> bool:
-        """Tell whether a process is debugged."""
         return self._session._table.is_chosen(pid)
 
     def choose(self, wanted: Optional[ranks.RankSet]) -> None:
-        """Debug these ranks, None for those that the agent was started with."""
         self._session._choose(wanted)
 
     def on_held_elsewhere(self) -> None:
-        """Stop the clocks for some seconds."""
         self._session._clocks.extend()
         self._session._table.tell_of_holds()
 
     def take_deadlines(self, said: object) -> None:
-        """Note the time limits of the target that the controller knows."""
         self._session._deadlines.take(said)
 
     def release(self, pid: int) -> None:
-        """Resume a process that waits at its start for a session."""
         self._session._table.release(pid)
 
     def restart(self) -> None:
-        """Restart the program."""
         self._session.restarts.request("asked by the editor")
