@@ -7,6 +7,7 @@ in its session's folder (runs.py).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -116,13 +117,11 @@ class Run:
 def here() -> List[Run]:
     """Return the runs of live drivers."""
     found = []
-    for record in records.list_records():
-        if records.is_live(record):
-            try:
-                with open(os.path.join(records.folder_of(record), _NAME)) as source:
-                    found.append(Run(json.load(source)))
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # not a driver of Ray
+    no_driver = (OSError, ValueError, KeyError, TypeError, AttributeError)
+    for record in records.live_records():
+        path = os.path.join(records.folder_of(record), _NAME)
+        with contextlib.suppress(*no_driver), open(path) as source:
+            found.append(Run(json.load(source)))
     return found
 
 

@@ -12,7 +12,7 @@ from dkdbg.agent.state import procfs, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+    from typing import Collection, Dict, List, Optional, Tuple
 
 #: Finished sessions to keep for `sessions`.
 MAX_FINISHED = 20
@@ -132,6 +132,18 @@ def is_live(record: contract.Record) -> bool:
     if not procfs.alive(record["pid"]):
         return False
     return record["pid_start"] is None or procfs.start_ticks(record["pid"]) == record["pid_start"]
+
+
+def live_records(names: Collection[str] = ()) -> List[contract.Record]:
+    """Return the live sessions of this user here with one of these names or ids, all without any; the oldest first."""
+    live = [record for record in list_records() if is_live(record)]
+    return [record for record in live if not names or {record["name"], record["id"]} & set(names)]
+
+
+def newest(name: Optional[str]) -> Optional[contract.Record]:
+    """Return the newest live session with this name or id, or the newest one; None without any."""
+    found = live_records([] if name is None else [name])
+    return found[-1] if found else None
 
 
 def prune(folder: str) -> None:

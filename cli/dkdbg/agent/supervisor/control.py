@@ -21,7 +21,7 @@ from dkdbg.agent.supervisor import restarts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List
 
     Gather = Callable[[broadcast_query.Question, float], List[broadcast_query.Row]]
 
@@ -86,7 +86,7 @@ def main(command: str, words: List[str]) -> int:
     if words and name is None:
         sys.stderr.write("dkdbg: usage: dkdbg.agent %s [--name NAME]\n" % command)
         return 2
-    record = newest(name)
+    record = records.newest(name)
     if record is None:
         which = "no session named %s" % name if name else "no session"
         sys.stderr.write("dkdbg: %s is running in %s\n" % (which, runtime_dir.default_runtime_dir()))
@@ -112,13 +112,6 @@ def ask(session_dir: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
             return sock.makefile("r").readline().strip()
         except OSError:
             return ""
-
-
-def newest(name: Optional[str]) -> Optional[contract.Record]:
-    """Return the record of the newest session with this name or id, or of the newest one."""
-    live = [record for record in records.list_records() if records.is_live(record)]
-    named = [record for record in live if name in (None, record["name"], record["id"])]
-    return named[-1] if named else None
 
 
 #: Default and maximum seconds for the answers; maximum bytes of a question.

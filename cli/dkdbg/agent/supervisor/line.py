@@ -39,8 +39,7 @@ def main(words: List[str]) -> int:
     parser.add_argument("path", help="absolute, by the editor's mapping")
     parser.add_argument("line", type=int)
     given = parser.parse_args(words)
-    live = [record for record in records.list_records() if records.is_live(record)]
-    found = [each for each in live if given.name in (None, each["name"], each["id"])]
+    found = records.live_records([] if given.name is None else [given.name])
     points = mapping.read_mount_points()
     facts = {
         "version": 1,

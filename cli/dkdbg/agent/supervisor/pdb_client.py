@@ -31,14 +31,14 @@ def main(words: List[str]) -> int:
     parser.add_argument("--rank", type=int, default=None, help="which process, by its rank")
     parser.add_argument("--name", default=None, help="the session's name; the newest one by default")
     given = parser.parse_args(words)
-    session = _session(given.name)
+    session = records.newest(given.name)
     if session is None:
         return _fail("no session is running here")
     end = time.monotonic() + 2  # it may have started a moment ago
     process = _process(session, given.pid, given.rank)
     while process is None and time.monotonic() < end:
         time.sleep(0.1)
-        session = _session(given.name) or session
+        session = records.newest(given.name) or session
         process = _process(session, given.pid, given.rank)
     if process is None:
         return _fail(_why_missing(session))
@@ -54,12 +54,6 @@ def main(words: List[str]) -> int:
         sock.connect(answer[4:])
         threading.Thread(target=_send, args=(sock,), daemon=True).start()
         return _show(sock)
-
-
-def _session(name: Optional[str]) -> Optional[contract.Record]:
-    live = [record for record in records.list_records() if records.is_live(record)]
-    found = [record for record in live if name in (None, record["name"], record["id"])]
-    return found[-1] if found else None
 
 
 def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) -> Optional[contract.Process]:

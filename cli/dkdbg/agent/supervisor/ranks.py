@@ -31,7 +31,7 @@ def main(words: List[str]) -> int:
     parser.add_argument("verb", choices=broadcast_query.VERBS)
     parser.add_argument("expression", nargs="?", default="")
     given = parser.parse_args(words)
-    record = control.newest(given.name)
+    record = records.newest(given.name)
     if record is None:
         return _fail({"error": "no session is running here"}, as_json=given.json)
     asked = {name: getattr(given, name) for name in ("verb", "expression", "frame", "ranks", "limit")}

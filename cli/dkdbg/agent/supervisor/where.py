@@ -47,11 +47,7 @@ def main(words: List[str]) -> int:
         "--native", action="store_true", help="with native frames, where py-spy is installed and may run"
     )
     given = parser.parse_args(words)
-    live = [record for record in records.list_records() if records.is_live(record)]
-    found = [
-        record for record in live if given.name is None or {record["name"], record["id"]} & set(given.name)
-    ]
-    told = [_session(record, native=given.native) for record in found]
+    told = [_session(record, native=given.native) for record in records.live_records(given.name or ())]
     print(json.dumps({"version": 1, "host": socket.gethostname(), "sessions": told}))
     return 0
 
