@@ -229,7 +229,8 @@ class Relay:
         try:
             self._client.settimeout(ATTACH_TIMEOUT_S)
             self._act(self._ask(lambda: self._broker.from_client(first)))
-            self._read_client()
+            if not self._over:
+                self._read_client()
         except (OSError, frames.FrameError):
             self._break()
         with self._lock:
@@ -247,28 +248,25 @@ class Relay:
             self._backend.close()
 
     def _read_client(self) -> None:
-        strange = True
-        while not self._over:
-            body = self._parser.take()
-            while body is not None:
-                actions = self._ask(lambda: self._broker.from_client(body or b""))  # noqa: B023
-                if strange and self._broker.connection.admitted:
-                    strange = False
-                    self._agent.admit(self._client)
-                    self._parser.allow(frames.MAX_BODY)
-                    self._client.settimeout(None)
-                self._act(actions)
-                if self._over:
-                    return
-                body = self._parser.take()
-            data = self._client.recv(65536)
+        def receive(most: int) -> bytes:
+            data = self._client.recv(most)
             sockets.acknowledge(self._client)
-            if not data:
-                self._act(self._ask(self._broker.client_gone))
-                if self._backend is not None:
-                    self._backend.shutdown(socket.SHUT_WR)
+            return data
+
+        strange = True
+        for body in frames.received(receive, self._parser):
+            actions = self._ask(lambda: self._broker.from_client(body))  # noqa: B023
+            if strange and self._broker.connection.admitted:
+                strange = False
+                self._agent.admit(self._client)
+                self._parser.allow(frames.MAX_BODY)
+                self._client.settimeout(None)
+            self._act(actions)
+            if self._over:
                 return
-            self._parser.feed(data)
+        self._act(self._ask(self._broker.client_gone))
+        if self._backend is not None:
+            self._backend.shutdown(socket.SHUT_WR)
 
     def _read_backend(self, backend: socket.socket) -> None:
         parser = frames.FrameParser(max_body=1 << 30)

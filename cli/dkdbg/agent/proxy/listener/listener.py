@@ -204,13 +204,9 @@ class Listener:
             return None
         parser = frames.FrameParser(max_body=MAX_FIRST_FRAME_BYTES)
         parser.feed(first)
-        body = parser.take()
-        while body is None:
-            data = _receive(sock, deadline)
-            if not data:
-                return None
-            parser.feed(data)
-            body = parser.take()
+        body = next(frames.received(lambda _: _receive(sock, deadline), parser), None)
+        if body is None:
+            return None
         message = frames.decode(body)
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise frames.FrameError("the first request is not initialize")
