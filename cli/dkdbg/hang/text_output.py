@@ -79,7 +79,8 @@ def absent(job: Job) -> str:
 
 def headline(group: Group, job: Job) -> str:
     """Return who a group is and where: `3 ranks (0, 1, 3) in all_reduce, from step at train.py:41`."""
-    return f"{members_text(group, job)}{' ' if group.frames else ': '}{location_text(group)}"
+    members = _members(group, job)
+    return f"{members} {_spot(group.frames)}" if group.frames else f"{members}: {printable(group.why)}"
 
 
 def finding_lines(finding: Late | Mismatch) -> list[str]:
@@ -99,7 +100,7 @@ def _ago(seconds: float) -> str:
     return f"{age(seconds)} ago"
 
 
-def members_text(group: Group, job: Job) -> str:
+def _members(group: Group, job: Job) -> str:
     """Return the ranks or processes of a group."""
     if group.ranks:
         name = ranks(group.ranks)
@@ -112,13 +113,6 @@ def members_text(group: Group, job: Job) -> str:
     where = {each.session.target for each in group.members}
     at = f" on {', '.join(sorted(where))}" if len(job.sessions) > 1 and len(where) <= 2 else ""
     return printable(shown + more + at)
-
-
-def location_text(group: Group) -> str:
-    """Return where a group is, in a few words."""
-    if not group.frames:
-        return printable(group.why)
-    return _spot(group.frames)
 
 
 def short(path: str) -> str:
