@@ -39,12 +39,9 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
 
     Returns:
         Whether a new thread has taken the question, and this one has to end. Until a process has joined, its
-            thread
-        is a bare one, which a program that counts its threads does not see. From then on pydevd sees every
-            thread,
-        and for a bare one it would make `threading` invent a dummy, about which Python 3.13 complains when
-            the
-        program ends.
+        thread is a bare one, which a program that counts its threads does not see. From then on pydevd sees
+        every thread, and for a bare one it would make `threading` invent a dummy, about which Python 3.13
+        complains when the program ends.
     """
     if command == b"join" and not member.joined and not _is_known():
         # gevent's threads never run here; debugpy brings a `threading` that gevent has not changed.
@@ -116,10 +113,10 @@ def _text(member: Member, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
     if command == b"timeouts":
-        from .clocks import clocks, running_clocks, timeouts
+        from .clocks import clocks, running_clocks, slow_clocks, timeouts
 
         clocks.follow(member.directory)
-        running = running_clocks.found() if clocks.are_behind() else []
+        running = running_clocks.found() if slow_clocks.behind() > 0.0 else []
         return "\t".join([timeouts.follow(member.directory), *running])
     if command == b"failing":
         from . import crash_watch

@@ -115,7 +115,9 @@ def parse(text: str) -> RankSet:
         match = _FORM.fullmatch(word)
         if match is None:
             raise RankSetError(
-                "not a set of ranks: %s" % _quoted(text) if len(words) == 1 else _part(word, text)
+                "not a set of ranks: %s" % _quoted(text)
+                if len(words) == 1
+                else "%s in %s is not a rank" % (_quoted(word), _quoted(text))
             )
         first = int(match.group(1))
         last = first if match.group(2) is None else int(match.group(2))
@@ -135,10 +137,6 @@ def _written(first: int, last: int, step: int) -> str:
     if first == last:
         return str(first)
     return "%d-%d" % (first, last) + (":%d" % step if step > 1 else "")
-
-
-def _part(word: str, text: str) -> str:
-    return "%s in %s is not a rank" % (_quoted(word), _quoted(text))
 
 
 def _quoted(text: str) -> str:

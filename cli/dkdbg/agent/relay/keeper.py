@@ -133,7 +133,8 @@ class Keeper(Exchange):
             order = Order(payload)
             self.program = Program(order, self._folder, self._is_heard)
             if order.watch:
-                end_with(order.watch, self.program, self.hurry)
+                ends = (order.watch, self.program, self.hurry)
+                threading.Thread(target=end_with, args=ends, daemon=True).start()
             self.last_channel = channel + 1
             for number, sock in ((channel, self.program.stdio), (channel + 1, self.program.stderr)):
                 self.add(Channel(number, sock))
@@ -297,15 +298,7 @@ KILL_WAIT = 30.0
 
 
 def end_with(words: List[str], program: Program, over: Callable[[], None]) -> None:
-    """End the program when the command `words` exits with 0; watch on a background thread.
-
-    Args:
-        over: called when that happens, on another thread.
-    """
-    threading.Thread(target=lambda: _end_with(words, program, over), daemon=True).start()
-
-
-def _end_with(words: List[str], program: Program, over: Callable[[], None]) -> None:
+    """End the program when the command `words` exits with 0, and call `over` before; until the program has exited."""
     while not program.has_exited.wait(PAUSE):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run(

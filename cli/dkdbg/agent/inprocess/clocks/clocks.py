@@ -51,11 +51,6 @@ def _follow(directory: str) -> None:
         restore()
 
 
-def are_behind() -> bool:
-    """Tell whether a process of the job is stopped, or was a moment ago."""
-    return behind() > 0.0
-
-
 def held() -> None:
     """Stop the timers: the debugger stops this process."""
     with contextlib.suppress(Exception):

@@ -245,11 +245,6 @@ def outlive_requests(messaging: Any, log: Any) -> None:
     messaging.Request._handle = surviving_handle
 
 
-def wait_for_root_stub(servers: Any) -> None:
-    """Serve until the root session stub has connected and left, regardless of clients before it."""
-    servers.dont_wait_for_first_connection = lambda: None
-
-
 def announce_again(servers: Any, sessions: Any) -> None:
     """Offer a process to the current editor when the session of a former one releases it."""
     detach: Callable[[Any], None] = servers.Server.detach_from_session
@@ -358,7 +353,8 @@ def main() -> None:
     wait_for_readers(messaging, outlive_clients(messaging, log))
     outlive_requests(messaging, log)
     outlive_announcements(clients, messaging, log)
-    wait_for_root_stub(servers)
+    # Clients that leave before the root session stub has connected do not end this process.
+    servers.dont_wait_for_first_connection = lambda: None
     announce_again(servers, sessions)
     end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
