@@ -11,6 +11,7 @@ imported from here. A value that cannot be read without side effects is describe
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 TYPE_CHECKING = False
@@ -176,7 +177,7 @@ def _reader_of(kind: Any) -> Optional[ModuleType]:
         known = getattr(sys.modules.get(module), name, None)
         # jax.Array is not a base class of its arrays: they are registered with it.
         if known is not None and (known in line or (module == "jax" and _is_jax(kind))):
-            return _loaded(reader)
+            return importlib.import_module("." + reader, __package__)
     return None
 
 
@@ -185,20 +186,6 @@ def _is_jax(kind: Any) -> bool:
     return (
         isinstance(module, str) and module.startswith(("jaxlib.", "jax.", "jax._src")) and name == "ArrayImpl"
     )
-
-
-def _loaded(name: str) -> ModuleType:
-    if name == "torch_views":
-        from . import torch_views
-
-        return torch_views
-    if name == "numpy_views":
-        from . import numpy_views
-
-        return numpy_views
-    from . import jax_views
-
-    return jax_views
 
 
 def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
