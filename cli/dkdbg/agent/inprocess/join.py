@@ -42,8 +42,7 @@ def join(session_dir: str, at_start: bool) -> str:
     Args:
         session_dir: the session's folder.
         at_start: wait until the editor has set its breakpoints, so that the program's first line can stop.
-            Without
-            it the call comes from the hook's thread in a running program, and the breakpoints follow.
+            Without it the call comes from the hook's thread in a running program, and the breakpoints follow.
 
     Returns:
         One line: `joined`, `already joined`, or why not.

@@ -59,8 +59,7 @@ class Profiler:
 
     Args:
         settings: `tools`, as in profiling.py; `folder` for the files, empty for Ray's own; `run` and
-            `namespace`, see
-            ray/driver.py; `fallback`, an interpreter.
+            `namespace`, see ray/driver.py; `fallback`, an interpreter.
     """
 
     def __init__(self, settings: Dict[str, Any]) -> None:
