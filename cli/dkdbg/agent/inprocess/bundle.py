@@ -1,6 +1,4 @@
-"""debugpy as one file.
-
-Pack the pure-Python part of an installed debugpy, and unpack the right one for a Python.
+"""Finds the debugpy that fits a Python: a folder beside the agent, or a copy of the installed one's pure-Python part.
 
 Also used by the join, in the program's process.
 """
@@ -29,7 +27,7 @@ SUPPORT = (
     ((3, 8), (3, 9), privates.OLDEST, (1, 8, 21)),
     ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
 )
-_NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)(?:\.zip)?$")
+_NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)$")
 #: The earliest date that a zip can hold: the bytes depend only on the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
@@ -49,29 +47,6 @@ _NOT_IMPORTED = re.compile(
 
 class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
     """No debugpy for this interpreter. The message names the Python, the available versions and the command to type."""
-
-
-def write_bundle(debugpy_dir: str, out_zip: str) -> None:
-    """Pack the `.py` files and licences of an installed debugpy; the same files give the same bytes.
-
-    Compiled parts but one small helper are left out: without them one zip serves every libc and processor,
-    and the pure code was measured to be as fast.
-
-    Args:
-        debugpy_dir: the package folder, the one with `__init__.py`, on this machine.
-        out_zip: path to write; replaced atomically.
-
-    Raises:
-        OSError: a file cannot be read or written.
-    """
-    import zipfile
-
-    temporary = "%s.%d.tmp" % (out_zip, os.getpid())
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path, name in sorted(bundled_files(debugpy_dir), key=lambda pair: pair[1]):
-            with open(path, "rb") as source:
-                add(archive, name, source.read())
-    os.replace(temporary, out_zip)
 
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -108,12 +83,11 @@ def ensure_debugpy(
 ) -> str:
     """Return a folder for `sys.path` that holds only the matching debugpy.
 
-    The newest match wins: a folder as it is, a zip after unpacking it into the runtime folder; two processes
-    may race for that. Without any (on a developer's machine) the debugpy beside dkdbg is packed first.
+    The newest match wins. Without any (on a developer's machine) the debugpy beside dkdbg is copied into the
+    runtime folder.
 
     Args:
-        search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it, or
-            `debugpy-VERSION.zip`.
+        search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it.
         runtime_dir: the agent's private folder.
         python: for which Python; the running one by default.
 
@@ -125,17 +99,11 @@ def ensure_debugpy(
     found = _find(search_dirs)
     fitting = [item for item in found if supports(item[0], wanted)]
     if fitting:
-        version, path = max(fitting)
-        if not path.endswith(".zip"):
-            return path
-        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + ".".join(map(str, version))))
+        return max(fitting)[1]
     installed = installed_debugpy()
     if installed is not None and supports(parse_version(installed[1]), wanted):
         directory, text = installed
-        path = os.path.join(runtime_dir, "debugpy-%s.zip" % text)
-        if not os.path.exists(path):
-            write_bundle(directory, path)
-        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + text))
+        return copied(bundled_files(directory), os.path.join(runtime_dir, "debugpy-" + text))
     raise NoDebugpy(_none_fits(wanted, found))
 
 
@@ -172,18 +140,26 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
     return found
 
 
-def _unpack(path: str, target: str) -> str:
-    """Unpack into a folder beside the target and rename it: the target is complete or absent."""
+def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
+    """Copy files into a folder and return it: it is complete or absent, whoever else makes it at the same time.
+
+    Args:
+        files: path on this machine, name in the folder.
+
+    Raises:
+        OSError: a file cannot be read, or the folder cannot be written.
+    """
     if is_own(target):
         return target
     import shutil
     import tempfile
-    import zipfile
 
-    scratch = tempfile.mkdtemp(prefix=".unpack-", dir=os.path.dirname(target))
+    scratch = tempfile.mkdtemp(prefix=".copy-", dir=os.path.dirname(target))
     try:
-        with zipfile.ZipFile(path) as archive:
-            archive.extractall(scratch)
+        for path, name in files:
+            copy = os.path.join(scratch, name)
+            os.makedirs(os.path.dirname(copy), exist_ok=True)
+            shutil.copyfile(path, copy)
         try:
             os.rename(scratch, target)
         except OSError:
@@ -204,7 +180,14 @@ def is_own(folder: str) -> bool:
 
 
 def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
-    """Yield the files of a bundle of an installed debugpy: (path on this machine, name in the bundle)."""
+    """Yield the files of an installed debugpy that a program needs: (path on this machine, name in the copy).
+
+    Compiled parts but one small helper are left out: without them one copy serves every libc and processor,
+    and the pure code was measured to be as fast.
+
+    Args:
+        debugpy_dir: the package folder, the one with `__init__.py`.
+    """
     root = os.path.abspath(debugpy_dir)
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]

@@ -12,8 +12,6 @@ import hashlib
 import importlib.util
 import os
 import py_compile
-import shutil
-import tempfile
 
 from dkdbg.agent.inprocess import bundle
 
@@ -61,17 +59,4 @@ def _copy(package: str, names: List[str], runtime_dir: str) -> str:
         with open(os.path.join(package, name), "rb") as source:
             digest.update(name.encode() + b"\0" + source.read())
     target = os.path.join(runtime_dir, "hook-" + digest.hexdigest()[:12])
-    if not bundle.is_own(target):
-        scratch = tempfile.mkdtemp(prefix=".hook-", dir=runtime_dir)
-        for name in names:
-            copy = os.path.join(scratch, name)
-            os.makedirs(os.path.dirname(copy), exist_ok=True)
-            shutil.copyfile(os.path.join(package, name), copy)
-        try:
-            os.rename(scratch, target)
-        except OSError:
-            if not bundle.is_own(target):  # another agent was not faster either
-                raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return target
+    return bundle.copied(((os.path.join(package, name), name) for name in names), target)
