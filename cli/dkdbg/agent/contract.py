@@ -7,7 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
-    from typing import Dict, List, Literal, Optional, TypedDict
+    from typing import List, Literal, Optional, TypedDict
 
     #: `idle`: the program has ended and `supervise` waits for a change or a request; `restarting`: the
     #: program is being ended to be started again.
@@ -146,9 +146,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         runtime: str
         deadline: float
 
-    StringMap = Dict[str, str]
 else:
-    Mapping = Process = Deadline = Record = JoinInfo = StringMap = dict
+    Mapping = Process = Deadline = Record = JoinInfo = dict
     State = str
 
 RECORD_VERSION = 1

@@ -25,7 +25,7 @@ class FrameError(ValueError):
 class FrameParser:
     """Splits a byte stream into frames; a frame may arrive in any number of pieces.
 
-    `feed` accepts bytes, `take` returns the body of the next complete frame or None, `rest` the remaining bytes.
+    `feed` accepts bytes, `take` returns the body of the next complete frame or None.
     After a FrameError the stream is lost: the protocol has no way to find the next frame.
     """
 
@@ -57,12 +57,6 @@ class FrameParser:
         del self._buffer[:length]
         self._length = None
         return body
-
-    def rest(self) -> bytes:
-        """Return and remove the bytes that follow the last taken frame. Only valid between two frames."""
-        data = bytes(self._buffer)
-        self._buffer.clear()
-        return data
 
     def _take_header(self) -> bool:
         end = self._buffer.find(_END, 0, MAX_HEADER + len(_END))
