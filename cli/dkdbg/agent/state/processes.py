@@ -250,13 +250,14 @@ class ProcessTable:
         announced = _announced(self._path(pid, ".json"))
         if announced is None:
             return None
-        parent = self._parent_of(announced.process)
-        found = announced.rank
+        itself, environment = announced
+        parent = self._parent_of(itself)
+        found = itself["rank"]
         if found is None:
             found = choosing.rank_of(
-                announced.environment,
-                announced.process["argv"],
-                announced.process["origin"],
+                environment,
+                itself["argv"],
+                itself["origin"],
                 below=parent is not None,
                 parents=None if parent is None else self.rank_of(parent["pid"]),
             )
@@ -370,10 +371,9 @@ class ProcessTable:
                 self._forget(pid)
                 changed = True
                 continue
-            announced = _announced(self._path(pid, ".json"))
-            if announced is None:
+            process = _read(self._path(pid, ".json"))
+            if process is None:
                 continue
-            process = announced.process
             with self._lock:
                 known = self._known.get(pid)
                 if known is None or known["started"] != process["started"]:  # new, or the pid was reused
@@ -561,25 +561,13 @@ def announced(directory: str, pid: int) -> Optional[contract.Process]:
     return process
 
 
-class Announced:
-    """A process's own announcement.
-
-    Attributes:
-        rank: its rank as known from beyond its environment. environment: its rank variables.
-    """
-
-    def __init__(self, process: contract.Process, rank: Optional[int], environment: Dict[str, str]) -> None:
-        self.process = process
-        self.rank = rank
-        self.environment = environment
-
-
 def _read(path: str) -> Optional[contract.Process]:
-    announced = _announced(path)
-    return None if announced is None else announced.process
+    found = _announced(path)
+    return None if found is None else found[0]
 
 
-def _announced(path: str) -> Optional[Announced]:
+def _announced(path: str) -> Optional[Tuple[contract.Process, Dict[str, str]]]:
+    """Return a process's own announcement, and its rank variables."""
     try:
         with notes.opened(path) as source:
             raw: Dict[str, Any] = json.load(source)
@@ -603,10 +591,9 @@ def _announced(path: str) -> Optional[Announced]:
             "detail": "",
             "expires": None,
         }
-        text = raw.get("rank")
-        if isinstance(text, int) and rank is None:
-            process["rank"] = text
-        environment = {str(name): str(value) for name, value in raw["env"].items()}
-        return Announced(process, process["rank"], environment)
+        known = raw.get("rank")  # from beyond its environment
+        if isinstance(known, int) and rank is None:
+            process["rank"] = known
+        return process, {str(name): str(value) for name, value in raw["env"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None  # another user's file may hold anything
