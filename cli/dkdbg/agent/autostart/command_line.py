@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 
+from dkdbg.agent.inprocess import choosing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Tuple
+    from typing import List
 
 #: Programs and modules that install, build or query; dkdbg's too.
 _HELPERS = re.compile(
@@ -15,8 +17,6 @@ _HELPERS = re.compile(
     r"|compileall|py_compile|json\.tool|site|sysconfig|platform|zipfile|tarfile|supervisord|supervisorctl|awscli|aws"
     r"|dkdbg|debugpy)(\.exe)?$"
 )
-#: Python's options that take a value.
-_WITH_WORD = "WX"
 
 
 def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
@@ -24,14 +24,13 @@ def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> b
 
     Args:
         words: as the interpreter was started. is_first: whether it is the container's first process, whose
-            command
-            was written as the job: then code on the command line is a program too.
+            command was written as the job: then code on the command line is a program too.
         more_helpers: comma-separated text that marks more helpers (DKDBG_SKIP).
     """
     line = " ".join(words)
     if any(word in line for word in more_helpers.split(",") if word):
         return False
-    kind, _ = _what_runs(words)
+    _, kind, _ = choosing.what_runs(words)
     return is_first if kind == "code" else bool(kind) and not _is_helper(words)
 
 
@@ -41,35 +40,7 @@ def builds(words: List[str]) -> bool:
 
 
 def _is_helper(words: List[str]) -> bool:
-    kind, name = _what_runs(words)
+    _, kind, name = choosing.what_runs(words)
     if kind == "module":
         return bool(_HELPERS.match(name) or _HELPERS.match(name.partition(".")[0]))
     return kind == "file" and bool(_HELPERS.match(os.path.basename(name)))
-
-
-def _what_runs(words: List[str]) -> Tuple[str, str]:
-    """Return `code`, `module` or `file`, and its name.
-
-    Empty for an interactive interpreter or code on standard input.
-    """
-    rest = list(words[1:])
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            return "file", word
-        if word == "-":
-            return "", ""
-        if word.startswith("--"):
-            if word == "--check-hash-based-pycs" and rest:
-                rest.pop(0)
-            continue
-        for position, letter in enumerate(word[1:], 2):
-            if letter == "c":
-                return "code", ""
-            if letter == "m":
-                return "module", word[position:] or (rest[0] if rest else "")
-            if letter in _WITH_WORD:
-                if not word[position:] and rest:
-                    rest.pop(0)
-                break
-    return "", ""

@@ -16,7 +16,7 @@ from . import site_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping, Optional, Sequence
+    from typing import Mapping, Optional, Sequence, Tuple
 
     from .hook.sitecustomize import _Member as Member
     from .ranks import RankSet
@@ -68,20 +68,35 @@ def is_launcher(argv: Sequence[str]) -> bool:
 
 def program(words: Sequence[str]) -> str:
     """Return the program of a Python command line: the script's name, the module's, or `python`."""
-    takes_value = {"-W", "-X", "--check-hash-based-pycs"}
-    skip = False
-    for position, word in enumerate(words[1:], 1):
-        if skip:
-            skip = False
-        elif word == "-m":
-            return words[position + 1] if position + 1 < len(words) else "python"
-        elif word == "-c":
-            return "python"
-        elif word in takes_value:
-            skip = True
-        elif not word.startswith("-"):
-            return os.path.basename(word)
-    return "python"
+    _, kind, name = what_runs(words)
+    return os.path.basename(name) if kind == "file" else name or "python"
+
+
+def what_runs(words: Sequence[str]) -> Tuple[str, str, str]:
+    """Return the letters of a Python's options, what it runs, and the name of that.
+
+    It runs a `file`, a `module`, `code` without a name, or, empty, an interactive session or standard input.
+    """
+    flags, rest = "", list(words[1:])
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            return flags, "file", word
+        if word == "-":
+            break
+        if word == "--check-hash-based-pycs":
+            rest[:1] = []
+        for position, letter in enumerate("" if word.startswith("--") else word[1:], 2):
+            if letter == "c":
+                return flags, "code", ""
+            if letter == "m":
+                return flags, "module", word[position:] or "".join(rest[:1])
+            if letter in "WX":  # with a value
+                if not word[position:]:
+                    rest[:1] = []
+                break
+            flags += letter
+    return flags, "", ""
 
 
 def choice(directory: str) -> Optional[RankSet]:

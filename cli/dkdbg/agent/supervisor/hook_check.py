@@ -7,8 +7,8 @@ import re
 import time
 
 from dkdbg.agent import settings
-from dkdbg.agent.inprocess import entered
-from dkdbg.agent.state import procfs
+from dkdbg.agent.inprocess import choosing, entered
+from dkdbg.agent.state import naming, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class HookCheck:
         self._since = {pid: self._since.get(pid, now) for pid in found}
         lines = []
         for pid, words in found.items():
-            name = program_name(words)
+            name = naming.program(words)
             if now >= self._since[pid] + ANNOUNCE_TIMEOUT_S and name not in self._reported:
                 self._reported.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
@@ -100,7 +100,7 @@ class HookCheck:
 
 def why(pid: int, words: Sequence[str], hook: str) -> str:
     """Return why a Python has not loaded the hook, as far as its command line and environment show."""
-    flags = _flags(words)
+    flags, _, _ = choosing.what_runs(words)
     if "S" in flags:
         return "python -S loads nothing from site folders"
     environment = procfs.environment(pid)
@@ -121,30 +121,3 @@ def python_words(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[
     words = procfs.command_line(pid)
     is_python = bool(words) and _PYTHON.match(os.path.basename(words[0]))
     return words if is_python and not leaves_out(words) and _FORKSERVER not in " ".join(words) else None
-
-
-def _flags(words: Sequence[str]) -> str:
-    """Return the letters of the interpreter's options before `-c`, `-m` or the script."""
-    found = ""
-    rest = list(words[1:])
-    while rest and re.match(r"-[A-Za-z]", rest[0]):
-        word = rest.pop(0)
-        for place, letter in enumerate(word[1:], 1):
-            if letter in "cm":
-                return found
-            if letter in "WX":
-                if place == len(word) - 1:
-                    rest[:1] = []
-                break
-            found += letter
-    return found
-
-
-def program_name(words: Sequence[str]) -> str:
-    """Return a Python's program: its script's name, `-m` with the module, or `python`."""
-    rest = list(words[1:])
-    while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
-        rest = rest[2:] if rest[0] in ("-W", "-X") else rest[1:]
-    if rest[:1] == ["-m"] and len(rest) > 1:
-        return "-m " + rest[1]
-    return os.path.basename(rest[0]) if rest and rest[0] != "-c" else os.path.basename(words[0])

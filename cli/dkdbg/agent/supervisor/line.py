@@ -14,7 +14,7 @@ import socket
 from dkdbg.agent import contract
 from dkdbg.agent.dap import sources
 from dkdbg.agent.inprocess import entered
-from dkdbg.agent.state import mapping, procfs, records
+from dkdbg.agent.state import mapping, naming, procfs, records
 from dkdbg.agent.supervisor import hook_check, where
 
 TYPE_CHECKING = False
@@ -100,7 +100,7 @@ def _unhooked(record: contract.Record, hooked: Any) -> List[Dict[str, Any]]:  # 
             "SC_CLK_TCK"
         )
         if words and pid not in hooked and not is_fork and not is_new:
-            name = "%s (pid %d)" % (hook_check.program_name(words), pid)
+            name = "%s (pid %d)" % (naming.program(words), pid)
             found.append({"name": name, "why": hook_check.why(pid, words, _hook_of(pid))})
     return found[:_MAX_UNHOOKED]
 
