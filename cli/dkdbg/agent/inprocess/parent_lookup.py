@@ -7,9 +7,12 @@ line on: its hook's thread is asked. Without an editor nothing is asked, unless 
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
+
+from . import site_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,14 +207,9 @@ def _frames() -> Iterator[FrameType]:
 
 def _parents(member: Member) -> List[int]:
     """Return the pid of the process that started this one: behind a forkserver, the forkserver's parent."""
-    parent = os.getppid()
     if not any("multiprocessing.forkserver" in word for word in member.words):
-        return [parent]
-    try:
-        with open("/proc/%d/stat" % parent, "rb") as source:
-            return [int(source.read().rpartition(b")")[2].split()[1])]
-    except (OSError, ValueError, IndexError):
-        return []
+        return [os.getppid()]
+    return list(itertools.islice(site_entry.above(), 1, 2))
 
 
 def _ask(path: str) -> str:
