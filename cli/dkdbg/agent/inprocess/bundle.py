@@ -141,7 +141,7 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
 
 
 def copied(files: Iterable[Tuple[str, str]], target: str) -> str:
-    """Copy files into a folder and return it: it is complete or absent, whoever else makes it at the same time.
+    """Copy files into a folder and return it: it is complete or absent, even if another process makes it too.
 
     Args:
         files: path on this machine, name in the folder.
