@@ -433,7 +433,7 @@ FORKING = """\
 
     import ray
 
-    ray.init(address="auto", namespace="forking")
+    ray.init(address="auto", namespace="forking", runtime_env={"env_vars": {"PYTHONPATH": "/job/old:/opt/ray"}})
 
 
     def double(number, pipe):
@@ -470,7 +470,12 @@ FORKING = """\
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["", "the editor has left the cluster's session"])
 def test_processes_that_an_actor_forks_stop_as_those_of_a_dataloader(ray, tmp_path, leaves):
-    """Each in a session of its own; where no editor opens one, the process waits for none (issue 14)."""
+    """Each in a session of its own; where no editor opens one, the process waits for none (issue 14).
+
+    The workers' own debugpy is too old: they get the agent's.
+    """
+    (ray.folder / "old/debugpy").mkdir(parents=True, exist_ok=True)
+    ray.write("old/debugpy/__init__.py", '__version__ = "1.6.0"\n')
     ray.write("forking.py", FORKING)
     line = lines(FORKING)
     target = f"ray+docker://{ray.nodes[0]}"

@@ -229,16 +229,19 @@ def _read(name: str) -> str:
 
 def _debugpy(session: str) -> bytes:
     """Return the agent's debugpy as a zip, for workers without one of their own. Empty where the agent has none."""
+    import glob
     import io
     import zipfile
 
-    runtime = os.path.dirname(session)
-    folders = sorted(
-        each for each in os.listdir(runtime) if each.startswith("debugpy-") and not each.endswith(".zip")
-    )
+    agent = os.path.abspath(__file__).rpartition("/dkdbg/agent/")[0]  # where the single file was unpacked
+    folders = [
+        found
+        for each in (agent, os.path.dirname(session))
+        for found in sorted(glob.glob(glob.escape(each) + "/debugpy-*[0-9]"))
+    ]
     if not folders:
         return b""
-    top, out = os.path.join(runtime, folders[-1]), io.BytesIO()
+    top, out = folders[-1], io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for folder, _, names in os.walk(top):
             for name in names:

@@ -342,7 +342,9 @@ def _import_debugpy(packed: bytes) -> Any:
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         archive.extractall(folder)
     sys.modules.pop("debugpy", None)
-    sys.path.append(folder)
-    import debugpy
-
+    sys.path.insert(0, folder)  # before one that is too old
+    try:
+        import debugpy
+    finally:
+        sys.path.remove(folder)
     return debugpy
