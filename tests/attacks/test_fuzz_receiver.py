@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dkdbg.sync.receiver import receiver, wire
 from tests.agent.dap_probe import wait_for
 from tests.agent.sync.conftest import snapshot
-from tests.agent.sync.host import Host, digest
+from tests.agent.sync.host import digest
 from tests.attacks.fuzz import fuzz_settings
 
 NAMES = st.sampled_from(
@@ -150,20 +150,3 @@ def test_whatever_the_receiver_hears_stays_in_the_root(stream, first):
 #: Descriptors that a receiver leaves to the end of its process: its root, its folder, tmp, lock and ledger. These tests
 #: are one process for hundreds of receivers: they close them.
 LEFT = 5
-
-
-@pytest.mark.attack(0)
-def test_a_receiver_serves_after_others_were_broken(tmp_path):
-    """Breaks receivers in the middle of a file: the next one takes the lock and writes."""
-    root = world(tmp_path)
-    for rubbish in (b"\x84" * 100, b"\xff", wire.HEADER.pack(wire.PUT, 1 << 31, 0), b""):
-        with contextlib.closing(Host()) as broken:
-            broken.open(root)
-            broken.raw(rubbish)
-            broken.process.stdin.close()
-            assert broken.process.wait(300) in {0, 1}
-    with contextlib.closing(Host()) as last:
-        last.open(root)
-        assert last.put("a", b"whole") == []
-        assert (root / "a").read_bytes() == b"whole"
-        last.bye()

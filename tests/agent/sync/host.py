@@ -13,6 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync.receiver import boot, wire
+from dkdbg.sync.receiver.ledger import Ledger
+from dkdbg.sync.receiver.operations import Operations
+from dkdbg.sync.receiver.state import State
+from dkdbg.sync.receiver.tree import Tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +59,13 @@ def packed(
         for index, (name, data) in enumerate(files.items())
     ]
     return {"folder": folder, "files": rows, **made}, b"".join(files.values())
+
+
+def operations(root: Path) -> tuple[Operations, State, Ledger]:
+    """What a receiver does with `root`, without the stream."""
+    state = State(Tree(os.open(root, os.O_RDONLY)), str(root), write=True)
+    book = Ledger(state.folder)
+    return Operations(state, book, lambda _path, _where: None), state, book
 
 
 class Host:

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.sync.receiver import paths, wire
-from dkdbg.sync.receiver.problems import Refused
+from dkdbg.sync.receiver import wire
 from tests.agent.sync.host import digest, entry, packed
 
 OUTSIDE = [
@@ -174,10 +173,6 @@ def hello(root: object, **more: Any) -> bytes:
     return wire.encode(wire.HELLO, {"version": wire.VERSION, "root": root, **more})
 
 
-def frame(kind: int, head: bytes, body: bytes = b"") -> bytes:
-    return struct.pack("!BII", kind, len(head), len(body)) + head + body
-
-
 DATA = b"evil"
 
 
@@ -187,19 +182,12 @@ def pack(*files: list[Any]) -> bytes:
 
 GOOD = {"id": 1, **entry("a", DATA)}
 STREAMS: dict[str, tuple[Any, str]] = {
-    "giant head": (struct.pack("!BII", wire.PUT, 0xFFFFFFFF, 0), "allowed"),
-    "giant body": (struct.pack("!BII", wire.PUT, 2, 0xFFFFFFFF) + b"{}", "allowed"),
-    "unknown kind": (struct.pack("!BII", 0x7F, 0, 0), "not a frame of sync"),
     "text instead of frames": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP"),
     "a kind of the receiver's": (wire.encode(wire.READY, {"root": "/"}), "a host does not send READY"),
     "DATA without BEGIN": (wire.encode(wire.DATA, {"id": 7}, DATA), "DATA for 7, which was not begun"),
     "END without BEGIN": (wire.encode(wire.END, {"id": 7}), "END of 7, which was not begun"),
     "HELLO twice": (hello("/tmp"), "HELLO twice"),
-    "no JSON": (frame(wire.PUT, b"{'a': 1}"), "is not JSON"),
-    "deep JSON": (frame(wire.PUT, b"[" * 200_000), "is not JSON"),
-    "a list": (frame(wire.PUT, b"[1, 2]"), "not a JSON object"),
-    "no ASCII": (frame(wire.MKDIR, '{"id":1,"path":"\u00e9","mode":0}'.encode()), "is not JSON"),
-    "a number of a million digits": (frame(wire.DATA, b'{"id":' + b"1" * 1_000_000 + b"}"), "is not JSON"),
+    "deep JSON": (struct.pack("!BII", wire.PUT, 200_000, 0) + b"[" * 200_000, "is not JSON"),
     "path is a number": (wire.encode(wire.PUT, {**GOOD, "path": 1}, DATA), "PUT needs path as str"),
     "path is missing": (wire.encode(wire.DELETE, {"id": 1}), "DELETE needs path as str"),
     "path is a list": (wire.encode(wire.MKDIR, {"id": 1, "path": ["a"], "mode": 0}), "MKDIR needs path as str"),
@@ -232,8 +220,6 @@ STREAMS: dict[str, tuple[Any, str]] = {
     "PACK with a name twice": (
         pack([1, "a", 0o644, 2, 0, "", ""], [2, "a", 0o644, 2, 0, "", ""]), "a name comes twice",
     ),
-    "PACK with more bytes than a body may have": (frame(wire.PACK, b"{}", b"x" * (wire.MAX_BODY + 1)), "allowed"),
-    "PACK of lists in lists": (frame(wire.PACK, b'{"folder":"","files":' + b"[" * 100_000), "not JSON"),
     "PACK in a folder that is a number": (wire.encode(wire.PACK, {"folder": 1, "files": []}), "PACK needs folder as str"),
     "ids that do not grow": (wire.encode(wire.DELETE, {"id": 3, "path": "a"}) * 2, "ids must grow"),
     "digest as a path": (wire.encode(wire.BEGIN, {**GOOD, "digest": "../../../etc/x"}), "not a sha256"),
@@ -376,14 +362,3 @@ def test_a_ledger_that_somebody_wrote_leads_nowhere(host, root):
         host.do(wire.DELETE, {"path": path})
     assert len(host.failed) == 2
     host.bye()
-
-
-def test_depth_is_counted_from_the_link():
-    """The rule itself: leading `..`, no more than the link is deep."""
-    for target, depth in itertools.product(["a", "..", "../..", "a/b", "."], range(3)):
-        path = "/".join(["d"] * depth + ["l"])
-        if target.count("..") <= depth:
-            assert paths.check_target(path, target) == target.encode()
-        else:
-            with pytest.raises(Refused, match="out of the root"):
-                paths.check_target(path, target)

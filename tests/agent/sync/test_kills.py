@@ -1,159 +1,152 @@
 """kill -9 of the receiver at any moment: no half file, a ledger that tells the truth, a restart that converges."""
 
-import contextlib
 import itertools
 import os
-import random
-import threading
-import time
+import shutil
+import signal
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dkdbg.sync.receiver import wire
-from tests.agent.dap_probe import wait_for
-from tests.agent.sync.host import Host, digest, entry, packed
+from dkdbg.sync.receiver.listing import settle_intents, survey
+from dkdbg.sync.receiver.operations import Operations
+from tests.agent.sync.host import digest, entry, operations, packed
 
-FILES = 2000
-ROUNDS = int(os.environ.get("DKDBG_TEST_KILLS", "8"))
-
-
-def content(name: str, version: int) -> bytes:
-    """Content that says itself whether it is whole."""
-    body = (f"{name} {version} " * 80).encode()[: 500 + version % 7 * 300]
-    return digest(body).encode() + body
+#: What the operations do with files and folders, one call after the other.
+CALLS = ["open", "write", "rename", "mkdir", "link", "unlink", "utime", "fchmod", "fchown", "close"]
 
 
-def is_whole(data: bytes) -> bool:
-    return digest(data[64:]).encode() == data[:64]
+def ends_before(call: int, root: Path, carry_out: Callable[[Operations], None]) -> bool:
+    """Whether a process that carries operations out, and is ended before a call, comes to that call."""
+    child = os.fork()
+    if not child:
+        left, code = call, 2
+        try:
+            work, _, book = operations(root)
+
+            def counted(real):
+                def perform(*arguments, **more):
+                    nonlocal left
+                    left -= 1
+                    if not left:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*arguments, **more)
+
+                return perform
+
+            for name in CALLS:
+                setattr(os, name, counted(getattr(os, name)))
+            carry_out(work)
+            book.flush()
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, -signal.SIGKILL}
+    return status != 0
 
 
-def real_files(root: Path) -> dict[str, str]:
-    found = {}
-    for above, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name != ".dkdbg-sync"]
-        for path in (Path(above, name) for name in files):
-            found[str(path.relative_to(root))] = digest(path.read_bytes())
-        for path in (Path(above, name) for name in folders):
-            found[str(path.relative_to(root))] = ""
-    return found
+FIRST = {"a": b"1", "b": b"1", "edited": b"1", "same": b"1"}
+AGAIN = {"a": b"22", "new": b"22", "edited": b"22", "b": b"22", "theirs": b"22", "same": b"1"}
 
 
-class Reader:
-    """Reads every file below the root, over and over, and notes each that is not whole."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.half, self.reads = root, list[str](), 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop)
-        self._thread.start()
-
-    def _loop(self) -> None:
-        while not self._stop.is_set():
-            for folder in list(self.root.glob("d*")):
-                with contextlib.suppress(OSError):
-                    for name in os.listdir(folder):  # noqa: PTH208 - names only, quickly
-                        with contextlib.suppress(FileNotFoundError):
-                            self._look(folder / name)
-            time.sleep(0.001)
-
-    def _look(self, path: Path) -> None:
-        self.reads += 1
-        if not is_whole(path.read_bytes()):
-            self.half.append(str(path))
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
+def killed_at_each_call(
+    root: Path, carry_out: Callable[[Operations], None], before: Callable[[], None]
+) -> Iterator[dict[str, str]]:
+    """Carry operations out again and again, killed before each single call of CALLS, and last not at all: each time what is
+    listed then, by path with its digest. `before` makes what is there at first."""
+    for call in itertools.count(1):
+        for each in root.iterdir():
+            shutil.rmtree(each)
+        before()
+        killed = ends_before(call, root, carry_out)
+        _, state, book = operations(root)
+        settle_intents(state.tree, book, clean=True)
+        yield {one[0]: one[4] for one in survey(state.tree, book)}
+        left = [each.name for each in (root / ".dkdbg-sync/tmp").iterdir()]
+        assert [
+            name for name in left if not name.startswith("part-")
+        ] == []  # of a large file, to be continued
+        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
+            os.close(descriptor)
+        if not killed:
+            assert call > 15
+            return
 
 
-@pytest.fixture
-def reader(root):
-    one = Reader(root)
-    yield one
-    one.stop()
+def put_together(work: Operations) -> None:
+    assert work.pack(*packed(1, "d/e", AGAIN), lambda _number: None) == []
 
 
-def send_all(host: Host, wanted: dict[str, bytes], there: dict[str, Any], order: random.Random) -> None:
-    """Send what differs, in one go, as a thread that a kill interrupts."""
-    frames = []
-    for path in sorted(there):
-        if path not in wanted and there[path][1] == "f":
-            host.number += 1
-            frames.append(wire.encode(wire.DELETE, {"id": host.number, "path": path}))
-    paths = list(wanted)
-    order.shuffle(paths)
-    for folder in sorted({path.partition("/")[0] for path in paths}) if order.random() < 0.7 else ():
-        files = {
-            path.partition("/")[2]: wanted[path]
-            for path in paths
-            if path.startswith(folder + "/")
-            and not (path in there and there[path][4] == digest(wanted[path]))
-        }
-        if files:
-            frames.append(wire.encode(wire.PACK, *packed(host.number + 1, folder, files)))
-            host.number += len(files)
-            paths = [path for path in paths if path.partition("/")[2] not in files]
-    for path in paths:
-        data = wanted[path]
-        if path in there and there[path][4] == digest(data):
-            continue
-        host.number += 1
-        if order.random() < 0.02:
-            frames.append(wire.encode(wire.BEGIN, {"id": host.number, **entry(path, data)}))
-            frames += [
-                wire.encode(wire.DATA, {"id": host.number}, piece) for piece in (data[:400], data[400:])
-            ]
-            frames.append(wire.encode(wire.END, {"id": host.number}))
-        else:
-            frames.append(wire.encode(wire.PUT, {"id": host.number, **entry(path, data)}, data))
-    threading.Thread(target=host.raw, args=(b"".join(frames),), daemon=True).start()
+def put_one_by_one(work: Operations) -> None:
+    for name, data in AGAIN.items():
+        work.put(entry(f"d/e/{name}", data), data)
 
 
-def check_truth(root: Path, listing: dict[str, Any]) -> None:
-    """The ledger holds exactly what is there: all of it is sync's in these tests."""
-    assert {path: one[4] for path, one in listing.items()} == real_files(root)
+def put_in_pieces(work: Operations) -> None:
+    for number, (name, data) in enumerate(AGAIN.items(), 1):
+        work.begin({"id": number, **entry(f"d/e/{name}", data)})
+        for at in range(len(data)):
+            work.transfers.data(number, data[at : at + 1])
+        work.end(number)
 
 
-def test_kills_in_the_middle_of_2000_files(start, root, reader):
-    seed = int(os.environ.get("DKDBG_TEST_SEED", time.time_ns() % 10**6))
-    order = random.Random(seed)
-    names = [f"d{index % 20}/f{index}.py" for index in range(FILES)]
-    interrupted = 0
-    for version in itertools.count():
-        if version >= ROUNDS and interrupted > ROUNDS // 3:
-            break
-        assert version < 20 * ROUNDS, "the kills come too late to show anything"
-        wanted = {name: content(name, version) for name in names if order.random() < 0.9}
-        host = start()
-        there = host.open(root)
-        check_truth(root, there)
-        send_all(host, wanted, there, order)
-        time.sleep(order.random() * 0.25)
-        interrupted += not _is_done(host)
-        host.process.kill()
-        host.process.wait()
-    host = start()
-    there = host.open(root)
-    check_truth(root, there)
-    assert list((root / ".dkdbg-sync" / "tmp").glob("t*")) == []
-    send_all(host, wanted, there, order)
-    while host.next()[1].get("upto") != host.number:
-        pass
-    real = {path: one for path, one in real_files(root).items() if one}
-    assert real == {path: digest(data) for path, data in wanted.items()}, f"seed {seed}"
-    host.bye()
-    wait_for(lambda: reader.reads, lambda count: count > 1000)
-    assert reader.half == [], f"seed {seed}"
+def delete(work: Operations) -> None:
+    for name in FIRST:
+        work.delete({"path": f"d/e/{name}"})
 
 
-def _is_done(host: Host) -> bool:
-    last = 0
-    while not host.frames.empty():
-        frame = host.frames.get()
-        last = frame[1].get("upto", last) if frame else last
-    return last == host.number
+@pytest.mark.parametrize(
+    ("carry_out", "wanted"),
+    [
+        (put_together, AGAIN), (put_one_by_one, AGAIN), (put_in_pieces, AGAIN), (delete, {"theirs": b"work too"}),
+    ],
+    ids=["together", "one by one", "in pieces", "deleted"],
+)  # fmt: skip
+def test_the_ledger_is_true_whenever_the_receiver_is_killed(root, carry_out, wanted):
+    """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
+    folder = root / "d/e"
+
+    def before():
+        work, state, book = operations(root)
+        assert work.pack(*packed(1, "d/e", FIRST), lambda _number: None) == []
+        book.flush()
+        (folder / "edited").write_bytes(b"work")
+        (folder / "theirs").write_bytes(b"work too")
+        os.close(state._lock)
+
+    there = {}
+    for listed in killed_at_each_call(root, carry_out, before):
+        there = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for name, data in there.items():
+            assert data in {FIRST.get(name), AGAIN[name], b"work", b"work too"}
+            if data in {FIRST.get(name), AGAIN[name]} or name == "edited":
+                assert listed[f"d/e/{name}"] == digest(data), name
+        assert {"d", "d/e", *(f"d/e/{name}" for name in there if name != "theirs")} <= set(listed)
+        assert set(listed) <= {"d", "d/e", *(f"d/e/{name}" for name in there)}
+        kept = [path.read_bytes() for path in (root / ".dkdbg-sync/kept").rglob("*") if path.is_file()]
+        assert {b"work", b"work too"} <= {*kept, *there.values()}
+    assert there == wanted
+
+
+def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root):
+    """Before each single call: the folder is there with all its files and in the ledger, or it is not there."""
+    there = {}
+
+    def put(work):
+        assert work.pack(*packed(1, "d", AGAIN, make=0o750), lambda _number: None) == []
+
+    for listed in killed_at_each_call(root, put, lambda: os.close(operations(root)[1]._lock)):
+        there = {path.name: path.read_bytes() for path in root.glob("d/*")}
+        assert there in ({}, AGAIN)
+        files = {f"d/{name}": digest(data) for name, data in there.items()}
+        assert listed == ({"d": "", **files} if there else {})
+    assert there == AGAIN
 
 
 def test_a_rename_that_was_not_confirmed_is_known_by_its_content(start, root):

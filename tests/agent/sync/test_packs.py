@@ -1,25 +1,15 @@
 """PACK: each file of it is done, fails or is kept by itself, as if it had come alone."""
 
-import itertools
 import json
 import os
 import shutil
-import signal
 import struct
-import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dkdbg.sync.receiver import wire
-from dkdbg.sync.receiver.ledger import Ledger
-from dkdbg.sync.receiver.listing import settle_intents, survey
-from dkdbg.sync.receiver.operations import Operations
-from dkdbg.sync.receiver.state import State
-from dkdbg.sync.receiver.tree import Tree
-from tests.agent.sync.host import digest, entry, packed
+from dkdbg.sync.receiver.listing import survey
+from tests.agent.sync.host import digest, entry, operations, packed
 
 ODD = ["],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b"]
 
@@ -69,27 +59,11 @@ def test_a_file_that_fails_takes_no_other_with_it(live, root, make):
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_kept(host, root):
-    (root / "d").write_text("theirs")
-    host.open(root)
-    assert host.pack("d/e", {"a": b"1", "b": b"2"}) == []
-    (one,) = host.kept
-    assert (one["path"], (root / one["where"]).read_text()) == ("d", "theirs")
-    assert (root / "d/e/b").read_bytes() == b"2"
-    host.bye()
-
-
 def test_a_folder_that_is_removed_while_packs_come_is_made_again(live, root):
     for index in range(50):
         assert live.pack("d/e", {"a": b"%d" % index, "b": b"2"}) == []
         assert (root / "d/e/a").read_bytes() == b"%d" % index
         shutil.rmtree(root / "d")
-
-
-def operations(root: Path) -> tuple[Operations, State, Ledger]:
-    state = State(Tree(os.open(root, os.O_RDONLY)), str(root), write=True)
-    book = Ledger(state.folder)
-    return Operations(state, book, lambda _path, _where: None), state, book
 
 
 def test_every_intent_is_in_the_log_before_the_first_rename(root, monkeypatch):
@@ -129,106 +103,6 @@ def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(root, m
     assert (root / "moved" / "b").read_bytes() == b"theirs"
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
     book.flush()
-
-
-#: What a pack does with files and folders, one call after the other.
-CALLS = ["open", "write", "rename", "mkdir", "link", "unlink", "utime", "fchmod", "fchown", "close"]
-
-
-def ends_before(call: int, root: Path, head: dict[str, Any], body: bytes) -> bool:
-    """Whether a process that puts a pack in place, and is ended before a call, comes to that call."""
-    child = os.fork()
-    if not child:
-        left, code = call, 2
-        try:
-            work, _, book = operations(root)
-
-            def counted(real):
-                def perform(*arguments, **more):
-                    nonlocal left
-                    left -= 1
-                    if not left:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return real(*arguments, **more)
-
-                return perform
-
-            for name in CALLS:
-                setattr(os, name, counted(getattr(os, name)))
-            assert work.pack(head, body, lambda _number: None) == []
-            book.flush()
-            code = 0
-        finally:
-            if code:
-                traceback.print_exc()
-            os._exit(code)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in {0, -signal.SIGKILL}
-    return status != 0
-
-
-FIRST = {"a": b"1", "b": b"1", "edited": b"1", "same": b"1"}
-AGAIN = {"a": b"22", "new": b"22", "edited": b"22", "b": b"22", "theirs": b"22", "same": b"1"}
-
-
-def killed_at_each_call(
-    root: Path, pack: tuple[dict[str, Any], bytes], before: Callable[[], None]
-) -> Iterator[dict[str, str]]:
-    """Put a pack in place again and again, killed before each single call of CALLS, and last not at all: each time what is listed
-    then, by path with its digest. `before` makes what is there at first."""
-    for call in itertools.count(1):
-        for each in root.iterdir():
-            shutil.rmtree(each)
-        before()
-        killed = ends_before(call, root, *pack)
-        _, state, book = operations(root)
-        settle_intents(state.tree, book, clean=True)
-        yield {one[0]: one[4] for one in survey(state.tree, book)}
-        assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
-        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
-            os.close(descriptor)
-        if not killed:
-            assert call > 15
-            return
-
-
-def test_the_ledger_is_true_whenever_a_pack_is_killed(root):
-    """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
-    folder = root / "d/e"
-
-    def before():
-        work, state, book = operations(root)
-        assert work.pack(*packed(1, "d/e", FIRST), lambda _number: None) == []
-        book.flush()
-        (folder / "edited").write_bytes(b"work")
-        (folder / "theirs").write_bytes(b"work too")
-        os.close(state._lock)
-
-    there = {}
-    for listed in killed_at_each_call(root, packed(1, "d/e", AGAIN), before):
-        there = {path.name: path.read_bytes() for path in folder.iterdir()}
-        for name, data in there.items():
-            assert data in {FIRST.get(name), AGAIN[name], b"work", b"work too"}
-            if data in {FIRST.get(name), AGAIN[name]} or name == "edited":
-                assert listed[f"d/e/{name}"] == digest(data), name
-        assert {"d", "d/e", *(f"d/e/{name}" for name in there if name != "theirs")} <= set(listed)
-        assert set(listed) <= {"d", "d/e", *(f"d/e/{name}" for name in there)}
-        kept = [path.read_bytes() for path in (root / ".dkdbg-sync/kept").rglob("*") if path.is_file()]
-        assert {b"work", b"work too"} <= {*kept, *there.values()}
-    assert there == AGAIN
-
-
-def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root):
-    """Before each single call: the folder is there with all its files and in the ledger, or it is not there."""
-    there = {}
-    for listed in killed_at_each_call(
-        root, packed(1, "d", AGAIN, make=0o750), lambda: os.close(operations(root)[1]._lock)
-    ):
-        there = {path.name: path.read_bytes() for path in root.glob("d/*")}
-        assert there in ({}, AGAIN)
-        files = {f"d/{name}": digest(data) for name, data in there.items()}
-        assert listed == ({"d": "", **files} if there else {})
-    assert there == AGAIN
 
 
 def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
@@ -322,29 +196,12 @@ def test_a_link_in_the_place_of_the_folder_that_is_filled_leads_nowhere(root, mo
     assert not (root / "d").is_symlink()
 
 
-def test_what_was_left_in_tmp_goes_at_the_next_start_with_its_folders(root):
-    left = root / ".dkdbg-sync/tmp/folder"
-    left.mkdir(parents=True)
-    (left / "a").write_text("1")
-    (root / ".dkdbg-sync").chmod(0o700)
-    operations(root)
-    assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
-
-
 def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root):
     _, _, book = operations(root)
     book._lines = 10**6
     book.intend([*entry("a", b"1").values()])  # any six
     assert len((root / ".dkdbg-sync" / "ledger").read_text().splitlines()) == 1
     book.flush()
-
-
-def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
-    work, state, _ = operations(root)
-    state.case_sensitive = False
-    failed = work.pack(*packed(1, "", {"Readme": b"1", "README": b"2", "other": b"3"}), lambda _number: None)
-    assert [(number, path) for number, path, _ in failed] == [(2, "README")]
-    assert sorted(one.name for one in root.iterdir()) == [".dkdbg-sync", "Readme", "other"]
 
 
 def test_done_comes_after_the_last_file(live, root):

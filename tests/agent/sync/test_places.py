@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from dkdbg.sync.receiver import boot, tree, wire
-from dkdbg.sync.receiver.ledger import Ledger
-from dkdbg.sync.receiver.operations import Operations
+from dkdbg.sync.receiver import boot, wire
 from dkdbg.sync.receiver.problems import Refused
-from dkdbg.sync.receiver.state import State
 from tests.agent.sync.conftest import snapshot
-from tests.agent.sync.host import digest, entry
+from tests.agent.sync.host import digest, entry, operations, packed
 from tests.pythons import MINORS, need
 
 USER = 12345
@@ -372,13 +369,11 @@ def test_a_file_system_mounted_below_the_root_gets_whole_files(tmp_path, mounted
 
 def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     """Without a file system that folds names, only what the receiver makes of having found one can be shown."""
-    top = tree.Tree(os.open(root, os.O_RDONLY))
-    state = State(top, str(root), write=True)
+    work, state, _ = operations(root)
     state.case_sensitive = False
-    operations = Operations(state, Ledger(state.folder), lambda _path, _where: None)
 
     def put(path):
-        operations.put(entry(path, b"1"), b"1")
+        work.put(entry(path, b"1"), b"1")
 
     put("Readme")
     put("Readme")
@@ -389,10 +384,13 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     put("caf\u00e9")
     with pytest.raises(Refused, match="takes both names"):
         put("cafe\u0301")
-    operations.delete({"path": "Readme"})
+    work.delete({"path": "Readme"})
     put("README")
     with pytest.raises(Refused, match="takes both names"):
-        operations.mkdir({"path": "readme", "mode": 0o755})
+        work.mkdir({"path": "readme", "mode": 0o755})
+    failed = work.pack(*packed(1, "", {"Model": b"1", "MODEL": b"2", "other": b"3"}), lambda _number: None)
+    assert [(number, path) for number, path, _ in failed] == [(2, "MODEL")]
+    assert {"Model", "other"} < {one.name for one in root.iterdir()}
 
 
 @pytest.fixture

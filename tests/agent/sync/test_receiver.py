@@ -158,13 +158,6 @@ def test_a_folder_goes_only_when_nothing_is_left_in_it(start, root):
     assert start().open(root) == {}
 
 
-def test_deleting_again_is_done(live):
-    live.put("a", b"1")
-    for _ in range(2):
-        assert live.do(wire.DELETE, {"path": "a"}) == []
-    assert live.do(wire.DELETE, {"path": "no/such/thing"}) == []
-
-
 def test_a_folder_that_took_the_place_of_our_file_is_not_deleted(live, root):
     for name in ("empty", "full"):
         live.put(name, b"1")
