@@ -1,6 +1,6 @@
 """A node of a random tree of processes: starts its children by many means, runs a marked line, and ends in some way.
 
-usage: tree_node.py SPEC     (JSON, see process_trees.py; standard library only, but for gevent, joblib and pytest-xdist)
+usage: tree_node.py SPEC     (JSON, see test_process_trees.py; standard library only, but for gevent, joblib and pytest-xdist)
 """
 
 import json
