@@ -3,19 +3,14 @@
 The fixture `root` compares everything around the root byte by byte after each test.
 """
 
-import contextlib
-import itertools
-import multiprocessing
 import os
 import struct
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dkdbg.sync.receiver import wire
-from tests.agent.sync.host import digest, entry, packed
+from tests.agent.sync.host import digest, entry
 
 OUTSIDE = [
     "/etc/evil", "/", "", ".", "..", "../secret", "../root-not/a", "a/../../secret", "a/../b", "a/..", "./a", "a//b",
@@ -115,58 +110,6 @@ def test_nothing_is_done_through_a_symlink_that_leads_out(host, root, kind):
     host.bye()
     for kept in (root / ".dkdbg-sync").glob("kept/*/out"):
         assert kept.is_symlink()
-
-
-def swap(root: Path, outside: Path, swaps: Any) -> None:
-    """Make `root/d` a symlink to a folder outside, and a folder again, without end; count the symlinks."""
-    # A new name each time: the host makes `d` anew while it is away, and no folder is moved over one with files.
-    for number in itertools.count():
-        aside = root / f"moved{number}"
-        with contextlib.suppress(OSError):
-            (root / "d").rename(aside)
-            (root / "d").symlink_to(outside)
-            swaps.value += 1
-        time.sleep(0.0005)
-        with contextlib.suppress(OSError):
-            (root / "d").unlink()
-            aside.rename(root / "d")
-        time.sleep(0.0005)
-
-
-def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(live, root):
-    """A real race: while files flow into a folder, it is swapped for a symlink to a folder outside, and back."""
-    outside = root.parent / "victim"
-    outside.mkdir()
-    (root / "d").mkdir()
-    # Not a thread: between its two renames it would wait for this one, and the live would always be first.
-    context = multiprocessing.get_context("spawn")
-    swaps = context.Value("i", 0)
-    process = context.Process(target=swap, args=(root, outside, swaps), daemon=True)
-    process.start()
-    try:
-        end = time.monotonic() + 300
-        for index in itertools.count():
-            if index >= 1000 and swaps.value > 10:
-                break
-            assert time.monotonic() < end, swaps.value
-            data = b"%d" % index
-            if index % 3:
-                live.begin(wire.PUT, entry(f"d/f{index % 50}", data), data)
-            else:
-                files = {f"f{(index + more) % 50}": data for more in range(5)}
-                live.send(wire.PACK, *packed(live.number + 1, "d", files))
-                live.number += len(files)
-            if index % 7 == 0:
-                live.begin(wire.DELETE, {"path": f"d/f{index % 50}"})
-            if index % 11 == 0:
-                live.begin(wire.MODE, {"path": f"d/f{index % 50}", "mode": 0o600, "stamp": ""})
-        live.settle()
-    finally:
-        process.kill()
-        process.join()
-    assert list(outside.iterdir()) == []
-    outside.rmdir()
-    assert all(one["reason"] for one in live.failed)
 
 
 def hello(root: object, **more: Any) -> bytes:

@@ -82,29 +82,6 @@ def test_every_intent_is_in_the_log_before_the_first_rename(root, monkeypatch):
     assert seen == [{"a", "b", "c"}] * 3
 
 
-def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(root, monkeypatch):
-    """The files go where the folder has gone, or stay; none goes through the link."""
-    work, _, book = operations(root)
-    (root / "d").mkdir()
-    (root / "d" / "b").write_bytes(b"theirs")  # for which the way is walked again, past the link
-    rename = os.rename
-
-    def swap(*arguments, **more):
-        rename(*arguments, **more)  # type: ignore[arg-type]
-        if not (root / "moved").exists():
-            (root / "d").rename(root / "moved")
-            (root / "d").symlink_to("../root-not")
-
-    monkeypatch.setattr(os, "rename", swap)
-    assert work.pack(*packed(1, "d", dict.fromkeys("abc", b"evil")), lambda _number: None) == []
-    assert not (root / "d").is_symlink()
-    for path in root.rglob("[abc]"):
-        assert path.read_bytes() in {b"evil", b"theirs"}
-    assert (root / "moved" / "b").read_bytes() == b"theirs"
-    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
-    book.flush()
-
-
 def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     real = os.rename
