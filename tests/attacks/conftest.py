@@ -24,6 +24,15 @@ PAGE_LIMIT = 300
 EVIL = "attacker.test"
 
 
+#: What an attacker's program has to speak with a debugger.
+FRAME = """
+import json, socket, struct, sys, time
+def frame(**message):
+    body = json.dumps(dict(message, type="request")).encode()
+    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+"""
+
+
 def _need(what: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(what, pytrace=False)
@@ -118,8 +127,8 @@ def chromium():
 def browse(chromium, tmp_path):
     """Open a page of a foreign origin in a real browser.
 
-    `browse(html, extra_args=[])` returns the page's DOM as soon as its script has set a title that begins with
-    `done`. `location.host` in the page is attacker.test with a port, which is this machine.
+    `browse(html, extra_args=[])` returns the page's DOM as soon as its script has called `done()`. `location.host` in the
+    page is attacker.test with a port, which is this machine.
     """
 
     def run(html, extra_args=None):
@@ -150,15 +159,8 @@ def browse(chromium, tmp_path):
 class _Page:
     """Serves one page, and takes its DOM when it is done."""
 
-    REPORT = """<script>
-    new MutationObserver(() => report()).observe(document.documentElement, {subtree: true, childList: true, characterData: true});
-    let told = false;
-    function report() {
-      if (!document.title.startsWith("done") || told) return;
-      told = true;
-      fetch("/dom", {method: "POST", body: document.documentElement.outerHTML});
-    }
-    report();
+    DONE = """<script>
+    const done = () => fetch("/dom", {method: "POST", body: document.documentElement.outerHTML});
     </script>"""
 
     def __init__(self, html: str) -> None:
@@ -168,7 +170,7 @@ class _Page:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                body = ("<!doctype html><title></title>" + html + page.REPORT).encode()
+                body = ("<!doctype html><title></title>" + page.DONE + html).encode()
                 found = urlsplit(self.path).path == "/"
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Type", "text/html; charset=utf-8")

@@ -1,6 +1,8 @@
-"""Set how many inputs the fuzz tests try: DKDBG_TEST_FUZZ (nightly: 10,000), or a few, or 300 with DKDBG_TEST_FULL=1."""
+"""How many inputs the fuzz tests try (DKDBG_TEST_FUZZ, nightly 10,000; a few, or 300 with DKDBG_TEST_FULL=1), and who speaks them."""
 
+import contextlib
 import os
+import socket
 
 import hypothesis
 
@@ -14,3 +16,23 @@ def fuzz_settings(few: int, full: int = 300) -> hypothesis.settings:
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )
+
+
+def speak(port: int, pieces: list[bytes], leaving: str) -> tuple[bytes, socket.socket]:
+    """Send pieces to a port of this machine, and leave: `closes`, `half`, `resets`, or `stays`; what was said, and the socket."""
+    sock, said = socket.socket(), b""
+    sock.settimeout(10)
+    with contextlib.suppress(OSError):
+        sock.connect(("127.0.0.1", port))
+        sock.settimeout(0.0)
+        for piece in pieces:
+            sock.sendall(piece)
+            with contextlib.suppress(BlockingIOError):
+                said += sock.recv(1 << 16)
+        if leaving == "half":
+            sock.shutdown(socket.SHUT_WR)
+        if leaving == "resets":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    if leaving != "stays":
+        sock.close()
+    return said, sock

@@ -21,6 +21,7 @@ from dkdbg.agent.state import processes, records
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
+from tests.attacks.conftest import FRAME
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import await_port, start, use
 from tests.engine.attach_proxies import attach_proxy, ready_proxy
@@ -36,11 +37,9 @@ def ports_of(pid: int) -> list[int]:
 
 
 #: Speaks DAP to each port of argv, shows no token, and prints what he is let in to.
-CLIENT = """
-import json, socket, sys
-def frame(**message):
-    body = json.dumps(dict(message, type="request")).encode()
-    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+CLIENT = (
+    FRAME
+    + """
 for port in map(int, sys.argv[1:]):
     data = b""
     try:
@@ -57,6 +56,7 @@ for port in map(int, sys.argv[1:]):
     print(data.decode(errors="replace"))
     print(port, "let in" if b'"initialized"' in data else "kept out")
 """
+)
 #: Waits at each port of argv for what debugpy's adapter says to a process that joins, and says that it is one.
 PROCESS = """
 import json, socket, sys
@@ -68,11 +68,9 @@ for port in map(int, sys.argv[1:]):
         print(port, "nothing:", error)
 """
 #: Attaches, sends what an attack would, and is gone at once.
-BLIND = """
-import json, socket, struct, sys, time
-def frame(**message):
-    body = json.dumps(dict(message, type="request")).encode()
-    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+BLIND = (
+    FRAME
+    + """
 def reset(sock):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
@@ -87,12 +85,11 @@ for _ in range(8):
     ENDING
 print("sent")
 """
+)
 #: Thirty wrong tokens, all at once.
-GUESSES = """
-import json, socket, sys
-def frame(**message):
-    body = json.dumps(dict(message, type="request")).encode()
-    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+GUESSES = (
+    FRAME
+    + """
 def guess(number):
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=300)
     attach = frame(seq=2, command="attach", arguments={"dkdbgToken": "guess %d" % number})
@@ -106,6 +103,7 @@ for sock in [guess(number) for number in range(30)]:
     wrong += 1
 print(wrong, "wrong")
 """
+)
 #: Prints /status.
 STATUS = """
 import sys, urllib.request

@@ -6,6 +6,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.attacks.conftest import FRAME
 from tests.engine.attach_proxies import attach_proxy
 from tests.pages import environment
 from tests.ray.cluster import wait_until
@@ -34,12 +35,11 @@ DRIVER = """\
     print("got", ray.get(Policy.remote().step.remote(5)))
     """
 #: Speaks DAP to each port that listens here, and prints who answers as a debugger, and which tokens he is shown.
-SCAN = """
-import glob, json, re, socket
+SCAN = (
+    FRAME
+    + """
+import glob, re
 from concurrent.futures import ThreadPoolExecutor
-def frame(**message):
-    body = json.dumps(dict(message, type="request")).encode()
-    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
 def attach(where):
     said = b""
     try:
@@ -72,6 +72,7 @@ for path in glob.glob("/proc/[0-9]*/cmdline"):
         print("read a token", words)
 print("adapters", adapters)
 """
+)
 
 
 @pytest.mark.attack(0)

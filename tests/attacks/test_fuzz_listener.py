@@ -12,7 +12,7 @@ from dkdbg.agent.dap import frames
 from tests import processes
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.test_broker import Building
-from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.fuzz import fuzz_settings, speak
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.attacks.test_fuzz_pdb import size_of
 from tests.unit.attach.test_router import event, request
@@ -64,21 +64,6 @@ def is_bounded(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
     return now[0] <= before[0] + 4 and now[1] <= before[1] + 4 and now[2] < before[2] + 60_000
 
 
-def send(sock: socket.socket, client_info: bytes, chunks: list[bytes], leaving: str) -> None:
-    with contextlib.suppress(OSError), sock:
-        sock.settimeout(0.0)
-        if client_info:
-            sock.sendall(client_info)
-        for chunk in chunks:
-            sock.sendall(chunk[: len(chunk) // 2] if leaving == "cut" else chunk)
-            with contextlib.suppress(BlockingIOError):
-                sock.recv(1 << 16)
-        if leaving == "half":
-            sock.shutdown(socket.SHUT_WR)
-        if leaving == "resets":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-
-
 @pytest.mark.attack(9)
 def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     """Sends the agent's port broken and odd messages, whole, cut, in silence, and, from within the private folder, anything to
@@ -101,8 +86,9 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     @fuzz_settings(60)
     @given(CHUNKS)
     def attack(client):
-        with contextlib.suppress(OSError):
-            send(socket.create_connection(("127.0.0.1", port), 10), *client)
+        introduction, chunks, leaving = client
+        cut = [each[: len(each) // 2] for each in chunks] if leaving == "cut" else chunks
+        speak(port, [introduction, *cut], leaving)
         assert running.process.poll() is None
 
     # Hypothesis takes the words of the code for its bytes too. These two end the program, as they are meant to.

@@ -1,16 +1,15 @@
 """The listener of pdb over TCP, given whatever bytes: the program lives, does not grow, and is debugged afterwards."""
 
-import contextlib
 import os
-import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.dap_probe import wait_for
-from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.fuzz import fuzz_settings, speak
 from tests.attacks.test_web_page import start, use
 from tests.ports import free_port
 
@@ -35,7 +34,7 @@ def size_of(pid: int) -> tuple[int, int, int]:
 
 @pytest.fixture
 def staying():
-    socks: list[socket.socket] = []
+    socks: list[Any] = []
     yield socks
     for sock in socks:
         sock.close()
@@ -53,24 +52,11 @@ def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(launch, tmp_path, s
     @given(st.lists(CLIENTS, min_size=1, max_size=3))
     def attack(clients):
         for chunks, leaving in clients:
-            said = b""
-            with contextlib.suppress(OSError):
-                sock = socket.create_connection(("127.0.0.1", port), 10)
-                sock.settimeout(0.0)
-                for chunk in chunks:
-                    sock.sendall(chunk)
-                    with contextlib.suppress(BlockingIOError):
-                        said += sock.recv(4096)
-                if leaving == "half":
-                    sock.shutdown(socket.SHUT_WR)
-                if leaving == "resets":
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                if leaving == "stays":
-                    staying.append(sock)
-                    if len(staying) > STAYING:
-                        staying.pop(0).close()
-                else:
-                    sock.close()
+            said, sock = speak(port, chunks, leaving)
+            if leaving == "stays":
+                staying.append(sock)
+                if len(staying) > STAYING:
+                    staying.pop(0).close()
             assert b"(dkdbg)" not in said
         assert running.process.poll() is None
 

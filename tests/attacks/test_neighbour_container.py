@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
+from tests.attacks.conftest import FRAME
 from tests.engine.attach_proxies import docker
 from tests.engine.projects import unique
 from tests.ports import free_port
@@ -21,11 +22,9 @@ pytestmark = pytest.mark.engine
 TOKEN = "a-token-that-nobody-guesses"
 LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
 #: What each attack begins with.
-SPEAK = """
-import json, socket, sys, time
-def frame(**message):
-    body = json.dumps(dict(message, type="request")).encode()
-    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+SPEAK = (
+    FRAME
+    + """
 def dial():
     return socket.create_connection((HOST, 5678), timeout=60)
 def tell(*frames):
@@ -43,6 +42,7 @@ def tell(*frames):
         data += str(error).encode()
     return data
 """
+)
 
 
 class Victim:
