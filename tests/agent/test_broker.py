@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap import frames
 from dkdbg.agent.proxy.broker import broker, connection, sessions
 from dkdbg.agent.proxy.broker.agent import Agent
-from tests.unit.attach.test_router import JSON, PARAMETERS, event, request
+from tests.unit.attach.test_router import JSON, PARAMETERS, event, messages_of, request
 
 TOKEN = "sésame"
 
@@ -376,7 +376,7 @@ def test_an_observer_gets_no_process_before_its_editor_has_the_root_session():
 NAMES = [
     "initialize", "attach", "launch", "evaluate", "setExpression", "disconnect", "stackTrace", "continue",
     "configurationDone", "setBreakpoints", "startDebugging", "stopped", "continued", "debugpyAttach", "terminated", "thread",
-    "output",
+    "output", "dkdbgProve",
 ]  # fmt: skip
 ARGUMENTS = JSON | st.fixed_dictionaries(
     {},
@@ -385,24 +385,10 @@ ARGUMENTS = JSON | st.fixed_dictionaries(
         "dkdbgToken": st.sampled_from(["", "wrong", TOKEN, 3, None, "\ud800"]),
         "dkdbgRole": st.sampled_from(["look-on", "take-over", "x", 1, []]),
         "threadId": st.sampled_from([1, 2, "*", [], None]),
-        "configuration": JSON,
-        "stackFrames": JSON,
+        **dict.fromkeys(("configuration", "stackFrames", "clientID", "dkdbgNonce", "dkdbgProof"), JSON),
     },
 )
-MESSAGES = st.fixed_dictionaries(
-    {},
-    optional={
-        "seq": st.integers(0, 6) | st.sampled_from([messages.OWN_SEQUENCE, "1", None]),
-        "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
-        "command": st.sampled_from(NAMES) | JSON,
-        "event": st.sampled_from(NAMES) | JSON,
-        "request_seq": st.integers(0, 6)
-        | st.sampled_from([messages.OWN_SEQUENCE, messages.OWN_SEQUENCE + 1, [], None]),
-        "success": JSON,
-        "arguments": ARGUMENTS,
-        "body": ARGUMENTS,
-    },
-)
+MESSAGES = messages_of(NAMES, ARGUMENTS)
 #: Whole requests: of messages whose parts are drawn one by one, few are any.
 REQUESTS = st.builds(
     lambda seq, command, said: {"seq": seq, "type": "request", "command": command, "arguments": said},

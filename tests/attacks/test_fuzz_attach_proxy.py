@@ -19,7 +19,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
-from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.fuzz import fuzz_settings, size_of
 from tests.attacks.host_editor import HostEditor, hurried_proxy
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.engine.attach_proxies import AttachProxy, attach_proxy, ready_proxy
@@ -85,21 +85,12 @@ class Target:
 class Watched:
     def __init__(self, proxy: AttachProxy) -> None:
         self.pid, self.proxy = proxy.process.pid, proxy
-        self.before = self.sizes()
-
-    def sizes(self) -> dict[str, int]:
-        own = Path(f"/proc/{self.pid}")
-        status = dict(line.split(":", 1) for line in (own / "status").read_text().splitlines())
-        return {
-            "threads": int(status["Threads"]), "descriptors": len(list((own / "fd").iterdir())),
-            "megabytes": int(status["VmRSS"].split()[0]) // 1024,
-        }  # fmt: skip
+        self.before = size_of(self.pid)
 
     def has_not_grown(self) -> None:
-        """Within the seconds that a connection has to end."""
-        allowed = {"threads": 8, "descriptors": 8, "megabytes": 150}
-        most = {what: before + allowed[what] for what, before in self.before.items()}
-        wait_for(self.sizes, lambda now: all(now[what] <= most[what] for what in most))
+        """By 8 threads, 8 descriptors and 150 MiB at most, within the seconds that a connection has to end."""
+        most = [each + allowed for each, allowed in zip(self.before, (8, 8, 150 << 10), strict=True)]
+        wait_for(lambda: size_of(self.pid), lambda now: all(map(int.__le__, now, most)))
         assert self.proxy.process.poll() is None
 
 

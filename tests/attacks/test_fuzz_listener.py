@@ -11,41 +11,20 @@ from hypothesis import strategies as st
 from dkdbg.agent.dap import frames
 from tests import processes
 from tests.agent.dap_probe import Editor, wait_for
-from tests.agent.test_broker import Building
-from tests.attacks.fuzz import fuzz_settings, speak
+from tests.agent.test_broker import BODIES, Building
+from tests.attacks.fuzz import fuzz_settings, size_of, speak
 from tests.attacks.odd import ASKED, SAID, variants
-from tests.attacks.test_fuzz_pdb import size_of
 from tests.unit.attach.test_router import event, request
 
 TOKEN = "a-token-of-the-user-0123456789abcdef"
 #: Goes round line 3 until it is told to end.
 ROUND = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
-    max_leaves=8,
-)
-COMMANDS = st.sampled_from(
-    ["initialize", "attach", "launch", "disconnect", "dkdbgProve", "evaluate", "setBreakpoints", "configurationDone", ""]
-) | st.text(max_size=12)  # fmt: skip
-MESSAGES = st.fixed_dictionaries(
-    {"seq": st.integers(-3, 1 << 70) | JSON, "type": st.sampled_from(["request", "response", "event"]) | JSON},
-    optional={
-        "command": COMMANDS | JSON,
-        "arguments": st.dictionaries(
-            st.sampled_from(["subProcessId", "dkdbgRole", "dkdbgToken", "dkdbgNonce", "dkdbgProof", "clientID"]), JSON
-        ) | JSON,
-        "event": st.text(max_size=12),
-        "request_seq": JSON,
-    },
-)  # fmt: skip
 INTRODUCTION = frames.wrap(
     json.dumps(
         {"seq": 1, "type": "request", "command": "initialize", "arguments": {"clientID": "x"}}
     ).encode()
 )
-FRAMES = MESSAGES.map(lambda message: frames.wrap(json.dumps(message).encode()))
 HTTP = st.sampled_from([
     b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"G", b"HEAD ", b"POST / HTTP/1.1\r\n\r\n",
     b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nDkdbg-Nonce: " + b"a" * 64 + b"\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0",
@@ -53,7 +32,11 @@ HTTP = st.sampled_from([
 CHUNKS = st.tuples(
     st.sampled_from([b"", INTRODUCTION]),
     st.lists(
-        FRAMES | HTTP | st.binary(max_size=120) | st.just(b"Content-Length: 99999999999\r\n\r\n"), max_size=4
+        BODIES.map(frames.wrap)
+        | HTTP
+        | st.binary(max_size=120)
+        | st.just(b"Content-Length: 99999999999\r\n\r\n"),
+        max_size=4,
     ),
     st.sampled_from(["closes", "half", "resets", "cut"]),
 )

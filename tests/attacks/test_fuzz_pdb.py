@@ -1,7 +1,5 @@
 """The listener of pdb over TCP, given whatever bytes: the program lives, does not grow, and is debugged afterwards."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.dap_probe import wait_for
-from tests.attacks.fuzz import fuzz_settings, speak
+from tests.attacks.fuzz import fuzz_settings, size_of, speak
 from tests.attacks.test_web_page import start, use
 from tests.ports import free_port
 
@@ -24,12 +22,6 @@ CHUNKS = st.lists(st.one_of(st.sampled_from(KNOWN), st.binary(max_size=200)), ma
 CLIENTS = st.tuples(CHUNKS, st.sampled_from(["closes", "half", "resets", "stays"]))
 #: More than these the listener keeps none.
 STAYING = 60
-
-
-def size_of(pid: int) -> tuple[int, int, int]:
-    folder = Path(f"/proc/{pid}")
-    status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
-    return int(status["Threads"]), len(os.listdir(folder / "fd")), int(status["VmRSS"].split()[0])  # noqa: PTH208
 
 
 @pytest.fixture

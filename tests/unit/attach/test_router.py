@@ -326,20 +326,28 @@ ARGUMENTS = JSON | st.fixed_dictionaries(
         "configuration": JSON | st.fixed_dictionaries({"subProcessId": st.integers(-1, 9), "name": JSON}),
     },
 )
-MESSAGES = st.fixed_dictionaries(
-    {},
-    optional={
-        "seq": st.integers(0, 6) | st.sampled_from([messages.OWN_SEQUENCE, "1", None]),
-        "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
-        "command": st.sampled_from(NAMES) | JSON,
-        "event": st.sampled_from(NAMES) | JSON,
-        "request_seq": st.integers(0, 3) | JSON,
-        "success": JSON,
-        "message": JSON,
-        "arguments": ARGUMENTS,
-        "body": ARGUMENTS,
-    },
-)
+
+
+def messages_of(names: list[str], arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Messages whose parts are right or not."""
+    number = st.sampled_from([messages.OWN_SEQUENCE, messages.OWN_SEQUENCE + 1])
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "seq": st.integers(0, 6) | number | st.sampled_from(["1", None]),
+            "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
+            "command": st.sampled_from(names) | JSON,
+            "event": st.sampled_from(names) | JSON,
+            "request_seq": st.integers(0, 6) | number | JSON,
+            "success": JSON,
+            "message": JSON,
+            "arguments": arguments,
+            "body": arguments,
+        },
+    )
+
+
+MESSAGES = messages_of(NAMES, ARGUMENTS)
 BODIES = (
     st.binary(max_size=30)
     | JSON.map(lambda x: json.dumps(x).encode())
