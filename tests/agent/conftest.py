@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
+from tests.frameworks import python_with
 from tests.openpai import rest
 from tests.pythons import need
 
@@ -105,6 +107,14 @@ class Launch:
             debugger.attach()
             yield debugger
 
+    def ask(self, *words: str, text: str = "") -> tuple[int, str, str]:
+        """Ask the agent by one of its verbs, from outside: exit code, output and what it says besides."""
+        done = subprocess.run(
+            [sys.executable, "-m", "dkdbg.agent", words[0], "--name", self.name, *words[1:]], input=text, capture_output=True,
+            env={**os.environ, "DKDBG_RUNTIME_DIR": str(self.runtime)}, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
     def finish(self, timeout: float = 300) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out.decode(), err.decode()
@@ -153,6 +163,50 @@ def launch(layout, runtime, tmp_path):
             one.process.communicate()
 
 
+class Terminal:
+    """The agent in a terminal of its own, whose foreground process group it is."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.execve(command[0], command, environment)
+        self.text = b""
+
+    def read_until(self, word: bytes, count: int = 1) -> None:
+        while self.text.count(word) < count:
+            self.text += os.read(self.master, 1000)
+
+    def ctrl_c(self) -> None:
+        os.write(self.master, b"\x03")
+
+    def read(self) -> bool:
+        """Take in what comes next; whether there was something, for it has ended else."""
+        try:
+            data = os.read(self.master, 1000)
+        except OSError:
+            return False
+        self.text += data
+        return bool(data)
+
+    def code(self) -> int:
+        while self.read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def in_terminal(layout, runtime, tmp_path):
+    """Start `launch` or `supervise` of a program that consists of this text in a terminal."""
+
+    def start(text, verb="launch"):
+        (tmp_path / "t.py").write_text(text)
+        settings = {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PORT": "0", "DKDBG_PYTHON": sys.executable}
+        words = [str(layout / "agent.pyz"), verb, "--", sys.executable, str(tmp_path / "t.py")]
+        return Terminal(words, {**os.environ, **settings})
+
+    return start
+
+
 @pytest.fixture
 def program(launch, tmp_path):
     """Launch a program that consists of this text; the agent's `script` is its file."""
@@ -162,6 +216,25 @@ def program(launch, tmp_path):
         running: Launch = launch(more.get("python", sys.executable), name, *arguments, **more)
         running.script = str(tmp_path / name)
         return running
+
+    return start
+
+
+def torchrun_words(ranks: int) -> tuple[str, ...]:
+    """The command line of a real torchrun for train.py."""
+    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "train.py")
+    return (python_with("torch"), *words)
+
+
+@pytest.fixture
+def torchrun(launch, tmp_path):
+    """Launch ranks of a program that consists of this text."""
+
+    def start(text, ranks, **more):
+        (tmp_path / "train.py").write_text(text)
+        return launch(
+            *torchrun_words(ranks), **{**more, "env": {"OMP_NUM_THREADS": "1", **more.get("env", {})}}
+        )
 
     return start
 

@@ -81,7 +81,7 @@ def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_s
 
 
 def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(here, tmp_path):
-    """As on a node whose Pythons come by `module load`: none is on the PATH of `attach` and `ps` (found/far.md 3)."""
+    """As on a node whose Pythons come by `module load`: none is on the PATH of `attach` and `ps`."""
     brought = bring(here)
     bare = tmp_path / "bin"
     bare.mkdir()

@@ -13,7 +13,6 @@ from dkdbg.agent.inprocess import choosing, ranks
 from dkdbg.agent.state import choice, processes
 from dkdbg.launchers import registry
 from tests.agent.dap_probe import Client, Editor, wait_for
-from tests.frameworks import python_with
 
 #: A training step with a collective; says at its end whether its process was ever traced.
 TRAIN = """
@@ -48,16 +47,8 @@ LINE = 1 + TRAIN.splitlines().index("    dist.all_reduce(x)")
 
 
 @pytest.fixture
-def job(launch, tmp_path):
-    (tmp_path / "train.py").write_text(TRAIN)
-    torch = python_with("torch")
-
-    def start(count, *options, wait="0"):
-        run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "train.py")
-        env = {"OMP_NUM_THREADS": "1"}
-        return launch(torch, *run, python=sys.executable, options=options, wait=wait, env=env)
-
-    yield start
+def job(torchrun, tmp_path):
+    yield torchrun
     (tmp_path / "stop").touch()
 
 
@@ -97,7 +88,7 @@ def clear(editor: Editor, tmp_path: Path) -> None:
 def test_chosen_ranks_stop_from_the_start_each_attach_may_choose_others_and_a_rank_nobody_chose_is_never_traced(
     job, tmp_path
 ):
-    running = job(4, "--ranks", "0,3", wait="300")
+    running = job(TRAIN, 4, options=("--ranks", "0,3"), wait="300")
     breakpoints = {str(tmp_path / "train.py"): [LINE]}
     with Editor(running.port, dict(breakpoints)) as editor:
         running.wait_state("attached")
@@ -148,9 +139,7 @@ while not os.path.exists("stop"):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_the_rank_that_fails_stops_where_it_failed_and_the_others_run_free(job, tmp_path, late):
-    (tmp_path / "train.py").write_text(FAILS)
-    options = () if late else ("--ranks", "failing")
-    running = job(2, *options)
+    running = job(FAILS, 2, options=() if late else ("--ranks", "failing"))
     port = running.wait_state("running")["port"]
     pids = there(running, 2)
     wait_for(lambda: list(tmp_path.glob("up*")), lambda found: len(found) == 2)
@@ -195,9 +184,8 @@ open("done" + os.environ["RANK"], "w").close()
 
 
 def test_workers_of_a_dataloader_are_debugged_with_their_rank(job, tmp_path):
-    (tmp_path / "train.py").write_text(WORKERS)
     line = 1 + WORKERS.splitlines().index("        return number * 10")
-    running = job(2, "--ranks", "1", wait="300")
+    running = job(WORKERS, 2, options=("--ranks", "1"), wait="300")
     with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "train.py"): [line]}) as editor:
         names = re.compile(r"DataLoader worker [01] of rank (\d)")
         editor.wait_stops(4)

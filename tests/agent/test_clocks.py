@@ -10,7 +10,7 @@ import pytest
 
 from dkdbg.agent import contract
 from dkdbg.agent.inprocess.clocks import held_time
-from tests.agent.dap_probe import Editor, wait_for
+from tests.agent.dap_probe import Editor
 from tests.engine.attach_proxies import attach_proxy
 from tests.pages import Page, begun
 from tests.ports import free_port
@@ -221,8 +221,7 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         editor.wait_attached(2)
         (tmp_path / "go").touch()
         stop = editor.wait_stops(1)[0]
-        until = time.monotonic() + 1.5 * LIMIT
-        wait_for(time.monotonic, lambda now: now > until)
+        time.sleep(1.5 * LIMIT)
         stop["session"].request("continue", threadId=stop["thread"])
         code, out, err = running.finish()
     assert out == "failed: {} 25 0\n", err
@@ -242,8 +241,7 @@ def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for
         assert any("waiting for a debugger" in text for text in iter(running.stdout.readline, ""))
         with Editor(port, {str(script): [line]}, hold=True) as editor:
             stop = editor.wait_stops(1)[0]
-            until = time.monotonic() + 7
-            wait_for(time.monotonic, lambda now: now > until)
+            time.sleep(7)
             stop["session"].request("continue", threadId=stop["thread"])
             out, _ = running.communicate(timeout=300)
     assert "42" in out.splitlines()
@@ -575,7 +573,7 @@ while not os.path.exists("answer"):
     if time.monotonic() > end:
         sys.exit("gave up")
     time.sleep(0.05)
-""".replace("LIMIT", str(LIMIT))
+""".replace("LIMIT", "5")
 
 
 def test_a_rank_of_another_agent_waits_for_a_held_one_behind_the_same_proxy(launch, tmp_path):
@@ -592,7 +590,6 @@ def test_a_rank_of_another_agent_waits_for_a_held_one_behind_the_same_proxy(laun
     ):
         stop = editor.wait_stops(1)[0]
         (tmp_path / "go").touch()
-        until = time.monotonic() + 2 * LIMIT
-        wait_for(time.monotonic, lambda now: now > until)
+        time.sleep(8)
         stop["session"].request("continue", threadId=stop["thread"])
         assert [each.finish()[0] for each in ranks] == [0, 0]

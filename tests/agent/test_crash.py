@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.inprocess import crash_hold
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
@@ -30,19 +29,6 @@ def locals_of(stop: dict) -> dict[str, str]:
     scope = session.request("scopes", frameId=stop["frame"])["scopes"][0]
     found = session.request("variables", variablesReference=scope["variablesReference"])["variables"]
     return {each["name"]: each["value"] for each in found}
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("hold=20m", 1200), ("hold=5s", 5), ("hold=1.5h", 5400), ("hold=3", 3)]
-)
-def test_times_are_understood(text, seconds):
-    assert crash_hold.seconds(text) == seconds
-
-
-def test_another_word_is_refused(launch):
-    code, _, err = launch("true", options=("--on-crash", "hold=soon")).finish()
-    assert code == 2
-    assert "--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not 'hold=soon'" in err
 
 
 #: Crashes in line 4 of a thread, of each kind of child, and of the program.
@@ -115,9 +101,8 @@ def test_an_attached_editor_stops_at_once_and_once(program):
 
 
 @pytest.mark.parametrize("ending", ["raise SystemExit(7)", "raise KeyboardInterrupt", "print('fine')"])
-def test_other_endings_are_left_alone(launch, tmp_path, ending):
-    (tmp_path / "train.py").write_text(ending + "\n")
-    code, out, err = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish(300)
+def test_other_endings_are_left_alone(program, tmp_path, ending):
+    code, out, err = program(ending + "\n", options=("--on-crash", "hold=1m")).finish()
     plain = bare(tmp_path)
     assert (code, out) == (
         plain.returncode if plain.returncode >= 0 else 128 - plain.returncode,
@@ -126,12 +111,11 @@ def test_other_endings_are_left_alone(launch, tmp_path, ending):
     assert own_lines(err) == plain.stderr
 
 
-def test_the_programs_own_hook_runs_first(launch, tmp_path):
+def test_the_programs_own_hook_runs_first(program, tmp_path):
     mine = tmp_path / "sitecustomize.py"
     mine.write_text("import sys\nsys.excepthook = lambda kind, value, trace: print('mine', value)\n")
-    (tmp_path / "train.py").write_text("raise ValueError('x')\n")
     environment = {"DKDBG_ON_CRASH": "hold=60", "PYTHONPATH": str(tmp_path)}
-    running = launch(sys.executable, "train.py", env=environment)
+    running = program("raise ValueError('x')\n", env=environment)
     record = running.wait_state("post-mortem")
     with Editor(record["port"], {}) as editor:
         editor.wait_stops(1)
@@ -154,11 +138,9 @@ def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained):
     assert (code, out, len(editor.stops)) == (1, "" if chained else "mine x\n", 1)
 
 
-def test_only_the_arming_is_imported_before_a_crash(launch, tmp_path):
-    (tmp_path / "train.py").write_text(
-        "import sys\nprint([m for m in sys.modules if 'dkdbg' in m or m == 'traceback'])\n"
-    )
-    code, out, _ = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish()
+def test_only_the_arming_is_imported_before_a_crash(program):
+    text = "import sys\nprint([m for m in sys.modules if 'dkdbg' in m or m == 'traceback'])\n"
+    code, out, _ = program(text, options=("--on-crash", "hold=1m")).finish()
     assert (code, out) == (0, "['_dkdbg', '_dkdbg.crash_watch']\n")
 
 
@@ -178,9 +160,8 @@ for batch in DataLoader(Items(), num_workers=1):
 """
 
 
-def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(launch, tmp_path):
-    (tmp_path / "train.py").write_text(DATA_LOADER)
-    running = launch(python_with("torch"), "train.py", options=("--on-crash", "hold=1m"))
+def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(program):
+    running = program(DATA_LOADER, python=python_with("torch"), options=("--on-crash", "hold=1m"))
     record = running.wait_state("post-mortem", timeout=300)
     assert record["detail"] == "post-mortem: train.py:10: ZeroDivisionError: division by zero"
     with Editor(record["port"], {}, hold=True) as editor:

@@ -1,6 +1,5 @@
 """What a session leaves behind in the agent when its process has ended: nothing, whatever its client does."""
 
-import sys
 from pathlib import Path
 
 from tests.agent.dap_probe import Editor, Session, wait_for
@@ -26,11 +25,10 @@ def _weight(pid: int) -> tuple[int, int]:
     return len(list(Path(f"/proc/{pid}/fd").iterdir())), len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
-def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(launch, tmp_path):
-    (tmp_path / "train.py").write_text(CHILDREN)
+def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(program, tmp_path):
     child = tmp_path / "child.py"
     child.write_text("x = 1\n")
-    running = launch(sys.executable, "train.py")
+    running = program(CHILDREN)
     with Careless(running.port, {str(child): [1]}) as editor:
         editor.wait_attached(2)
         wait_for(lambda: running.record()["processes"], bool)  # the agent follows it to its end from then on

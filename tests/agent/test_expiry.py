@@ -1,45 +1,25 @@
 """A debug port that closes after its time: nothing listens then, editors are detached, and the program keeps running."""
 
 import argparse
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.inprocess import duration
+from dkdbg.agent.state import procfs
 from dkdbg.agent.supervisor import session
 from dkdbg.verbs import values
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg
 from tests.ports import free_port
-
-
-def listening() -> set[int]:
-    """The TCP ports of this machine that something listens on; nothing connects to find out."""
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A":
-                found.add(int(words[1].rpartition(":")[2], 16))
-    return found
-
-
-def wait_until_closed(port: int) -> None:
-    end = time.monotonic() + 300
-    while port in listening():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_the_port_closes_under_an_editor_and_the_program_goes_on(loop, tmp_path):
     running = loop(DKDBG_FOR="15s")
     port = running.port
-    assert port in listening()
+    assert port in procfs.listening_ports()
     with running.debugged(4) as debugger:  # inside the loop
         debugger.wait_stopped()
-        wait_until_closed(port)
+        wait_for(procfs.listening_ports, lambda ports: port not in ports)
     assert running.process.poll() is None
     assert running.record()["detail"] == "the debug port was closed (DKDBG_FOR)"
     (tmp_path / "stop").touch()
@@ -102,12 +82,7 @@ def test_an_attach_proxy_ends_at_its_time(tmp_path, runtime):
     done = dkdbg(tmp_path, "attach", "local:", "--port", str(port), "--for", "2s", env=env)
     assert done.returncode == 0, done.stderr
     assert f"127.0.0.1:{port}" in done.stdout
-    assert port not in listening()
-    refused = subprocess.run(
-        [sys.executable, "-m", "dkdbg", "attach", "local:", "--for", "soon"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    assert port not in procfs.listening_ports()
+    refused = dkdbg(tmp_path, "attach", "local:", "--for", "soon")
     assert refused.returncode == 2
     assert "'soon' is not a time such as 2h" in refused.stderr

@@ -230,26 +230,6 @@ def test_editors_that_never_answer_or_are_gone_when_asked_to_open_a_session_keep
         after.event("debugpyAttach")
 
 
-def both_attached(stack: contextlib.ExitStack, running: Any) -> tuple[Editor, Editor]:
-    """Two editors with a session of each process; the first one is the controller."""
-    first = stack.enter_context(Editor(running.port, {}))
-    first.wait_attached(2)
-    second = stack.enter_context(Editor(running.port, {running.script: [LINE]}, hold=True))
-    second.wait_attached(2)
-    return first, second
-
-
-def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop):
-    """VS Code's button ends only the child in focus, after which the adapter ends the root session."""
-    with contextlib.ExitStack() as stack:
-        first, second = both_attached(stack, loop())
-        child = next(session for pid, session in first.sessions.items() if pid)
-        child.send("disconnect", terminateDebuggee=False)
-        wait_for(lambda: first.sessions[0].closed, bool)
-        assert second.wait_stops(1)[0]["line"] == LINE
-        assert (second.sessions[0].closed, len(second.sessions), second.errors) == (False, 2, [])
-
-
 def count_attaches(editor: Editor) -> list[int]:
     """Return a list that gets the pid of each session which the editor opens from now on."""
     opened: list[int] = []
@@ -317,7 +297,10 @@ def test_who_inherits_a_process_has_one_session_of_it(loop):
 def test_an_observer_survives_a_killed_adapter(loop):
     running = loop()
     with contextlib.ExitStack() as stack:
-        first, second = both_attached(stack, running)
+        first = stack.enter_context(Editor(running.port, {}))
+        first.wait_attached(2)
+        second = stack.enter_context(Editor(running.port, {running.script: [LINE]}, hold=True))
+        second.wait_attached(2)
         before = second.sessions.copy()
         first.hold, first.breakpoints = True, {running.script: [LINE]}
         kill_adapter(running)

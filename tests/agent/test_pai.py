@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.delivery import single_file
-from tests.agent.conftest import lay_out
 from tests.agent.dap_probe import Editor
 from tests.agent.nc import Client
+from tests.openpai.protocol import environment
 from tests.ports import free_port
 from tests.pythons import find, need
 
@@ -33,30 +32,12 @@ SCRIPT = "import sys\nprint('args', sys.argv[1:], __name__)\nvalue = 6 * 7\nprin
 TRAINING = (
     "from dkdbg.pai import settrace\n\ndef step(n):\n    settrace()\n    return n * 2\n\nprint(step(21))\n"
 )
-#: The address of the node that the platform names; on a real one others reach it.
+#: The address of the node that the platform's stand-in names; on a real one others reach it.
 NODE = "127.0.0.2"
 
 
 @pytest.fixture
-def agent_file(tmp_path):
-    return lay_out(tmp_path / ".dkdbg") / single_file.NAME
-
-
-def pai_environment(
-    port: int, *, index: str = "PAI_TASK_INDEX", label: str = "debug", host: str = NODE
-) -> dict[str, str]:
-    """What openpai-runtime's framework_parser exports into a task, as far as it concerns debugging."""
-    return {
-        "PAI_CURRENT_TASK_ROLE_NAME": "worker",
-        index: "0",
-        "PAI_HOST_IP_worker_0": host,
-        f"PAI_PORT_LIST_worker_0_{label}": f"{port},{port + 1}",
-        "PAI_PORT_LIST_worker_0_ssh": "1",
-    }
-
-
-@pytest.fixture
-def start(tmp_path, agent_file):
+def start(tmp_path, layout):
     started: list[subprocess.Popen[str]] = []
 
     def run(*words, python=sys.executable, **env):
@@ -67,7 +48,7 @@ def start(tmp_path, agent_file):
                 [python, *words],
                 cwd=tmp_path,
                 env=clean
-                | {"PYTHONPATH": str(agent_file), "PYTHONUNBUFFERED": "1", "DKDBG_JOIN_DEADLINE": "60"}
+                | {"PYTHONPATH": f"{layout}/agent.pyz", "PYTHONUNBUFFERED": "1", "DKDBG_JOIN_DEADLINE": "60"}
                 | env,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
@@ -85,7 +66,7 @@ def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(start, tmp_path, m
     python = need(minor)
     (tmp_path / "train.py").write_text(SCRIPT)
     port = free_port()
-    running = start("-m", "dkdbg.pai", "train.py", "--epochs", "1", python=python, **pai_environment(port))
+    running = start("-m", "dkdbg.pai", "train.py", "--epochs", "1", python=python, **environment(port))
     client = Client(port, running, host=NODE)
     assert "train.py(1)<module>()" in client.until()
     client.ask("n")
@@ -110,7 +91,7 @@ def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(start, tmp_path, m
 )
 def test_nobody_comes_to_a_script(start, tmp_path, words, code, said):
     (tmp_path / "train.py").write_text(SCRIPT)
-    running = start("-m", *words, "train.py", DEBUG_TIMEOUT="0.3", **pai_environment(free_port()))
+    running = start("-m", *words, "train.py", DEBUG_TIMEOUT="0.3", **environment(free_port()))
     out, _ = running.communicate(timeout=300)
     assert (running.returncode, out) == (code, said)
 
@@ -120,7 +101,7 @@ def test_on_a_nodes_address_the_log_has_a_token_that_opens_once(start, tmp_path)
         "import paipdb\nfor n in range(2):\n    paipdb.settrace()\n    print(n)\n"
     )
     port, node = free_port(), own_address()
-    running = start("train.py", **pai_environment(port, host=node))
+    running = start("train.py", **environment(port, host=node))
     wrong = Client(port, running, host=node, token="")
     assert wrong.until("token: ") == "token: "
     wrong.sock.sendall(b"1\n")
@@ -161,7 +142,7 @@ for n in itertools.count(1):
 def test_a_crowd_from_one_address_keeps_nobody_else_out(start, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     port = free_port()
-    running = start("-m", "paipdb", "train.py", **pai_environment(port))
+    running = start("-m", "paipdb", "train.py", **environment(port))
     ready = next(line for line in running.stderr if "waiting for pdb on" in line)
     token = ready.split()[-1]
     crowd = subprocess.Popen([sys.executable, "-c", CROWD, str(port)], stdout=subprocess.PIPE, text=True)
@@ -187,25 +168,12 @@ def test_a_crowd_from_one_address_keeps_nobody_else_out(start, tmp_path):
 def test_an_address_that_is_not_the_containers_is_told_and_loopback_serves(start, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     port = free_port()
-    running = start("train.py", **pai_environment(port, host="203.0.113.7"))
+    running = start("train.py", **environment(port, host="203.0.113.7"))
     client = Client(port, running)
     client.until()
     client.sock.sendall(b"c\n")
     assert running.communicate(timeout=300)[0] == "42\n"
     assert "203.0.113.7 is not an address of this container" in client.said
-
-
-def test_an_editor_comes_to_a_script_with_the_token_of_the_log(start, tmp_path):
-    (tmp_path / "train.py").write_text(SCRIPT)
-    port, node = free_port(), own_address()
-    running = start("-m", "paipdb", "--dap", "train.py", "1", **pai_environment(port, host=node))
-    said = "".join(itertools.takewhile(lambda line: "waiting for a debugger on" not in line, running.stderr))
-    assert f"debug host ip is set to {node}, port is set to {port}, timeout is set to 600\n" in said
-    token = re.search(r"its token is (\S+)\n", said)[1]
-    with Editor(port, {str(tmp_path / "train.py"): [4]}, token=token, host=node) as editor:
-        assert editor.wait_stops(1)[0]["line"] == 4
-        out, _ = running.communicate(timeout=300)
-    assert (running.returncode, out) == (0, "args ['1'] __main__\nvalue 42\n")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +188,7 @@ def test_an_editor_comes_to_a_script_with_the_token_of_the_log(start, tmp_path):
 )
 def test_what_is_wrong_is_told_with_the_next_step(start, tmp_path, *, words, env, code, said):
     (tmp_path / "train.py").write_text(SCRIPT)
-    running = start("-m", "paipdb", *words, **pai_environment(free_port()) | env)
+    running = start("-m", "paipdb", *words, **environment(free_port()) | env)
     _, err = running.communicate(timeout=300)
     assert (running.returncode, said in err) == (code, True), err
     assert "Traceback" not in err
@@ -234,7 +202,7 @@ def test_an_exception_is_shown_in_its_frame_and_a_client_that_goes_away_lets_the
         "if not os.path.exists('mended'):\n    deep(4, 0)\nprint('end')\nsys.exit(7)\n"
     )
     port = free_port()
-    running = start("-m", "dkdbg.pai", "train.py", **pai_environment(port))
+    running = start("-m", "dkdbg.pai", "train.py", **environment(port))
     client = Client(port, running, host=NODE)
     client.until()
     assert "ZeroDivisionError: division by zero" in client.ask("c")
@@ -248,7 +216,8 @@ def test_an_exception_is_shown_in_its_frame_and_a_client_that_goes_away_lets_the
 
 def named(index: str) -> dict[str, str]:
     """A task whose index stands in this variable; its port is still to be filled in."""
-    return pai_environment(0, index=index) | {"PAI_PORT_LIST_worker_0_debug": "{port},9"}
+    role = {"PAI_CURRENT_TASK_ROLE_NAME": "worker", "PAI_HOST_IP_worker_0": NODE}
+    return role | {index: "0", "PAI_PORT_LIST_worker_0_debug": "{port},9"}
 
 
 @pytest.mark.parametrize(
@@ -284,7 +253,7 @@ def test_where_nobody_comes_settrace_raises_and_without_a_port_it_ends_the_progr
         "import socket\nfrom dkdbg.pai import settrace\nprint('imported')\n"
         "for _ in range(2):\n    try: settrace(timeout=0.2)\n    except socket.timeout as e: print(e)\n"
     )
-    out, _ = start("train.py", **pai_environment(free_port())).communicate(timeout=300)
+    out, _ = start("train.py", **environment(free_port())).communicate(timeout=300)
     assert out == "imported\n" + "No client connect to server in 0.2 seconds\n" * 2
     running = start("train.py")
     assert running.communicate(timeout=300)[0] == "imported\nCan not get debug port, exit\n"
@@ -294,7 +263,7 @@ def test_where_nobody_comes_settrace_raises_and_without_a_port_it_ends_the_progr
 def test_with_a_token_it_listens_on_the_node_and_asks_for_it(start, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING + "import os; print('DKDBG_TOKEN' in os.environ)\n")
     port = free_port()
-    running = start("train.py", DKDBG_TOKEN="geheim", **pai_environment(port))
+    running = start("train.py", DKDBG_TOKEN="geheim", **environment(port))
     wrong = Client(port, running, host=NODE, token="")
     assert wrong.until("token: ") == "token: "
     wrong.sock.sendall(b"open\n")
@@ -314,7 +283,7 @@ def test_post_mortem_and_a_trap_reach_a_pdb(start, tmp_path):
         "waiting = True\nprint('up', flush=True)\nwhile waiting:\n    time.sleep(0.01)\n"
     )
     port = free_port()
-    running = start("train.py", **pai_environment(port))
+    running = start("train.py", **environment(port))
     client = Client(port, running, host=NODE)
     assert "ZeroDivisionError" in client.until()
     assert client.ask("p a").startswith("5")
@@ -336,7 +305,7 @@ def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path, words):
     (tmp_path / "train.py").write_text(TRAINING)
     (tmp_path / "script.py").write_text(SCRIPT)
     port = free_port()
-    running = launch(python, *words, env=pai_environment(port))
+    running = launch(python, *words, env=environment(port))
     client = Client(port, running.process, host=NODE)
     assert ("step()" if len(words) == 1 else "script.py(1)<module>()") in client.until()
     with contextlib.suppress(OSError):
@@ -345,7 +314,7 @@ def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path, words):
 
 
 def test_an_attached_editor_gets_the_stop(program):
-    running = program(TRAINING, wait="300", env=pai_environment(free_port()))
+    running = program(TRAINING, wait="300", env=environment(free_port()))
     with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, out, _ = running.finish()
@@ -356,7 +325,7 @@ def two_threads(call: str) -> str:
     return (
         "import threading, paipdb\n"
         "def work(n):\n    for x in range(2):\n"
-        f"        {call}\n        print(n, x)\n"
+        f"        {call}\n        print('%d %d\\n' % (n, x), end='')\n"  # in one write
         "threads = [threading.Thread(target=work, args=(n,), name='w%d' % n) for n in range(2)]\n"
         "for each in threads: each.start()\nfor each in threads: each.join()\n"
     )
@@ -367,10 +336,10 @@ OWN_TOKEN = {"DKDBG_TOKEN": "a token of their own"}
 
 @pytest.mark.parametrize("minor", [None, 8, 14])
 def test_each_thread_keeps_the_client_of_its_own_port(start, tmp_path, minor):
-    """The window of the second thread took the first one's stop (found/ray.md, ranking 10)."""
+    """The window of the second thread took the first one's stop."""
     first, second = free_port(), free_port()
     (tmp_path / "train.py").write_text(two_threads(f"paipdb.settrace(port=({first}, {second})[n])"))
-    running = start("train.py", python=need(minor), **pai_environment(free_port()), **OWN_TOKEN)
+    running = start("train.py", python=need(minor), **environment(free_port()), **OWN_TOKEN)
     clients = [Client(port, running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"]) for port in (first, second)]
     for client in clients:
         client.until()
@@ -388,7 +357,7 @@ def test_each_thread_keeps_the_client_of_its_own_port(start, tmp_path, minor):
 def test_a_breakpoint_that_the_client_of_another_thread_clears_ends_no_thread(start, tmp_path):
     ports = free_port(), free_port()
     (tmp_path / "train.py").write_text(two_threads(f"paipdb.settrace(port={ports}[n])"))
-    running = start("train.py", **pai_environment(free_port()), **OWN_TOKEN)
+    running = start("train.py", **environment(free_port()), **OWN_TOKEN)
     first, second = clients = [Client(port, running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"]) for port in ports]
     for client in clients:
         client.until()
@@ -407,7 +376,7 @@ def test_a_breakpoint_that_the_client_of_another_thread_clears_ends_no_thread(st
 def test_threads_of_one_port_stop_in_turn_for_its_client(start, tmp_path, minor):
     port = free_port()
     (tmp_path / "train.py").write_text(two_threads("paipdb.settrace()"))
-    running = start("train.py", python=need(minor), **pai_environment(port), **OWN_TOKEN)
+    running = start("train.py", python=need(minor), **environment(port), **OWN_TOKEN)
     client = Client(port, running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"])
     said, seen = client.until(), []
     for stops in range(1, 5):
@@ -424,7 +393,7 @@ def test_a_port_that_another_process_has_is_told_with_the_one_that_is_taken(star
     (tmp_path / "train.py").write_text(TRAINING)
     with socket.create_server((NODE, 0)) as taken:
         port = taken.getsockname()[1]
-        running = start("train.py", **pai_environment(port), **OWN_TOKEN)
+        running = start("train.py", **environment(port), **OWN_TOKEN)
         line = next(line for line in running.stderr if "another process" in line)
         found = re.fullmatch(rf"dkdbg: port {port} is used by another process here: waiting on (\d+)\n", line)
         assert found, line

@@ -13,7 +13,6 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.delivery import single_file
 from dkdbg.main import main
 from tests.agent.dap_probe import wait_for
 from tests.agent.nc import Client
@@ -26,9 +25,9 @@ LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
 
 
 @pytest.fixture
-def tasks(tmp_path):
+def tasks(tmp_path, layout):
     (tmp_path / "train.py").write_text(LOOP)
-    (tmp_path / "agent.pyz").write_bytes(single_file.build(sys.version_info[:2]))
+    (tmp_path / "agent.pyz").symlink_to(layout / "agent.pyz")
     started: list[subprocess.Popen[str]] = []
     yield started
     for each in started:

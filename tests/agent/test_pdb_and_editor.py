@@ -130,7 +130,7 @@ def test_a_pdb_client_that_was_killed_is_in_nobodys_way(program, terminal):
         assert editor.wait_stops(1)[0]["line"] == 6
 
 
-def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(program, layout, runtime, tmp_path):
+def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(program, tmp_path):
     (tmp_path / "train.py").write_text(SPIN)
     running = program(
         "import os, subprocess, sys\n"
@@ -141,11 +141,7 @@ def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(program,
     )
     wait_for(lambda: running.record().get("processes", []), lambda found: len(found) == 3)
     for words, rank in (([], 0), (["--rank", "1"], 1)):
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", running.name, *words],
-            env={"DKDBG_RUNTIME_DIR": str(runtime)}, input="import os\np 'rank', os.environ['RANK']\nq\n",
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        assert f"('rank', '{rank}')" in done.stdout, done
-        assert f"rank {rank}; others: " in done.stderr
-        assert f"rank {1 - rank}" in done.stderr
+        _, out, err = running.ask("pdb", *words, text="import os\np 'rank', os.environ['RANK']\nq\n")
+        assert f"('rank', '{rank}')" in out, err
+        assert f"rank {rank}; others: " in err
+        assert f"rank {1 - rank}" in err

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.state import procfs
 from dkdbg.attach import plain_debugpy
 from dkdbg.attach.upstream import Upstream
 from dkdbg.dap.debugger import Debugger
@@ -44,12 +45,6 @@ if __name__ == "__main__":
 """
 
 
-def listens(port):
-    """By the kernel's table: a connection could be the one that makes debugpy deaf."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
-
-
 @pytest.fixture
 def debugpy(tmp_path):
     script, port = tmp_path / "train.py", free_port()
@@ -65,7 +60,7 @@ def debugpy_at(script, port):
         start_new_session=True,
     )  # fmt: skip
     try:
-        wait_for(lambda: listens(port) or program.poll() is not None, bool)
+        wait_for(lambda: port in procfs.listening_ports() or program.poll() is not None, bool)
         assert program.poll() is None
         yield program
     finally:

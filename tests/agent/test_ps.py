@@ -9,26 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import environment
+from tests.engine import projects
+from tests.hints import in_shell
 
 CODE = "import time\nn = 0\nwhile True:\n    n += 1\n    if n == 1: print('up', flush=True)\n    time.sleep(0.01)\n"
 
 
 def dkdbg(runtime: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """`dkdbg ...` where no docker is installed."""
-    environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg", *words],
-        env=environment, input=stdin, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-
-
-def typed(runtime: Path, line: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """What comes of typing `line` into a shell there."""
-    return subprocess.run(
-        ["sh", "-c", line], env=environment({"DKDBG_RUNTIME_DIR": str(runtime)}), cwd=runtime, input=stdin,
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    env = {"DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
+    return projects.dkdbg(runtime, *words, env=env, text=stdin)
 
 
 def test_a_local_session_is_listed_without_an_engine_entered_by_pdb_and_hidden_once_it_has_ended(
@@ -107,7 +97,7 @@ def test_of_several_sessions_each_verb_says_the_addresses_that_it_takes(twins, t
         assert (done.returncode, named(done)) == (2, twins), done.stderr
         hint = done.stderr.splitlines()[-1].removeprefix("  hint: name one: ")
         assert hint in {f"dkdbg ranks --on {each} eval '6 * 7'" for each in twins}
-    assert "42" in typed(tmp_path, hint).stdout
+    assert "42" in in_shell(tmp_path, hint, {"DKDBG_RUNTIME_DIR": str(tmp_path)}).stdout
     for each in twins:
         entered = dkdbg(tmp_path, "pdb", each, stdin="p n > 0\nq\n")
         assert (entered.returncode, entered.stderr, "True\n" in entered.stdout) == (0, "", True)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent import conftest
 from tests.agent.dap_probe import Editor, wait_for
-from tests.frameworks import python_with
+from tests.engine.projects import dkdbg
 
 pytestmark = pytest.mark.xdist_group("agent-ranks")  # one torchrun for all of them
 
@@ -32,16 +33,12 @@ while not os.path.exists("finish"): time.sleep(0.01)
 @pytest.fixture(scope="module")
 def stopped(layout, runtime, tmp_path_factory):
     """Four ranks of torchrun, each held at the last line by one editor through one port."""
-    from tests.agent.conftest import launch
-
     folder = tmp_path_factory.mktemp("ranks")
     script = folder / "train.py"
     script.write_text(TRAIN)
-    starting = launch.__wrapped__(layout, runtime, folder)
+    starting = conftest.launch.__wrapped__(layout, runtime, folder)
     start = next(starting)
-    python = python_with("torch")
-    command = (python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "train.py")
-    running = start(*command, wait="300", python=python)
+    running = start(*conftest.torchrun_words(4), wait="300")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [10]}, hold=True) as editor:
         editor.wait_stops(4, 400)
@@ -59,12 +56,10 @@ def _console(editor: Editor, expression: str) -> dict:
     return session.answers[number]
 
 
-def _ask(running, *words: str, layout: Path) -> dict:
-    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime), DKDBG_PYTHON=sys.executable)
-    command = [str(layout / "agent.pyz"), "ranks", "--name", running.name, "--json", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout, done.stderr
-    return dict(json.loads(done.stdout), code=done.returncode)
+def _ask(running, *words: str) -> dict:
+    _, said, err = running.ask("ranks", "--json", *words)
+    assert said, err
+    return json.loads(said)
 
 
 def test_the_console_of_each_session_shows_all_ranks_in_one_table(stopped):
@@ -108,12 +103,12 @@ def test_what_is_wrong_is_named_and_what_is_python_stays(stopped):
     assert len(result.splitlines()) == 5
 
 
-def test_a_rank_that_never_answers_is_named_and_holds_up_nobody(stopped, layout):
+def test_a_rank_that_never_answers_is_named_and_holds_up_nobody(stopped):
     running, editor = stopped
     folder = Path(next(iter(editor.breakpoints))).parent
     wanted = [(0, "value"), (1, "no answer"), (2, "value"), (3, "value")]
     found = wait_for(  # another rank that stands still for a moment has no answer within 2 s either
-        lambda: _ask(running, "--limit", "2", "eval", "rank if rank != 1 else hang()", layout=layout)["rows"],
+        lambda: _ask(running, "--limit", "2", "eval", "rank if rank != 1 else hang()")["rows"],
         lambda rows: [(row["rank"], row["state"]) for row in rows] == wanted,
     )
     assert found[1]["text"] == "no answer within 2 s"
@@ -125,11 +120,8 @@ def test_a_rank_that_never_answers_is_named_and_holds_up_nobody(stopped, layout)
 
 def _dkdbg(running, *words: str, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess:
     """`dkdbg ranks ...`, outside of an editor's terminal unless `more` of its environment says otherwise."""
-    environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(running.runtime), "TERM_PROGRAM": "", **more}
-    command = [sys.executable, "-m", "dkdbg", "ranks", "--on", f"local:{running.name}", *words]
-    return subprocess.run(
-        command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=300, check=False
-    )
+    env = {"DKDBG_RUNTIME_DIR": str(running.runtime), "TERM_PROGRAM": "", **more}
+    return dkdbg(cwd or running.runtime, "ranks", "--on", f"local:{running.name}", *words, env=env)
 
 
 def test_the_command_line_shows_the_same_table(stopped):
@@ -203,18 +195,18 @@ def _pixels(data: bytes) -> tuple[int, int, int]:
     return width, height, sum(row[at : at + 3] == b"\xff\0\0" for row in rows for at in range(0, len(row), 3))
 
 
-def test_the_verb_asks_beside_the_editor_and_a_rank_that_was_continued_is_paused_again(stopped, layout):
+def test_the_verb_asks_beside_the_editor_and_a_rank_that_was_continued_is_paused_again(stopped):
     running, _ = stopped
-    values = _ask(running, "eval", "x", "--ranks", "0,2", layout=layout)["rows"]
+    values = _ask(running, "eval", "x", "--ranks", "0,2")["rows"]
     assert [row["tensor"]["norm"] for row in values] == pytest.approx([32**0.5, 56**0.5])
-    stacks = _ask(running, "stack", "--ranks", "3", layout=layout)["rows"]
+    stacks = _ask(running, "stack", "--ranks", "3")["rows"]
     assert stacks[0]["frames"][0]["name"] == "<module>"
-    assert _ask(running, "eval", "x", "--ranks", "x", layout=layout)["hint"]
-    assert _ask(running, "--ranks", "3", "continue", layout=layout)["rows"][0]["state"] == "done"
-    found = _ask(running, "eval", "rank", layout=layout)["rows"]
+    assert _ask(running, "eval", "x", "--ranks", "x")["hint"]
+    assert _ask(running, "--ranks", "3", "continue")["rows"][0]["state"] == "done"
+    found = _ask(running, "eval", "rank")["rows"]
     assert [(row["state"], row["text"]) for row in found[2:]] == [("value", "2"), ("running", "it runs")]
-    assert [row["state"] for row in _ask(running, "pause", layout=layout)["rows"]] == ["done"] * 4
-    found = _ask(running, "--ranks", "3", "eval", "rank", layout=layout)["rows"]
+    assert [row["state"] for row in _ask(running, "pause")["rows"]] == ["done"] * 4
+    found = _ask(running, "--ranks", "3", "eval", "rank")["rows"]
     assert [(row["text"], row["where"]) for row in found] == [("3", "train.py:11")]
 
 
@@ -237,7 +229,7 @@ ranks[1].kill()
 """
 
 
-def test_without_an_editor_they_are_held_for_a_moment_and_run_on(launch, layout, tmp_path):
+def test_without_an_editor_they_are_held_for_a_moment_and_run_on(launch, tmp_path):
     """Also where the port asks for a token: the verb has it from the agent."""
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "start.py").write_text(START)
@@ -246,18 +238,21 @@ def test_without_an_editor_they_are_held_for_a_moment_and_run_on(launch, layout,
     wait_for(lambda: {path.name for path in tmp_path.iterdir()}, there.issubset)
     processes = lambda: {each["rank"] for each in running.wait_state("running")["processes"]}
     wait_for(processes, {0, 1, 2}.issubset)
-    found = _ask(running, "--limit", "25", "eval", "n > 0 and rank", layout=layout)["rows"]
-    assert [(row["rank"], row["state"], row["text"]) for row in found] == [
+    said = [
         (0, "value", "0"),
         (1, "running", "asked to stop; it is inside a call, and stops at its next line"),
         (2, "value", "2"),
     ]
+    wait_for(  # a busy machine may need longer for rank 0 or 2, too
+        lambda: _ask(running, "--limit", "5", "eval", "n > 0 and rank")["rows"],
+        lambda rows: [(row["rank"], row["state"], row["text"]) for row in rows] == said,
+    )
     wait_for(lambda: running.record()["client"], lambda client: not client)
-    refused = _ask(running, "pause", layout=layout)["rows"]
+    refused = _ask(running, "pause")["rows"]
     assert {(row["state"], row["text"]) for row in refused} == {
         ("not attached", "no editor is attached to it")
     }
-    stack = _ask(running, "--ranks", "2", "stack", layout=layout)["rows"][0]
+    stack = _ask(running, "--ranks", "2", "stack")["rows"][0]
     assert stack["frames"][-1]["name"] == "<module>"
     wait_for(lambda: running.record()["client"], lambda client: not client)
     (tmp_path / "stop").touch()

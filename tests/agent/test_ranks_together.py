@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-from tests.frameworks import python_with
 
 CODE = """import os, sys, time, torch, torch.distributed as dist
 torch.set_num_threads(1)
@@ -62,16 +61,9 @@ class Job:
 
 
 @pytest.fixture
-def job(launch, tmp_path):
-    def start(ranks):
-        (tmp_path / "train.py").write_text(CODE)
-        (tmp_path / "pause").write_text("0.02")
-        run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        env = {"OMP_NUM_THREADS": "1"}
-        running = launch(python_with("torch"), *run, "train.py", env=env)
-        return Job(running, tmp_path, ranks)
-
-    return start
+def job(torchrun, tmp_path):
+    (tmp_path / "pause").write_text("0.02")
+    return lambda ranks: Job(torchrun(CODE, ranks), tmp_path, ranks)
 
 
 def leave(editor: Editor) -> None:

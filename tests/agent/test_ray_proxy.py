@@ -6,15 +6,16 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import attach_proxy
+from tests.engine.projects import dkdbg
 from tests.ports import free_port
 
 LIMIT = 300.0
@@ -82,10 +83,7 @@ def end_proxies(runtime):
 
 
 def ps(port, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg", "ps", f"ray://127.0.0.1:{port}"], capture_output=True, text=True, check=False,
-        timeout=300, stdin=subprocess.DEVNULL, env={**os.environ, **environment},
-    )  # fmt: skip
+    return dkdbg(Path.cwd(), "ps", f"ray://127.0.0.1:{port}", env=environment)
 
 
 @pytest.mark.parametrize(

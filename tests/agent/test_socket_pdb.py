@@ -32,22 +32,17 @@ def test_a_breakpoint_stops_for_a_plain_client(program, port):
     assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port}); type this first: " in client.said
 
 
-def test_settrace_with_a_port_and_a_launch_for_pdb_stop_where_they_say(program, port):
-    running = program(f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=300)\nprint(x)\n")
-    client = Client(port, running.process)
-    client.until()
-    client.ask("x = 6")
-    client.sock.sendall(b"c\n")
-    assert running.finish()[:2] == (0, "6\n")
+def test_a_launch_for_pdb_stops_in_the_first_line(program, port):
     running = program('"""Train."""\nx = 1\nprint(x)\n', wait="300", options=("--pdb", str(port)))
     client = Client(port, running.process)
     assert "train.py(1)<module>()" in client.until()
     client.ask("n")
     client.ask("n")
     assert client.ask("p x") == "1\n" + PROMPT
+    client.ask("x = 6")
     client.sock.sendall(b"c\n")
     code, out, err = running.finish()
-    assert (code, out) == (0, "1\n"), err
+    assert (code, out) == (0, "6\n"), err
 
 
 @pytest.mark.parametrize("then", ["exit", "run"])

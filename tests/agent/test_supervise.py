@@ -1,11 +1,7 @@
 """Save, restart, still attached: one editor attaches once, and the program is started again under it."""
 
-# ruff: noqa: PLW1510
-
 import os
-import pty
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -36,18 +32,6 @@ def save(path: Path | str, text: str) -> None:
     draft = Path(f"{path}.new")
     draft.write_text(text)
     draft.replace(path)
-
-
-def ask(running: Any, verb: str) -> tuple[int, str]:
-    """Ask the agent from outside: its exit code and what it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dkdbg.agent", verb, "--name", running.name],
-        env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return done.returncode, done.stdout
 
 
 def attach(running: Any, *lines: int) -> Debugger:
@@ -142,7 +126,7 @@ def test_a_request_restarts_a_program_that_is_paused_and_one_that_ignores_sigter
     running = watched(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"), options=())
     with attach(running, 7) as debugger:
         first = debugger.wait_stopped()
-        assert ask(running, "restart") == (0, "dkdbg: restarted, run 2\n")
+        assert running.ask("restart")[:2] == (0, "dkdbg: restarted, run 2\n")
         assert debugger.wait_stopped().session is not first.session
         assert running.record()["last_exit_code"] == 137
         os.kill(running.process.pid, signal.SIGHUP)
@@ -202,9 +186,9 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch):
     running = launch("sh", "-c", "echo run; exec sleep 600")
     running.wait_state("running")
     assert running.process.stdout.readline() == b"run\n"
-    assert ask(running, "restart") == (0, "dkdbg: restarted, run 2\n")
+    assert running.ask("restart")[:2] == (0, "dkdbg: restarted, run 2\n")
     assert running.process.stdout.readline() == b"run\n"
-    assert ask(running, "stop") == (0, "dkdbg: asked to end\n")
+    assert running.ask("stop")[:2] == (0, "dkdbg: asked to end\n")
     assert running.finish()[:2] == (143, "")
 
 
@@ -250,63 +234,31 @@ def test_children_in_their_own_sessions_are_gone_after_a_restart_and_at_the_end(
     assert running.process.stdout.readline().startswith(b"ready")
     wait_for(lambda: len(members(running.record())) >= 7, bool)
     before = set(members(running.record()))
-    assert ask(running, "restart")[0] == 0
+    assert running.ask("restart")[0] == 0
     assert running.process.stdout.readline().startswith(b"ready")
     assert before & set(members(running.record())) == set()
     (tmp_path / "end").touch()
-    assert ask(running, "restart")[0] == 0
+    assert running.ask("restart")[0] == 0
     assert members(running.wait_state("idle")) == []
     running.process.terminate()
     running.finish()
 
 
-class Terminal:
-    """`supervise` in a terminal, with a program that says `ready` at each start, and not in a traceback."""
-
-    def __init__(self, layout: Path, runtime: Path, folder: Path) -> None:
-        (folder / "t.py").write_text("import time\nprint('re' + 'ady', flush=True)\ntime.sleep(600)\n")
-        environment = dict(
-            os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
-        )
-        command = [str(layout / "agent.pyz"), "supervise", "--", sys.executable, str(folder / "t.py")]
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            os.execve(command[0], command, environment)
-        self.text = b""
-
-    def read_until(self, count: int, word: bytes = b"ready") -> None:
-        while self.text.count(word) < count:
-            self.text += os.read(self.master, 1000)
-
-    def ctrl_c(self) -> None:
-        os.write(self.master, b"\x03")
-
-    def read(self) -> bool:
-        """Take in what comes next; whether there was something, for it has ended else."""
-        try:
-            data = os.read(self.master, 1000)
-        except OSError:
-            return False
-        self.text += data
-        return bool(data)
-
-    def code(self) -> int:
-        while self.read():
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+#: Says `ready` at each start, and not in a traceback.
+READY = "import time\nprint('re' + 'ady', flush=True)\ntime.sleep(600)\n"
 
 
-def test_one_ctrl_c_restarts_and_two_quit(layout, runtime, tmp_path):
-    terminal = Terminal(layout, runtime, tmp_path)
-    terminal.read_until(1)
+def test_one_ctrl_c_restarts_and_two_quit(in_terminal):
+    terminal = in_terminal(READY, "supervise")
+    terminal.read_until(b"ready")
     terminal.ctrl_c()
-    terminal.read_until(2)
+    terminal.read_until(b"ready", 2)
     assert b"dkdbg: Ctrl-C: restarting; once more within 2 s quits" in terminal.text
     time.sleep(2.1)  # two single ones, not a double one
     terminal.ctrl_c()
     presses, alive = 1, True
     while alive:  # on a slow machine the second one may come too late for the first: it restarts once more
-        terminal.read_until(presses + 1, b"once more within")
+        terminal.read_until(b"once more within", presses + 1)
         terminal.ctrl_c()
         presses += 1
         while alive and terminal.text.count(b"once more within") <= presses:
@@ -314,9 +266,9 @@ def test_one_ctrl_c_restarts_and_two_quit(layout, runtime, tmp_path):
     assert terminal.code() == 130
 
 
-def test_a_closed_terminal_ends_it(layout, runtime, tmp_path):
-    terminal = Terminal(layout, runtime, tmp_path)
-    terminal.read_until(1)
+def test_a_closed_terminal_ends_it(in_terminal):
+    terminal = in_terminal(READY, "supervise")
+    terminal.read_until(b"ready")
     os.close(terminal.master)
     assert os.waitpid(terminal.pid, 0)[1] != 0
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.conftest import Launch
+from tests.engine.projects import dkdbg
 from tests.frameworks import python_with
 from tests.pages import Page, environment
 
@@ -24,12 +26,10 @@ def line_of(mark: str) -> int:
     return next(n for n, line in enumerate(SCRIPT.read_text().splitlines(), 1) if line.endswith(f"# {mark}"))
 
 
-def where(runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg", "where", *words],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+def where(running: Launch) -> str:
+    """What `dkdbg where` says of the session, without an engine."""
+    env = {"DKDBG_RUNTIME_DIR": str(running.runtime), "PATH": str(running.runtime)}
+    return dkdbg(running.runtime, "where", running.name, env=env).stdout
 
 
 def until(found: Callable[[], bool], what: Callable[[], object]) -> None:
@@ -101,7 +101,7 @@ def shows(running, *words: str) -> str:
 
     def shown():
         assert running.process.poll() is None, running.process.communicate()
-        said[0] = where(running.runtime, running.name).stdout
+        said[0] = where(running)
         return all(each in said[0] for each in words)
 
     until(shown, lambda: said[0])
@@ -115,10 +115,10 @@ def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program):
 
 
 def test_where_of_a_program_without_the_hook_says_what_enters_it(launch):
-    """It said that no Python process was running there (found/far.md)."""
+    """It said that no Python process was running there."""
     running = launch(sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)")
     running.wait_state("running")
-    said = where(running.runtime, running.name).stdout
+    said = where(running)
     assert "no process there has dkdbg's hook" in said
     assert "dkdbg attach TARGET --pid PID" in said
 

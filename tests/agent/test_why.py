@@ -1,14 +1,14 @@
 """`dkdbg why FILE:LINE` on this machine: real processes, with and without an editor."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
+from tests.engine.projects import dkdbg
 from tests.frameworks import python_with
 
 LOOP = """\
@@ -47,28 +47,22 @@ def line(text, words):
 
 @pytest.fixture
 def why(tmp_path, runtime):
-    """Return a question about a line of a launched script: its causes and facts, once the program has loaded it."""
+    """Ask about a line of a launched script until these are the causes, after the program has loaded it; return what is said."""
 
-    def ask(
-        running,
-        number,
-        *,
-        file="train.py",
-        until=lambda said: any("loaded" in each for each in said["facts"]),
-    ):
-        environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime)}
-        end = time.monotonic() + 120
-        while True:
-            done = subprocess.run(
-                [sys.executable, "-m", "dkdbg", "why", f"{file}:{number}", "--json", "--on", f"local:{running.name}"],
-                cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120,
-            )  # fmt: skip
+    def ask(running, number, *causes, file="train.py", fact="loaded"):
+        words = ("why", f"{file}:{number}", "--json", "--on", f"local:{running.name}")
+
+        def look():
+            done = dkdbg(tmp_path, *words, env={"DKDBG_RUNTIME_DIR": str(runtime)})
             assert done.stdout, done.stderr
-            said = json.loads(done.stdout)
-            said["causes"] = [each["cause"] for each in said["findings"]]
-            if until(said) or time.monotonic() > end:
-                return said
-            time.sleep(0.1)
+            return json.loads(done.stdout)
+
+        return wait_for(
+            look,
+            lambda said: (
+                [each["cause"] for each in said["findings"]] == [*causes] and fact in str(said["facts"])
+            ),
+        )
 
     return ask
 
@@ -76,26 +70,20 @@ def why(tmp_path, runtime):
 def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own(program, why):
     running = program(LOOP)
     running.wait_state("running")
-    assert (
-        why(running, line(LOOP, "loss = n + 1"), until=lambda said: "has run" in str(said["facts"]))["causes"]
-        == []
-    )
+    why(running, line(LOOP, "loss = n + 1"), fact="has run")
     for words, cause in (
         ("return n", "never-reached"), ("DEBUG = 0", "ran-before"), ("first = 1", "ran-before"), ("loss = 2", "optimised-away"),
     ):  # fmt: skip
-        assert why(running, line(LOOP, words))["causes"] == [cause], words
-    said = why(running, 3)
-    assert said["causes"] == ["no-code"]
+        why(running, line(LOOP, words), cause)
+    said = why(running, 3, "no-code")
     assert "the next line with code is 4" in said["findings"][0]["says"]
 
 
 def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(program, tmp_path, runtime):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     program(LOOP).wait_state("running")
-    done = subprocess.run(
-        [sys.executable, "-m", "dkdbg", "why", f"train.py:{line(LOOP, 'return loss')}", "--json"], cwd=tmp_path,
-        env={**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "DOCKER_HOST": "unix:///nowhere"}, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    env = {"DKDBG_RUNTIME_DIR": str(runtime), "DOCKER_HOST": "unix:///nowhere"}
+    done = dkdbg(tmp_path, "why", f"train.py:{line(LOOP, 'return loss')}", "--json", env=env)
     assert done.stdout, done.stderr
     said = json.loads(done.stdout)
     assert f"{tmp_path}/train.py (disk), by this machine" in str(said["facts"])
@@ -123,7 +111,7 @@ def test_a_line_of_a_thread_that_only_beats(program, why):
     running.wait_state("running")
     place = line(BEATING, "        time.sleep")
     with Editor(running.port, {running.script: [place]}):
-        assert why(running, place, until=lambda said: "beats" in said["causes"])["causes"] == ["beats"]
+        why(running, place, "beats")
 
 
 TRACED = """\
@@ -147,8 +135,7 @@ def test_a_program_that_another_tool_traces(program, why):
     running.wait_state("waiting")
     place = line(TRACED, "    time.sleep")
     with Editor(running.port, {running.script: [place]}):
-        said = why(running, place, until=lambda said: "own-tracer" in said["causes"])
-    assert said["causes"] == ["own-tracer"]
+        said = why(running, place, "own-tracer", fact="")
     assert said["findings"][0]["says"].startswith("train.py:9 traces the program itself")
 
 
@@ -156,7 +143,7 @@ def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
     (tmp_path / "train.py").write_text(LOOP)
     running = launch(sys.executable, "-O", "train.py")
     running.wait_state("running")
-    assert why(running, line(LOOP, "assert"))["causes"] == ["optimised-away"]
+    why(running, line(LOOP, "assert"), "optimised-away")
 
 
 def test_a_program_that_waits_and_one_that_has_not_loaded_the_file(program, why, tmp_path):
@@ -164,11 +151,10 @@ def test_a_program_that_waits_and_one_that_has_not_loaded_the_file(program, why,
     (tmp_path / "other/train.py").write_text("x = 1\n")
     running = program(LOOP, wait="300")
     running.wait_state("waiting")
-    assert why(running, 5, until=lambda said: said["causes"])["causes"] == ["waiting"]
+    why(running, 5, "waiting", fact="")
     running = program(LOOP)
     running.wait_state("running")
-    said = why(running, 1, file="other/train.py", until=lambda said: "not-loaded" in said["causes"])
-    assert said["causes"] == ["not-loaded"]
+    said = why(running, 1, "not-loaded", file="other/train.py", fact="")
     assert f"another file of that name is loaded: {tmp_path}/train.py" in said["findings"][0]["says"]
 
 
@@ -176,18 +162,17 @@ def test_a_python_without_the_hook_is_named(launch, why, tmp_path):
     (tmp_path / "train.py").write_text(LOOP)
     running = launch(sys.executable, "-S", "train.py")
     running.wait_state("running")
-    said = why(running, 5, until=lambda said: said["causes"] == ["hook-missing"])
-    assert said["causes"] == ["hook-missing"]
+    said = why(running, 5, "hook-missing", fact="")
     assert "-S" in said["findings"][0]["says"]
 
 
 def test_a_file_that_was_edited_since(program, why, tmp_path):
     running = program(LOOP)
     running.wait_state("running")
-    why(running, 5)
+    why(running, 4, "ran-before")
     time.sleep(1.2)  # what is newer by less may be the start itself
     (tmp_path / "train.py").write_text("# new\n" + LOOP)
-    assert why(running, 14)["causes"][0] == "edited"
+    why(running, 14, "edited")
 
 
 def test_a_module_without_its_source(program, why, tmp_path):
@@ -198,8 +183,7 @@ def test_a_module_without_its_source(program, why, tmp_path):
     text = "import sys, time\nsys.path.insert(0, 'lib')\nimport net\nwhile True: net.f(); time.sleep(0.02)\n"
     running = program(text)
     running.wait_state("running")
-    said = why(running, 2, file="net.py", until=lambda said: "compiled-file" in said["causes"])
-    assert said["causes"] == ["compiled-file"]
+    why(running, 2, "compiled-file", file="net.py")
 
 
 def test_another_copy_on_this_machine_is_not_blamed_on_an_image(program, why, tmp_path):
@@ -210,8 +194,7 @@ def test_another_copy_on_this_machine_is_not_blamed_on_an_image(program, why, tm
         "import sys, time\nsys.path.insert(0, 'lib')\nimport net\nwhile True: net.f(); time.sleep(0.02)\n"
     )
     running.wait_state("running")
-    said = why(running, 2, file="net.py", until=lambda said: "two-copies" in said["causes"])
-    assert said["causes"] == ["two-copies"]
+    said = why(running, 2, "two-copies", file="net.py", fact="")
     assert said["findings"][0]["remedy"] == "set the breakpoint in that file, or remove it"
 
 
@@ -221,10 +204,10 @@ def test_breakpoints_of_an_editor(program, why):
     here = line(LOOP, "loss = n + 1")
     with running.debugged(here, line(LOOP, "return n")) as debugger:
         stop = debugger.wait_stopped(120)
-        assert why(running, here)["causes"] == []
+        why(running, here)
         debugger.set_breakpoints(running.script, [line(LOOP, "return n")])
         debugger.continue_(stop)
-        assert why(running, here, until=lambda said: "not-set" in said["causes"])["causes"] == ["not-set"]
+        why(running, here, "not-set")
         debugger.set_breakpoints(running.script, [])
 
 
@@ -250,7 +233,6 @@ while True:
 """
     running = program(text, python=python_with(framework))
     running.wait_state("running")
-    said = why(running, 5, until=lambda said: "compiled" in said["causes"])
-    assert said["causes"] == ["compiled"]
+    said = why(running, 5, "compiled")
     assert said["findings"][0]["says"].startswith(f"{compiler} has compiled step")
-    assert why(running, 8)["causes"] == []
+    why(running, 8)
