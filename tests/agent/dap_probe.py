@@ -61,6 +61,12 @@ class Session:
     def request(self, command: str, **arguments: Any) -> dict[str, Any]:
         return self.wait(self.send(command, **arguments))
 
+    def variables(self, *, frame: int = 0, reference: int = 0) -> dict[str, dict[str, Any]]:
+        """Those of a frame, or below another one, by their names."""
+        reference = reference or self.request("scopes", frameId=frame)["scopes"][0]["variablesReference"]
+        found = self.request("variables", variablesReference=reference)["variables"]
+        return {each["name"]: each for each in found}
+
     def start(
         self, breakpoints: dict[str, list[int]], arguments: dict[str, Any], filters: tuple[str, ...] = ()
     ) -> None:
@@ -213,11 +219,13 @@ class Client:
         self.session.wait(number)
         return self
 
+    def child_arguments(self, text: str = "") -> dict[str, Any]:
+        """What the attach of a child session has besides its own."""
+        body = self.event("debugpyAttach", text=text)
+        return {key: value for key, value in body.items() if key not in ("request", "justMyCode", "connect")}
+
     def child(self, text: str = "", **arguments: Any) -> Client:
-        body = {k: v for k, v in self.event("debugpyAttach", text=text).items() if k != "request"}
-        body.pop("justMyCode", None)
-        body.pop("connect", None)
-        return Client(self.port).attach(**dict(body, **arguments))
+        return Client(self.port).attach(**self.child_arguments(text), **arguments)
 
     def refusal(self, command: str, **arguments: Any) -> dict[str, Any]:
         number = self.session.send(command, **arguments)

@@ -64,7 +64,7 @@ class Client:
                 return found[1]
             arrived = (
                 select.poll()
-            )  # not select.select: the tests of one process may have more than 1,024 files open
+            )  # not select.select: one process of tests may have more than 1,024 files open
             arrived.register(process.stderr, select.POLLIN)
             assert arrived.poll(1000 * max(0, end - time.monotonic())), self.said
             data = os.read(process.stderr.fileno(), 1)

@@ -62,13 +62,11 @@ print("aten::size" in str(traced.graph), same, flush=True)
 
 
 def _values(stop: dict) -> dict[str, dict]:
-    scope = stop["session"].request("scopes", frameId=stop["frame"])["scopes"][0]
-    return _children(stop, scope["variablesReference"])
+    return stop["session"].variables(frame=stop["frame"])
 
 
 def _children(stop: dict, reference: int) -> dict[str, dict]:
-    found = stop["session"].request("variables", variablesReference=reference)["variables"]
-    return {each["name"]: each for each in found}
+    return stop["session"].variables(reference=reference)
 
 
 def _evaluate(stop: dict, expression: str, context: str) -> str:

@@ -153,10 +153,7 @@ def test_a_second_client_observes_and_changes_nothing(loop, tmp_path):
             assert observer.event("stopped")["threadId"] == thread
             top = observer.session.request("stackTrace", threadId=thread)["stackFrames"][0]
             assert top["source"]["path"].endswith("train.py")
-            scope = observer.session.request("scopes", frameId=top["id"])["scopes"][0]
-            reference = scope["variablesReference"]
-            variables = observer.session.request("variables", variablesReference=reference)["variables"]
-            assert "n" in [variable["name"] for variable in variables]
+            assert "n" in observer.session.variables(frame=top["id"])
             for command in ("continue", "next", "evaluate", "setVariable", "pause", "terminate"):
                 answer = observer.refusal(command, threadId=thread, expression="1", frameId=top["id"])
                 assert 'add "dkdbgRole": "take-over" to take it over' in answer["message"], command

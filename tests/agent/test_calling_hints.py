@@ -14,7 +14,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.targets.reverse import certificate
 from tests.agent.conftest import Launch
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 from tests.engine.attach_proxies import typed_proxy
 from tests.engine.projects import dkdbg, must
 from tests.hints import in_shell
@@ -164,8 +164,4 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
 
 def where(root: Path, line: str) -> str:
     """What a `dkdbg where` shows that is typed until it finds the program: that begins a moment after its agent."""
-    end = time.monotonic() + 300
-    while "train.py" not in (done := in_shell(root, line)).stdout:
-        assert time.monotonic() < end, done
-        time.sleep(0.1)
-    return done.stdout
+    return wait_for(lambda: in_shell(root, line).stdout, lambda said: "train.py" in said)

@@ -262,9 +262,25 @@ def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up():
     assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 116.0) == 0.0
 
 
+#: What a program begins with that drives the clocks without an agent.
+BEGIN = """
+import faulthandler, multiprocessing, os, queue, signal, sys, threading, time
+from multiprocessing import synchronize
+from dkdbg.agent.inprocess.clocks import clocks, held_time, timers, waits
+
+folder = sys.argv[1]
+writer = held_time.Writer(folder)
+signal.signal(signal.SIGALRM, lambda *_: None)
+
+def follow():
+    open(folder + "/join.json", "w").close()
+    clocks.follow(folder)
+"""
+
+
 def run(program, folder):
-    """A program that drives the clocks without an agent, to its end; its argument is the session's folder."""
-    words = [sys.executable, "-c", program, str(folder)]
+    """Run such a program to its end; its argument is the session's folder."""
+    words = [sys.executable, "-c", BEGIN + program, str(folder)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
 
 
@@ -280,17 +296,12 @@ def test_a_file_of_holds_that_says_nothing_is_passed_over(tmp_path, written):
 
 def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path):
     program = """
-import os, sys, time
 from time import monotonic
-from dkdbg.agent.inprocess.clocks import clocks, held_time
 
 def kinds():
     return [type(each).__name__ for each in (time.monotonic, monotonic, time.time, time.perf_counter_ns)]
 
-folder = sys.argv[1]
-writer = held_time.Writer(folder)
-open(folder + "/join.json", "w").close()
-clocks.follow(folder)
+follow()
 print(set(kinds()))
 writer.hold()
 time.sleep(0.2)
@@ -313,14 +324,10 @@ print(set(kinds()))
 def test_replaced_clocks_and_waits_behave_as_those_in_c(tmp_path):
     """What a hostile review has found; each of them ended a program that runs without an editor."""
     program = """
-import _thread, decimal, multiprocessing, pickle, selectors, socket, sys, threading, time
-from dkdbg.agent.inprocess.clocks import clocks, held_time
+import _thread, decimal, pickle, selectors, socket
 
 kept = time.monotonic
-folder = sys.argv[1]
-writer = held_time.Writer(folder)
-open(folder + "/join.json", "w").close()
-clocks.follow(folder)
+follow()
 selectors.SelectSelector().select(0)
 multiprocessing.Event().wait(decimal.Decimal("0.01"))
 _thread.start_new_thread(threading.Event().wait, (0.01,))
@@ -355,15 +362,9 @@ print(repr(threading.Event.wait.__name__), "done")
 
 def test_timers_of_a_process_that_runs_on_stop_during_a_hold_and_those_that_it_cancels_stay_so(tmp_path):
     program = """
-import faulthandler, os, signal, sys, time
-from dkdbg.agent.inprocess.clocks import clocks, held_time
-
 fired = []
 signal.signal(signal.SIGALRM, lambda *_: fired.append(1))
-folder = sys.argv[1]
-writer = held_time.Writer(folder)
-open(folder + "/join.json", "w").close()
-clocks.follow(folder)
+follow()
 for cancels in (False, True):
     signal.alarm(1)
     faulthandler.dump_traceback_later(1, exit=True)
@@ -393,22 +394,9 @@ print("end", fired)
     assert done.stdout.splitlines() == ["held [] 0", "held [] 0", "left 1", "end []"], done.stderr
 
 
-TIMERS = """
-import faulthandler, os, signal, sys, threading, time
-from dkdbg.agent.inprocess.clocks import clocks, held_time, timers
-
-signal.signal(signal.SIGALRM, lambda *_: None)
-folder = sys.argv[1]
-writer = held_time.Writer(folder)
-open(folder + "/join.json", "w").close()
-clocks.follow(folder)
-"""
-
-
 def test_a_watchdog_whose_file_is_closed_during_a_hold_does_not_end_the_program_or_keep_its_alarm(tmp_path):
-    program = (
-        TIMERS
-        + """
+    program = """
+follow()
 with open(os.devnull, "w") as file:
     faulthandler.dump_traceback_later(60, file=file)
     signal.alarm(50)
@@ -416,16 +404,14 @@ with open(os.devnull, "w") as file:
 clocks.runs_on()
 print("runs on", signal.alarm(0) > 0)
 """
-    )
     done = run(program, tmp_path)
     assert done.stdout == "runs on True\n", done.stderr
 
 
 @pytest.mark.parametrize("cancel", ["signal.alarm(0)", "signal.setitimer(signal.ITIMER_REAL, 0)"])
 def test_an_alarm_that_is_cancelled_while_it_is_started_again_stays_so(tmp_path, cancel):
-    program = (
-        TIMERS
-        + f"""
+    program = f"""
+follow()
 found, threads = timers._get, []
 
 def get(which):
@@ -441,15 +427,13 @@ clocks.runs_on()
 threads[0].join()
 print(signal.getitimer(signal.ITIMER_REAL)[0])
 """
-    )
     done = run(program, tmp_path)
     assert done.stdout == "0.0\n", done.stderr
 
 
 def test_an_alarm_that_another_hold_has_stopped_runs_after_the_editor_has_left_at_any_moment(tmp_path):
-    program = (
-        TIMERS
-        + """
+    program = """
+follow()
 class Seen(type):
     @property
     def reader(self):  # the editor leaves between two readings
@@ -469,26 +453,12 @@ while not signal.getitimer(signal.ITIMER_REAL)[0] and time.monotonic() < end:
     time.sleep(0.01)
 print(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
 """
-    )
     done = run(program, tmp_path)
     assert done.stdout == "True\n", done.stderr
 
 
-FOLLOWING = """
-import multiprocessing, queue, sys, threading, time
-from multiprocessing import synchronize
-from dkdbg.agent.inprocess.clocks import clocks, waits
-
-def follow():
-    open(sys.argv[1] + "/join.json", "w").close()
-    clocks.follow(sys.argv[1])
-"""
-
-
 def test_a_wait_of_multiprocessing_is_lengthened_once_of_old_and_new_conditions(tmp_path):
-    program = (
-        FOLLOWING
-        + """
+    program = """
 make, asked = synchronize.SemLock._make_methods, []
 
 def make_methods(self):
@@ -504,15 +474,12 @@ for event in (old, multiprocessing.Event()):
     asked.clear()
     print(event.wait(0.1), [each for each in asked if each])
 """
-    )
     done = run(program, tmp_path)
     assert done.stdout == 2 * "False [(0.1,), (0.3,)]\n", done.stderr
 
 
 def test_a_notification_that_comes_after_the_timeout_of_a_lengthened_wait_is_not_lost(tmp_path):
-    program = (
-        FOLLOWING
-        + """
+    program = """
 follow()
 began = []
 waits.behind = lambda: 3600.0
@@ -534,15 +501,12 @@ end = time.monotonic() + 10
 while thread.is_alive() and time.monotonic() < end:
     time.sleep(0.01)
 """
-    )
     done = run(program, tmp_path)
     assert done.stdout == "True\n", done.stderr
 
 
 def test_queues_from_before_the_attach_are_instances_of_simple_queue(tmp_path):
-    program = (
-        FOLLOWING
-        + """
+    program = """
 import abc
 true, old = queue.SimpleQueue, queue.SimpleQueue()
 follow()
@@ -554,7 +518,6 @@ new = queue.SimpleQueue()
 print(new.get is not old.get, [isinstance(each, queue.SimpleQueue) for each in (old, new, Own(), queue.Queue())])
 print(isinstance(new, true), [isinstance(each, Own) for each in (old, new, Own())])
 """
-    )
     done = run(program, tmp_path)
     assert done.stdout == "True [True, True, True, False]\nTrue [False, False, True]\n", done.stderr
 

@@ -24,13 +24,6 @@ def bare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def locals_of(stop: dict) -> dict[str, str]:
-    session = stop["session"]
-    scope = session.request("scopes", frameId=stop["frame"])["scopes"][0]
-    found = session.request("variables", variablesReference=scope["variablesReference"])["variables"]
-    return {each["name"]: each["value"] for each in found}
-
-
 #: Crashes in line 4 of a thread, of each kind of child, and of the program.
 SEVERAL = """import multiprocessing, subprocess, sys, threading
 def deep(a, b):
@@ -61,7 +54,7 @@ def test_each_crash_is_held_until_an_editor_has_seen_the_failing_frame(program, 
         for number in range(1, CRASHES + 1):
             stop = editor.wait_stops(number)[-1]
             assert (stop["path"], stop["line"]) == (running.script, 4)
-            assert locals_of(stop)["secret"] == "40"
+            assert stop["session"].variables(frame=stop["frame"])["secret"]["value"] == "40"
             stop["session"].request("continue", threadId=stop["thread"])
         code, _, err = running.finish()
     plain = bare(tmp_path)
@@ -166,7 +159,7 @@ def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(program):
     assert record["detail"] == "post-mortem: train.py:10: ZeroDivisionError: division by zero"
     with Editor(record["port"], {}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
-        assert locals_of(stop)["secret"] == "20"
+        assert stop["session"].variables(frame=stop["frame"])["secret"]["value"] == "20"
         stop["session"].request("continue", threadId=stop["thread"])
 
 

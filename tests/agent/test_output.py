@@ -197,12 +197,9 @@ class Deaf(Client):
 def attach_deaf(running: Any, folder: Path) -> tuple[Client, Deaf]:
     port = running.wait_state("waiting")["port"]
     root = Client(port).attach()
-    body = {
-        k: v for k, v in root.event("debugpyAttach").items() if k not in ("request", "justMyCode", "connect")
-    }
     deaf = Deaf(port)
     deaf.hears.set()
-    deaf.attach(**body)
+    deaf.attach(**root.child_arguments())
     deaf.hears.clear()
     (folder / "go").touch()
     return root, deaf

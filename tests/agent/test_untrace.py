@@ -100,14 +100,12 @@ def test_a_function_entered_while_an_editor_comes_back_stops_too(launch, tmp_pat
         assert running.process.stdout.readline() == b"bare\n"
         root.session.request("disconnect")
     running.wait_state("running")
-    with Client(port).attach() as root:
-        body = {k: v for k, v in root.event("debugpyAttach").items() if k != "request"}
-        with Client(port) as child:
-            attach = child.session.send("attach", **body)
-            child.event("initialized")
-            child.session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 7}])
-            (tmp_path / "enter").touch()
-            assert running.process.stdout.readline() == b"in\n"
-            child.session.request("configurationDone")
-            child.session.wait(attach)
-            child.event("stopped")
+    with Client(port).attach() as root, Client(port) as child:
+        attach = child.session.send("attach", **root.child_arguments())
+        child.event("initialized")
+        child.session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 7}])
+        (tmp_path / "enter").touch()
+        assert running.process.stdout.readline() == b"in\n"
+        child.session.request("configurationDone")
+        child.session.wait(attach)
+        child.event("stopped")

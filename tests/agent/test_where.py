@@ -6,20 +6,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.agent.conftest import Launch
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg
 from tests.frameworks import python_with
 from tests.pages import Page, environment
+from tests.ports import free_port
 
 SCRIPT = Path(__file__).with_name("hanging.py")
-#: Seconds; a busy machine needs 60 for four imports of PyTorch.
-LIMIT = 300.0
 
 
 def line_of(mark: str) -> int:
@@ -30,13 +28,6 @@ def where(running: Launch) -> str:
     """What `dkdbg where` says of the session, without an engine."""
     env = {"DKDBG_RUNTIME_DIR": str(running.runtime), "PATH": str(running.runtime)}
     return dkdbg(running.runtime, "where", running.name, env=env).stdout
-
-
-def until(found: Callable[[], bool], what: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT
-    while not found():
-        assert time.monotonic() < end, what()
-        time.sleep(0.2)
 
 
 @pytest.fixture
@@ -62,7 +53,7 @@ def count(folder: Path, rank: int) -> int:
 
 def all_go_on(folder: Path, ranks: tuple[int, ...]) -> None:
     before = {rank: count(folder, rank) for rank in ranks}
-    until(lambda: all(count(folder, rank) > before[rank] for rank in ranks), lambda: before)
+    wait_for(lambda: [count(folder, rank) > before[rank] for rank in ranks], all)
 
 
 def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path):
@@ -97,15 +88,12 @@ def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path):
 
 def shows(running, *words: str) -> str:
     """Return what `dkdbg where` says once these words are in it; a process that answers late is not shown with its frames."""
-    said = [""]
 
     def shown():
         assert running.process.poll() is None, running.process.communicate()
-        said[0] = where(running)
-        return all(each in said[0] for each in words)
+        return where(running)
 
-    until(shown, lambda: said[0])
-    return said[0]
+    return wait_for(shown, lambda said: all(each in said for each in words))
 
 
 def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program):
@@ -131,18 +119,21 @@ def test_a_process_that_a_debugger_holds_is_where_it_is_held(program):
         assert "pydevd" not in shows(running, "in step at train.py:2\n    a debugger holds it: ")
 
 
-@pytest.mark.xdist_group("port-5678")
 def test_what_the_page_says_is_so(tmp_path):
     page = Page.of("hang.md")
     python = Path(python_with("torch"))
     shutil.copy(SCRIPT, tmp_path / "train.py")
     folder = tmp_path / "run"
     folder.mkdir(mode=0o700)
-    env = {"DKDBG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1", "DKDBG_PORT": "0"}
+    env = {"DKDBG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join([str(Path(sys.executable).parent), str(python.parent), os.environ["PATH"]])
     with page.all_run(), (tmp_path / "log").open("w") as log:
+        words = [
+            each.replace("dkdbg run --", f"dkdbg run --port {free_port()} --")
+            for each in page.words("dkdbg run -- torchrun")
+        ]
         job = subprocess.Popen(
-            page.words("dkdbg run -- torchrun"), cwd=tmp_path, env=environment(env) | {"PATH": path}, stdout=log, stderr=log,
+            words, cwd=tmp_path, env=environment(env) | {"PATH": path}, stdout=log, stderr=log,
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
@@ -150,17 +141,15 @@ def test_what_the_page_says_is_so(tmp_path):
 
             def comes(command, fits):
                 """Type a command of the page until it shows that; a rank that answers late is not in a look."""
-                words, done = page.words(command), None
+                words = page.words(command)
 
                 def looks():
-                    nonlocal done
                     assert job.poll() is None, (tmp_path / "log").read_text()
-                    done = subprocess.run(
+                    return subprocess.run(
                         words, cwd=tmp_path, env=environment(env), capture_output=True, text=True, timeout=300, check=False
                     )  # fmt: skip
-                    return fits(done)
 
-                until(looks, lambda: done)
+                wait_for(looks, fits)
 
             def told(done):
                 found, *others = json.loads(done.stdout)["jobs"]

@@ -34,6 +34,7 @@ from tests.attacks.fuzz import FULL
 from tests.checkout import checkout, snapshot
 from tests.engine.projects import command, dkdbg, take_away, unique
 from tests.ports import free_port
+from tests.processes import running_in
 
 SOURCES = Path(git.__file__).parent
 
@@ -686,13 +687,7 @@ def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(repo, place, name, 
     assert not (place / name).exists()
     # git waits for ever on such a file; `Popen.wait` of who asked is not enough where that is a thread that nobody joins.
     # One that was killed goes when it is its turn.
-    wait_for(lambda: [p for p in Path("/proc").glob("[0-9]*") if _works_in(p, repo)], lambda left: not left)
-
-
-def _works_in(process: Path, folder: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return (process / "cwd").resolve() == folder.resolve()
-    return False
+    wait_for(lambda: running_in(repo, ""), lambda left: not left)
 
 
 @pytest.mark.attack(0)
@@ -1000,11 +995,12 @@ def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_chang
     (tmp_path / "train.py").write_text("import time\ntime.sleep(600)\n")
     running = launch(sys.executable, "train.py", verb="supervise", options=("--reload", str(tmp_path)))
     running.wait_state("running")
-    end = time.monotonic() + 300
-    while running.record()["runs"] < 2:
-        assert time.monotonic() < end
+
+    def change():  # until it is watched
         source.write_text(f"# {time.monotonic()}\n")
-        time.sleep(0.2)
+        return running.record()["runs"]
+
+    wait_for(change, lambda runs: runs > 1)
     running.process.terminate()
     _, _, said = running.finish()
     assert "restarting: a\\x1b]0;pwn\\x07.py changed" in said

@@ -20,6 +20,7 @@ from dkdbg.agent.relay import secure_channel
 from dkdbg.targets.reverse import certificate
 from dkdbg.targets.reverse.jobs import MAX_PENDING, JobListener
 from dkdbg.targets.reverse.query_server import QueryServer, servers
+from tests.agent.dap_probe import wait_for
 
 TOKEN = secrets.token_hex(32)
 ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})
@@ -215,10 +216,7 @@ def test_an_agent_from_before_tls_is_refused_and_both_ends_say_why(waiting):
     with waiting.connect() as sock:
         sock.sendall(f"DKDBG-CALL-1 {'ab' * 32}\n".encode())
         assert said_to(sock) == b"TLS\n"  # which it calls "it does not speak as dkdbg does"
-    end = time.monotonic() + 300
-    while not any("older than this one" in line for line in waiting.log):
-        assert time.monotonic() < end, waiting.log
-        time.sleep(0.01)
+    wait_for(lambda: "".join(waiting.log), lambda said: "older than this one" in said)
 
 
 class Tap:
@@ -260,13 +258,10 @@ def test_a_flood_of_silent_connections_keeps_no_job_out_and_grows_nothing(waitin
     for each in open_[::2]:
         with contextlib.suppress(OSError):
             each.sendall(begun[:20] if each in open_[::4] else begun)
-    end = time.monotonic() + 300
-    while True:  # of those that were let go the threads are ending
-        threads = sum(each.name == "dkdbg job" for each in threading.enumerate())
-        if threads <= MAX_PENDING:
-            break
-        assert time.monotonic() < end, threads
-        time.sleep(0.01)
+    wait_for(  # of those that were let go the threads are ending
+        lambda: sum(each.name == "dkdbg job" for each in threading.enumerate()),
+        lambda count: count <= MAX_PENDING,
+    )
     with waiting.connect() as sock:
         waiting.call(sock).say(ABOUT)
         assert waiting.arrived.get(timeout=300) == "a"

@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dkdbg.agent.state import procfs
+from tests.agent.dap_probe import wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.ports import free_port
 
@@ -71,11 +71,8 @@ def use(running: Any, way: str, port: int) -> None:
 
 
 def await_port(port: int, process: subprocess.Popen[Any]) -> None:
-    end = time.monotonic() + 300
-    while port not in (procfs.listening_ports() or set()):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_for(lambda: process.poll() is not None or port in (procfs.listening_ports() or ()), bool)
+    assert process.poll() is None, process.communicate()
 
 
 @pytest.mark.attack(3)
