@@ -1,17 +1,16 @@
 """`dkdbg verify --on local:` on this machine: real runs, and what is left of them."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-
-#: One after the other: each listens on the agent's usual port.
-pytestmark = pytest.mark.xdist_group("verify")
 
 
 @pytest.fixture
@@ -43,10 +42,16 @@ def said(running):
     return json.loads(out)
 
 
-def test_a_run_here_is_proven(verify):
+def test_a_run_here_is_proven_beside_what_has_the_usual_ports(verify):
+    taken = []
+    for port in (5677, 5678):
+        with contextlib.suppress(OSError):  # another program has it already
+            taken.append(socket.create_server(("127.0.0.1", port)))
     found = said(verify("import time\n\n\ndef main():\n    time.sleep(600)\n\n\nmain()\n"))
     assert found["proven"], found
     assert found["stop"]["function"] == "main"
+    for each in taken:
+        each.close()
 
 
 def test_a_missing_module_starts_no_interpreter_that_another_user_may_have_planted(verify, tmp_path):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
+from dkdbg.agent.settings import ENV_PORT
 from dkdbg.agent.state import records
 from dkdbg.core import sessions
 from dkdbg.core.address import LOCAL, Address
@@ -56,6 +59,11 @@ class LocalTarget(Target):
             hint="local:/folder",
             exit_code=EXIT_USAGE,
         )
+
+    def listen_address(self) -> tuple[str, int]:
+        """Return loopback, and the port of DKDBG_PORT, which the agent here inherits, or the usual one."""
+        text = os.environ.get(ENV_PORT, "")
+        return LOOPBACK, int(text) if text.isdecimal() else DEFAULT_PORT
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the newest live session with this name."""

@@ -57,6 +57,13 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
     )
 
 
+def unused_port() -> int:
+    """Return a port of 127.0.0.1 that the kernel has just chosen, which two callers at once do not share."""
+    with socket.create_server((LOOPBACK, 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def is_free(port: int) -> bool:
     """Return whether this port of 127.0.0.1 is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -20,7 +20,7 @@ from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.proof import editor, proving
 from dkdbg.targets import registry
-from dkdbg.targets.docker.ports import free_port
+from dkdbg.targets.docker.ports import unused_port
 from dkdbg.verbs.parts import proof_repair
 from dkdbg.verbs.parts.init_target import command_of
 
@@ -38,8 +38,6 @@ _WAIT_S, _END_TIMEOUT_S, _PAUSE_S = 600, 20.0, 0.3
 _MAX_OUTPUT_BYTES, _TIMEOUT_S = 1 << 20, 60.0
 #: States of our session before this machine attaches; bytes of the run's last output.
 _OURS, _SHOWN_BYTES = ("waiting", "running"), 20_000
-#: First local port to try: that of `dkdbg run --attach`.
-_FIRST_PORT = 5677
 
 
 def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeout: float) -> Subject:
@@ -71,7 +69,7 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
     token = tokens.read(os.environ) if is_here else None
     return proving.Subject(
         root=root, entry=editor.Entry(port=None, mappings=editor.absolute(root, pairs), source=f"the target {name}"),
-        start=lambda report: _start(root, name, argv, sync=sync, report=report),
+        start=lambda report: _start(root, name, argv, is_here=is_here, sync=sync, report=report),
         target_at=lambda _: registry.target_of(name, root), around=proof_repair.around(root, shlex.join(argv)),
         isolated=isolated, extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
     )  # fmt: skip
@@ -82,14 +80,19 @@ def _workspace(target: Target, root: Path, *, sync: bool) -> tuple[str, str]:
     return found.local, found.remote
 
 
-def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Callable[[str], None]) -> Trial:
-    """Start `dkdbg run`, which brings the agent and forwards a local port to it."""
+def _start(
+    root: Path, name: str, argv: Sequence[str], *, is_here: bool, sync: bool, report: Callable[[str], None]
+) -> Trial:
+    """Start `dkdbg run`, which brings the agent and forwards a local port to it.
+
+    On this machine (`is_here`) the agent gets a free port too: another session may have the usual one.
+    """
     report(f"dkdbg run --on {name} -- {shlex.join(argv)}")
     before: set[str] = set()
     with contextlib.suppress(DkdbgError) if sync else contextlib.nullcontext():  # sync creates the folder
         before = {each.id for each in _sessions(root, name) if not each.is_ended}
-    port = free_port(_FIRST_PORT, ours=None)
-    flags = ("--sync",) if sync else ()
+    port, there = unused_port(), str(unused_port()) if is_here else ""
+    flags = ("--sync",) if sync else ("--port", there) if is_here else ()
     words = process.ourselves(
         "-C", str(root), "run", "--on", name, "--wait", str(_WAIT_S), *flags, "--attach", str(port), "--", *argv
     )  # fmt: skip
@@ -107,7 +110,9 @@ def _start(root: Path, name: str, argv: Sequence[str], *, sync: bool, report: Ca
         while time.monotonic() < end and child.poll() is None:
             with contextlib.suppress(DkdbgError):
                 found = [
-                    each for each in _sessions(root, name) if each.id not in before and each.state in _OURS
+                    each
+                    for each in _sessions(root, name)
+                    if each.id not in before and each.state in _OURS and each.endpoint.endswith(there)
                 ]
                 if found:
                     session[0] = max(found, key=lambda each: each.started or 0.0).id
