@@ -102,7 +102,10 @@ class Session:
         self._watcher = watcher = Watcher(os.path.realpath(self._roots.local))
         try:
             scanner = Scanner(
-                self._roots.local, rules=self._roots.rules, enter=watcher.watch, linked=watcher.watch_linked
+                self._roots.local,
+                rules=self._roots.rules,
+                enter=watcher.watch,
+                linked=watcher.source.watch_linked,
             )
             attempt = 0
             while not self._ending.is_set():
@@ -156,7 +159,7 @@ class Session:
             self._tell(index.skipped)
             replica = Replica(stream, ready, scanner.root, report=self._report)
             if watcher:
-                replica.staying = watcher.watch_leaving
+                replica.staying = watcher.source.watch_leaving
                 replica.sender.pause = partial(self._urgent, replica, scanner, watcher)
             replica.sender.failed = self.failed
             replica.learn(index.entries, here)
@@ -193,7 +196,7 @@ class Session:
 
     def _watch_rules(self, scanner: Scanner, watcher: Watcher) -> None:
         """Watch new rule files (the scanner watches folders), and report once which folders have to be polled."""
-        new = [path for path in scanner.rules.files if watcher.watch_file(path)]
+        new = [path for path in scanner.rules.files if watcher.source.watch_file(path)]
         if new:
             self._retries.note(changed=(), failed=(), racy=new, now=time.monotonic())
         if watcher.limited and not self._polled:

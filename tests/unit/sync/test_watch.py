@@ -35,7 +35,7 @@ class Follower:
         self.watcher = Watcher(self.root, **options)
         self.scanner = Scanner(self.root, enter=self.watcher.watch)
         for path in self.scanner.rules.files:
-            self.watcher.watch_file(path)
+            self.watcher.source.watch_file(path)
         self.index = self.scanner.scan()
         self.lost: list[str] = []
         self.changes: list[Changes] = []
@@ -296,7 +296,7 @@ def test_ignored_folders_cost_no_watch_and_no_work(root, follow):
     names = ("a.py", ".venv/lib/x.py", "env/pyvenv.cfg", "env/lib/y.py", ".git/objects/x")
     put(root, dict.fromkeys(names, ""))
     follower = follow()
-    assert sorted(follower.watcher._source._wd_of) == ["", "env"]
+    assert sorted(follower.watcher.source._wd_of) == ["", "env"]
     put(root, {".venv/lib/y.py": "", "env/lib/z.py": "", ".git/objects/y": "", "last": ""})
     assert set().union(*batches_until("last", follower.watcher)) == {"last"}
 
@@ -363,7 +363,7 @@ def test_an_overflow_is_said_and_everything_is_looked_at_again(root, follow):
     put(root, {"d/a": "", "e/a": ""})
     follower = follow()
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    source = follower.watcher._source
+    source = follower.watcher.source
     with source._lock:
         (root / "d/a").write_text("the thread reads this one and waits for the lock")
         handles = [(root / "e/a").open("w"), (root / "e/b").open("w")]

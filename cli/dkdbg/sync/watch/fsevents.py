@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from dkdbg.sync.watch.inbox import Source
 
+if TYPE_CHECKING:
     from dkdbg.sync.watch.inbox import Inbox
 
 
-class ObserverSource(FileSystemEventHandler):
-    """One recursive watch of the root; events go to `inbox`."""
+class ObserverSource(FileSystemEventHandler, Source):
+    """One recursive watch of the root; events go to `inbox`.
+
+    Events name the path that was used: a write through a hard link outside is noticed at the next start.
+    """
 
     def __init__(self, root: str, inbox: Inbox) -> None:
         self._root, self._inbox = root, inbox
@@ -27,28 +30,11 @@ class ObserverSource(FileSystemEventHandler):
         self._observer.schedule(self, root, recursive=True)
         self._observer.start()
 
-    def watch(self, folder: str) -> bool:
-        """Do nothing: the whole root is watched."""
-        del folder
-        return True
-
     def watch_file(self, path: str) -> bool:
         """Report changes of this file when it is below the root."""
         new = path not in self._files
         self._files.add(path)
         return new
-
-    def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Do nothing: the whole root is watched."""
-
-    def watch_linked(self, path: str) -> None:
-        """Do nothing: events name the path that was used.
-
-        A write through a link outside is noticed at the next start.
-        """
-
-    def forget(self) -> None:
-        """Do nothing: the one watch stays."""
 
     def close(self) -> None:
         """End the threads."""

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 #: Seconds without another event after which an open or missing file is checked; and the maximum wait.
@@ -92,3 +92,32 @@ class Inbox:
             self.lost = reason
             self.pending.clear()
             self.changed.notify()
+
+
+class Source:
+    """Source of events: inotify on Linux, FSEvents on a Mac. By default, one watch covers the whole root."""
+
+    def watch(self, folder: str) -> bool:  # noqa: ARG002
+        """Watch the folder, relative to the root; return False when that is impossible and it has to be polled."""
+        return True
+
+    def watch_file(self, path: str) -> bool:
+        """Report changes of the file at this absolute path, which may not exist: those of `Rules.files`.
+
+        Return True when it was not watched before: it may have changed after it was read, and has to be checked once
+        more.
+        """
+        raise NotImplementedError
+
+    def watch_leaving(self, paths: Iterable[str]) -> None:
+        """Report when one of these paths is deleted: relative, in folders that are not watched, as they take no part."""
+
+    def watch_linked(self, path: str) -> None:
+        """Report writes to a hard-linked file, also through a name elsewhere. Made for `Scanner(linked=...)`."""
+
+    def forget(self) -> None:
+        """Drop all watches of folders."""
+
+    def close(self) -> None:
+        """End the source."""
+        raise NotImplementedError

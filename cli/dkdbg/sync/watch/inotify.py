@@ -24,6 +24,7 @@ from watchdog.observers.inotify_c import (
 )
 
 from dkdbg.sync.watch import limits
+from dkdbg.sync.watch.inbox import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +51,7 @@ _MASK = Mask(
 )  # fmt: skip
 
 
-class InotifySource(WatchCallback):
+class InotifySource(WatchCallback, Source):
     """Watches of single folders; events go to `inbox`."""
 
     def __init__(self, root: str, inbox: Inbox) -> None:

@@ -7,12 +7,12 @@ and no ignored folder costs a watch.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from dkdbg.sync.watch.inbox import Inbox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from dkdbg.sync.watch.inbox import Source
 
 
 class Batch(NamedTuple):
@@ -29,28 +29,6 @@ class Batch(NamedTuple):
     lost: str = ""
 
 
-class Source(Protocol):
-    """Source of events: inotify on Linux, FSEvents on a Mac."""
-
-    def watch(self, folder: str) -> bool:
-        """Watch the folder; return False when that is impossible and it has to be polled."""
-
-    def watch_file(self, path: str) -> bool:
-        """Report changes of the file at this absolute path, which may not exist; return whether this is new."""
-
-    def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths, relative to the root, is deleted, as far as that can be watched."""
-
-    def watch_linked(self, path: str) -> None:
-        """Report writes to this file through any of its names, as far as that can be watched."""
-
-    def forget(self) -> None:
-        """Drop all watches of folders."""
-
-    def close(self) -> None:
-        """End the source."""
-
-
 class Watcher:
     """Watches the given folders.
 
@@ -59,6 +37,7 @@ class Watcher:
         poll: seconds between two polls of folders that cannot be watched; more when a poll takes long.
 
     Attributes:
+        source: reports changes; `watch` and `batch` are here, because folders that it cannot watch are polled.
         limited: why some folders are polled and the command against it, as a sentence; empty when none is.
     """
 
@@ -66,7 +45,7 @@ class Watcher:
         self._inbox = Inbox()
         self._poll, self._next_poll, self._polled_at = poll, 0.0, 0.0
         self._polled: set[str] = set()
-        self._source = _source(root, self._inbox)
+        self.source = _source(root, self._inbox)
 
     @property
     def limited(self) -> str:
@@ -77,29 +56,10 @@ class Watcher:
 
     def watch(self, folder: str) -> None:
         """Watch the folder, relative to the root; repeating it is harmless. Made for `Scanner(enter=...)`."""
-        if self._source.watch(folder):
+        if self.source.watch(folder):
             self._polled.discard(folder)
         else:
             self._polled.add(folder)
-
-    def watch_file(self, path: str) -> bool:
-        """Report changes of one file elsewhere, by absolute path: those of `Rules.files`.
-
-        Return True when it was not watched before: it may have changed after it was read, and has to be
-        checked once more.
-        """
-        return self._source.watch_file(path)
-
-    def watch_leaving(self, paths: Iterable[str]) -> None:
-        """Report when one of these paths is deleted.
-
-        Relative, in folders that are not watched, as they take no part.
-        """
-        self._source.watch_leaving(paths)
-
-    def watch_linked(self, path: str) -> None:
-        """Report writes to a hard-linked file, also through a name elsewhere. Made for `Scanner(linked=...)`."""
-        self._source.watch_linked(path)
 
     def batch(self, timeout: float | None = None) -> Batch | None:
         """Wait for changes and return them; None after `timeout` seconds without any, or after `wake`.
@@ -123,7 +83,7 @@ class Watcher:
                 wait = min((at for at in times if at is not None), default=None)
                 inbox.changed.wait(None if wait is None else max(wait - now, 0.0))
             lost, inbox.lost = inbox.lost, ""
-        self._source.forget()
+        self.source.forget()
         self._polled.clear()
         return Batch(frozenset(), lost)
 
@@ -135,7 +95,7 @@ class Watcher:
 
     def close(self) -> None:
         """End all watches and threads."""
-        self._source.close()
+        self.source.close()
 
     def _pace_polls(self, now: float) -> None:
         """Rest ten times as long as the caller took to check the polled folders."""
