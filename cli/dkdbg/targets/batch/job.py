@@ -46,28 +46,33 @@ class JobAddress:
         return self.login.name if self.login is not None else "this machine"
 
 
+#: Beginning of the problem in each table.
+NO_COMMANDS = "there are no commands of"
+
+
+class NoCommandsError(DkdbgError):
+    """The system's programs are not found; waiting does not help."""
+
+
 class BatchSystem(Protocol):
-    """Commands and parsers of a batch system. Scripts are for a `sh` on the login node."""
+    """Commands and parsers of a batch system. Scripts are for a `sh` on the login node.
 
-    @property
-    def name(self) -> str:
-        """Return its name for users."""
+    Attributes:
+        name: its name for users.
+        scheme: scheme of its addresses.
+        template: template of its job scripts.
+        path: script that puts its programs on PATH; see `on_path`.
+        job_form: pattern of valid job numbers.
+        known: error messages of its programs: pattern of a line, problem and hint. {0} stands for the pattern's first
+            group, {job} and {node} for those of the request. The first match counts.
+    """
 
-    @property
-    def scheme(self) -> str:
-        """Return the scheme of its addresses."""
-
-    @property
-    def template(self) -> str:
-        """Return the template of its job scripts."""
-
-    @property
-    def path(self) -> str:
-        """Return the script that puts its programs on PATH; see `on_path`."""
-
-    @property
-    def job_form(self) -> re.Pattern[str]:
-        """Return the pattern of valid job numbers."""
+    name: str
+    scheme: str
+    template: str
+    path: str
+    job_form: re.Pattern[str]
+    known: Sequence[tuple[str, str, str]]
 
     def show(self, job: str) -> str:
         """Return the script that queries a job."""
@@ -78,11 +83,20 @@ class BatchSystem(Protocol):
     def over(self, job: str) -> str:
         """Return a script for `sh` on a node that exits with 0 only if the job has ended or no longer runs."""
 
-    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
+    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002
         """Return the prefix, for the login node, that runs a command on a node of the job; empty without one."""
+        return ()
 
     def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
-        """Return the error that an error message of its programs means; None for unknown messages."""
+        """Return the error that an error message of its programs means, with the line that matched; None if unknown."""
+        if (found := first((Known(*each) for each in self.known), stderr)) is None:
+            return None
+        (_, problem, hint, _), match = found
+        groups = [printable((each or "").strip())[:200] for each in match.groups()]
+        quoted = line_at(stderr, match.start())
+        text = problem.format(*groups, job=job or "the job", node=node or "the node")
+        kind = NoCommandsError if problem.startswith(NO_COMMANDS) else DkdbgError
+        return kind(f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job))
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Return the command, for the login node, that submits the script."""
@@ -188,32 +202,3 @@ def another(address: str) -> str:
 def in_words(names: Sequence[str]) -> str:
     """Return the first names, and the number of further ones."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
-
-
-#: Beginning of the problem in each table.
-NO_COMMANDS = "there are no commands of"
-
-
-class NoCommandsError(DkdbgError):
-    """The system's programs are not found; waiting does not help."""
-
-
-def explain_by(
-    known: Sequence[tuple[str, str, str]], stderr: str, *, job: str, node: str
-) -> DkdbgError | None:
-    """Return the error of the first pattern that matches, with the line that it matched; None if none does.
-
-    Args:
-        known: pattern, problem and hint of each; {0} stands for the pattern's first group, {job} and {node} for the
-            arguments.
-        stderr: standard error of a program.
-        job, node: job and node of the request; empty if it has none.
-    """
-    if (found := first((Known(*each) for each in known), stderr)) is None:
-        return None
-    (_, problem, hint, _), match = found
-    groups = [printable((each or "").strip())[:200] for each in match.groups()]
-    quoted = line_at(stderr, match.start())
-    text = problem.format(*groups, job=job or "the job", node=node or "the node")
-    kind = NoCommandsError if problem.startswith(NO_COMMANDS) else DkdbgError
-    return kind(f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job))

@@ -16,7 +16,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import NO_COMMANDS, an_array, duration, explain_by, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ case $answer in (*'No unfinished job found'*) exit 0;; esac
 [ $code = 0 ] || { printf '%s\\n' "$answer" >&2; exit $code; }
 printf '%s\\n' "$answer"
 """
-#: Error messages; see `slurm.py`.
+#: Error messages of LSF 10.1.
 _KNOWN = (
     (r"Job <[^>]*> is not found|No matching job found", "LSF has no job {job}: it has ended some time ago, or never was", "bjobs -a there shows your jobs"),
     (r"User permission denied", "job {job} is not yours", "bjobs there shows yours"),
@@ -55,10 +55,11 @@ _KNOWN = (
 )  # fmt: skip
 
 
-class Lsf:
-    """LSF's commands; see `targets/batch/job.py`."""
+class Lsf(BatchSystem):
+    """LSF's commands; see `targets/batch/job.py`. No step: blaunch works only in the job, lsrun only outside it."""
 
     name, scheme, template, path = "LSF", "lsf", "templates/jobs/lsf.sh.j2", _PATH
+    known = _KNOWN
     #: `12`, or `12[3]` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{1,9}\])?")
 
@@ -98,14 +99,6 @@ class Lsf:
             "case $answer in *RUN*|*SUSP*|*PEND*|*WAIT*|*PROV*|*UNKWN*) exit 1;; "
             '*DONE*|*EXIT*|*ZOMBI*|*"is not found"*) exit 0;; esac; exit 1'
         )
-
-    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
-        """Return no prefix: blaunch works only inside the job, and lsrun starts processes outside it."""
-        return ()
-
-    def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
-        """Explain an error message of LSF 10.1."""
-        return explain_by(_KNOWN, stderr, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Submit with bsub; without -o LSF mails the output. A bracket in a name would create an array."""

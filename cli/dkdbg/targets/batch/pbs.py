@@ -14,7 +14,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import NO_COMMANDS, duration, explain_by, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, duration, on_path
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 
@@ -39,7 +39,7 @@ _JOBS = (
     """/Job_Owner = / {split($NF, who, "@")} /job_state = / {if (who[1] == me && $NF !~ /^[CEFX]$/) print id, name}'"""
 )
 
-#: Error messages, as in `slurm.py`: seen with Torque's commands over Slurm, or recorded from OpenPBS 23.06.
+#: Error messages: seen with Torque's commands over Slurm, or recorded from OpenPBS 23.06.
 _KNOWN = (
     (
         r"node\(s\) specification error",
@@ -57,10 +57,11 @@ _KNOWN = (
 )  # fmt: skip
 
 
-class Pbs:
-    """PBS's commands; see `targets/batch/job.py`."""
+class Pbs(BatchSystem):
+    """PBS's commands; see `targets/batch/job.py`. No step: PBS starts nothing in a running job, its sites allow ssh."""
 
     name, scheme, template, path = "PBS", "pbs", "templates/jobs/pbs.sh.j2", _PATH
+    known = _KNOWN
     #: `12`, `12.server`, or `12[3].server` of an array.
     job_form = re.compile(r"[0-9]{1,12}(\[[0-9]{0,9}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?")
 
@@ -101,13 +102,9 @@ class Pbs:
             '*"job_state = "*|*"Unknown Job I"*|*"Job has finished"*) exit 0;; esac; exit 1'
         )
 
-    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
-        """Return no prefix: PBS starts nothing in a running job from outside; its sites allow ssh."""
-        return ()
-
     def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
         """Explain an error message of PBS, or of Slurm where Torque's commands on Slurm quote it."""
-        found = explain_by(_KNOWN, stderr, job=job, node=node)
+        found = super().explain(stderr, job=job, node=node)
         return SLURM.explain(stderr, job=job, node=node) if found is None and "sbatch" in stderr else found
 
     def submit(self, script: Script) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.batch.hostlist import expand
-from dkdbg.targets.batch.job import NO_COMMANDS, an_array, duration, explain_by, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ _RUNNING = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 _HELD = {"SUSPENDED", "STOPPED"}
 _PATH = on_path("squeue")
 
-#: Pattern of a line, problem and hint; `{0}` stands for the pattern's group, `{job}` and `{node}` for the request's.
-#: The first match counts.
+#: Error messages, as the programs of Slurm 22.05 contain them.
 _KNOWN = (
     (
         r"Slurm job (\S+) has expired|Expired or invalid job",
@@ -84,10 +83,11 @@ _KNOWN = (
 )  # fmt: skip
 
 
-class Slurm:
+class Slurm(BatchSystem):
     """Slurm's commands; see `targets/batch/job.py`."""
 
     name, scheme, template, path = "Slurm", "slurm", "templates/jobs/slurm.sh.j2", _PATH
+    known = _KNOWN
     #: `7`, `7_3` of an array, or `7+1` of a heterogeneous job.
     job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
 
@@ -137,10 +137,6 @@ class Slurm:
             "srun", "--quiet", "--overlap", f"--jobid={job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1",
             "--mpi=none", "--job-name=dkdbg", *streams,
         )  # fmt: skip
-
-    def explain(self, stderr: str, *, job: str, node: str) -> DkdbgError | None:
-        """Explain an error message of Slurm 22.05, as its programs contain it."""
-        return explain_by(_KNOWN, stderr, job=job, node=node)
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """Submit with sbatch; the user's own options override ours."""
