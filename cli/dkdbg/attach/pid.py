@@ -10,7 +10,7 @@ import secrets
 import shlex
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dkdbg import hints, process
 from dkdbg.core.pythons import is_debugpy, programs_of
@@ -20,7 +20,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.core.pythons import PythonThere
@@ -38,36 +38,14 @@ _FREE = range(49152, 65536)
 _TAKEN, _IN_ANOTHER = "cannot listen on", "in another session of dkdbg already"
 
 
-class Reporter(Protocol):
-    """Receiver of progress messages."""
-
-    def line(self, text: str) -> None:
-        """Print one line for the user."""
-
-
-class Entered:
-    """Running Python processes of a target that an agent of dkdbg has joined.
-
-    Attributes:
-        mappings: (local folder relative to the repository, remote folder) of the code.
-    """
-
-    def __init__(self, agent: _Agent, mappings: tuple[tuple[str, str], ...]) -> None:
-        self._agent = agent
-        self.mappings = mappings
-
-    def close(self) -> None:
-        """End the agent; the processes keep running."""
-        self._agent.close()
-
-
-def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -> Entered | None:
+def enter(target: Target, pids: Sequence[int], root: Path, report: Callable[[str], None]) -> Entered | None:
     """Attach to running Pythons of a target without an agent; return None if no PID is given.
 
     Args:
         target: as the user named it.
         pids: processes to attach to; if empty, print for each running program how to attach to it.
         root: local root of the repository.
+        report: takes a line for the user.
 
     Raises:
         DkdbgError: a PID is not a Python process there, or no process could be joined.
@@ -84,7 +62,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
             return None  # it may start later
         programs = [] if is_debugpy(found) else programs_of(found)
         if not pids:
-            _tell_how(target, programs, reporter)
+            _tell_how(target, programs, report)
             return None
         chosen = _chosen(target, found, programs, pids)
         if not chosen:
@@ -99,7 +77,7 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
     else:
         return None
     try:
-        agent = _in(target, reach, numbers, reporter)
+        agent = _in(target, reach, numbers, report)
     except DkdbgError as error:
         words = words or _words_of(reach, numbers[0])
         again = hints.RUN_AGAIN(target=target.address, command=shlex.join(words))
@@ -107,7 +85,8 @@ def enter(target: Target, pids: Sequence[int], root: Path, reporter: Reporter) -
         if _IN_ANOTHER in error.message:
             hint = hints.JOIN_SESSION(target=target.address)
         raise DkdbgError(f"{target.label} cannot be entered: {error.message}", hint=hint) from error
-    return Entered(agent, _mappings(target, agent.folder, root))
+    agent.mappings = _mappings(target, agent.folder, root)
+    return agent
 
 
 def _words_of(reach: Reach, pid: int) -> Sequence[str]:
@@ -133,12 +112,14 @@ def _in_its_place(target: Target, words: Sequence[str]) -> str:
     )
 
 
-def _tell_how(target: Target, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:
+def _tell_how(
+    target: Target, programs: Sequence[Sequence[PythonThere]], report: Callable[[str], None]
+) -> None:
     # Only print it: such a process may be one that `dkdbg run` is about to debug, seen a moment too early.
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
-        reporter.line(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
-        reporter.line(hints.ENTER(target=target.address, pid=program[0].pid))
+        report(f"{target.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
+        report(hints.ENTER(target=target.address, pid=program[0].pid))
 
 
 def _chosen(
@@ -159,7 +140,7 @@ def _chosen(
     return [each for program in programs for each in program if each in wanted or program[0] in wanted]
 
 
-def _in(target: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -> _Agent:
+def _in(target: Target, reach: Reach, pids: Sequence[int], report: Callable[[str], None]) -> Entered:
     host, port = target.listen_address()
     if Capability.LIST_PROCESSES not in target.capabilities:
         port = 0
@@ -168,7 +149,7 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -
         for again in range(3):
             words = ("--host", host, "--port", str(port), "--name", target.label)
             argv = (*brought.argv, "enter", ",".join(map(str, pids)), *words)
-            agent = _Agent(brought, reach.wrap(argv), reporter, len(pids))
+            agent = Entered(brought, reach.wrap(argv), report, len(pids))
             try:
                 agent.wait()
             except DkdbgError as error:
@@ -187,12 +168,22 @@ def _in(target: Target, reach: Reach, pids: Sequence[int], reporter: Reporter) -
     raise AssertionError("unreachable")
 
 
-class _Agent:
-    """The agent at the target. It prints one JSON object a line, and exits when its standard input is closed."""
+class Entered:
+    """The agent at a target, which joins running Python processes and leaves them running.
 
-    def __init__(self, brought: Brought, argv: Sequence[str], reporter: Reporter, count: int) -> None:
-        self._brought, self._reporter, self._count = brought, reporter, count
+    It prints one JSON object a line, and exits when its standard input is closed.
+
+    Attributes:
+        folder: working directory of the processes; empty if unknown.
+        mappings: (local folder relative to the repository, remote folder) of the code.
+    """
+
+    def __init__(
+        self, brought: Brought, argv: Sequence[str], report: Callable[[str], None], count: int
+    ) -> None:
+        self._brought, self._report, self._count = brought, report, count
         self.folder = ""
+        self.mappings: tuple[tuple[str, str], ...] = ()
         self._lines: queue.Queue[bytes | None] = queue.Queue(_KEPT)
         self._is_over = False
         self._stderr = b""
@@ -223,10 +214,10 @@ class _Agent:
                 self.folder = text
             elif word == "entered":
                 answered, is_in = answered + 1, True
-                self._reporter.line(f"entered process {pid}; it runs on when you leave")
+                self._report(f"entered process {pid}; it runs on when you leave")
             elif word == "late":
                 answered, is_in = answered + 1, True
-                self._reporter.line(f"process {pid}: {text}")
+                self._report(f"process {pid}: {text}")
             elif word == "skipped":
                 answered += 1
             elif word == "refused":
@@ -239,7 +230,7 @@ class _Agent:
             self._readers[1].join(_GOODBYE)
             raise DkdbgError(reasons[0] if reasons else self._stderr_tail())
         for reason in reasons:
-            self._reporter.line(f"not entered: {reason}")
+            self._report(f"not entered: {reason}")
 
     def close(self) -> None:
         """End the agent, and remove its file."""

@@ -156,7 +156,7 @@ def attach(
     with contextlib.ExitStack() as opened:
         try:
             for target in targets:
-                if (inside := enter(target, pids, root, reporter)) is not None:
+                if (inside := enter(target, pids, root, reporter.line)) is not None:
                     opened.callback(inside.close)
                     found.extend(inside.mappings)
         except BaseException:
