@@ -222,12 +222,7 @@ class _Stream:
 
     def kill(self) -> None:
         """Kill the local process of the stream."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        process.end(self._process)
 
     def _parsed(self, line: bytes, words: tuple[str, ...]) -> tuple[str, Any]:
         word, _, value = line.decode("utf-8", "replace").partition(" ")
