@@ -1,23 +1,38 @@
-"""A router with its links to the targets: base of an editor's connection and of the headless editor."""
+"""A router with its links to the targets: base of an editor's connection and of the headless editor.
+
+A link is an editor's root connection to one agent; it is opened again after each loss, as long as it is needed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from dkdbg.agent import sockets
+from dkdbg.agent.dap import frames
+from dkdbg.attach import upstream as upstreams
+from dkdbg.attach import wires
 from dkdbg.attach.actions import Branch, Close, Dial, HangUp, Look, Note, Offer, ToClient, ToUpstream, Wait
-from dkdbg.attach.link import Link
 from dkdbg.attach.router import Router
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from dkdbg.attach.actions import Action
     from dkdbg.attach.switchboard import Switchboard
+    from dkdbg.attach.upstream import Seen, Upstream
 
 #: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it stays an observer.
 TURN_TIMEOUT_S = 10.0
+#: Seconds that an upstream has to close after the proxy has ended its direction.
+CLOSE_TIMEOUT_S = 1.5
+#: A root session has little traffic, but a line of a program's output may be long.
+MAX_BODY_BYTES = 8 << 20
+#: Seconds until the next attempt after a connection that ended at once, times the number of such; maximum of that.
+RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 5.0
 
 
 class Editor:
@@ -138,3 +153,82 @@ class Editor:
     def lost(self, upstream: str) -> None:
         """Handle the end of a connection."""
         self.act(lambda: self.router.lost(upstream))
+
+
+class Link:
+    """Runs on its own thread from `start` to `hang_up`."""
+
+    def __init__(self, upstream: Upstream, editor: Editor) -> None:
+        self._upstream = upstream
+        self._editor = editor
+        self._lock = threading.Lock()
+        self._over = False
+        self._ended = threading.Event()
+        self._agent = ""
+        self._avoided = ""
+        self._sock: socket.socket | None = None
+        self._outbox: wires.Outbox | None = None
+
+    def start(self) -> None:
+        """Connect once an attach would work."""
+        threading.Thread(target=self._run, name=f"dkdbg link {self._upstream.name}", daemon=True).start()
+
+    def send(self, body: bytes) -> None:
+        """Send a message; without a connection, do nothing."""
+        with self._lock:
+            if self._outbox is not None:
+                self._outbox.put(body)
+
+    def hang_up(self, then: Literal["stop", "redial", "replaced"]) -> None:
+        """Close the connection after pending messages; see `HangUp`."""
+        with self._lock:
+            if then == "stop":
+                self._over = True
+                self._ended.set()
+            if then == "replaced":
+                self._avoided = self._agent
+            sock, outbox, self._outbox = self._sock, self._outbox, None
+        if sock is not None and outbox is not None:
+            outbox.finish()
+            limit = threading.Timer(CLOSE_TIMEOUT_S, sockets.shut, (sock,))
+            limit.daemon = True
+            limit.start()
+
+    def _run(self) -> None:
+        name, failures = self._upstream.name, 0
+        while not self._over:
+            seen = self._upstream.look()
+            if not seen.agent:
+                self._editor.absent(name, seen.why)
+            elif seen.agent != self._avoided and self._editor.may_dial(name):
+                began = time.monotonic()
+                self._serve(seen)
+                failures = failures + 1 if time.monotonic() - began < RETRY_PAUSE_S else 0
+                if failures > 3:  # retry soon for an agent that was killed, but not forever
+                    self._ended.wait(min(MAX_RETRY_PAUSE_S, RETRY_PAUSE_S * (failures - 3)))
+            self._upstream.changed.wait(upstreams.INTERVAL_S)
+
+    def _serve(self, seen: Seen) -> None:
+        name = self._upstream.name
+        try:
+            sock, is_ours = wires.connect(seen.endpoint or ("", 0))
+        except OSError:
+            return
+        with self._lock:
+            if self._over:
+                sock.close()
+                return
+            self._sock, self._outbox, self._agent = sock, wires.Outbox(sock), seen.agent
+        self._editor.opened(name, must_prove=not is_ours)
+        parser = frames.FrameParser(max_body=MAX_BODY_BYTES)
+        with contextlib.suppress(OSError, frames.FrameError):
+            for body in frames.received(sock.recv, parser):
+                self._editor.received(name, body)
+        with self._lock:
+            outbox, self._outbox, self._sock = self._outbox, None, None
+        if outbox is not None:
+            outbox.finish()
+        sockets.shut(sock)
+        sock.close()
+        self._upstream.poke()
+        self._editor.lost(name)

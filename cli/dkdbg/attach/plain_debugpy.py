@@ -143,11 +143,7 @@ class PlainPort:
             with self._lock:
                 self._served -= 1
         if is_gone and not self._served:
-            self._let_go()
-
-    def close(self) -> None:
-        """Disconnect from debugpy."""
-        self._let_go()
+            self.close()
 
     def _connected(self) -> Greeted:
         with self._lock:
@@ -159,7 +155,7 @@ class PlainPort:
             self._served += 1
         return found
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
         """Close the anchor: its program has ended, or no editor will attach any more."""
         with self._lock:
             anchor, self._anchor = self._anchor, None

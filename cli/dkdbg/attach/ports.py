@@ -151,13 +151,14 @@ class Ports:
             slot.clients += 1
             others = [each for each in self._board.editors if each.is_attached and each is not self._headless]
             if not others and (self._headless is None or self._headless.is_over):
-                former, self._headless = self._headless, self._new_headless()
-                if former is not None:
-                    former.leave()
-                self._headless.begin()
+                self._renew_headless()
 
-    def _new_headless(self) -> HeadlessEditor:
-        return HeadlessEditor(self._board, offer=self._offer_announced, over=self._headless_over)
+    def _renew_headless(self) -> None:
+        former = self._headless
+        self._headless = HeadlessEditor(self._board, offer=self._offer_announced, over=self._headless_over)
+        if former is not None:
+            former.leave()
+        self._headless.begin()
 
     def _go(self, slot: Slot) -> None:
         with self._lock:
@@ -173,10 +174,7 @@ class Ports:
         """Replace the headless editor, whose session an upstream has ended, while there are clients."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
-                former, self._headless = self._headless, self._new_headless()
-                if former is not None:
-                    former.leave()
-                self._headless.begin()
+                self._renew_headless()
 
     def _look(self) -> None:
         """Open a port for each running process, debugged or not."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import as_dict
 
-Message: TypeAlias = dict[str, Any]
+if TYPE_CHECKING:
+    from dkdbg.agent.dap.messages import Message
 
 #: Sent on every mouse move or key press: refused silently.
 _QUIET = frozenset((

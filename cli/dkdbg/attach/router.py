@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.agent.contract import Deadline
+    from dkdbg.agent.dap.messages import Message
     from dkdbg.attach.actions import Action, Announcement, Process, ProcessRegistry
-    from dkdbg.attach.root_answers import Message
     from dkdbg.attach.upstream_session import Heard
 
     #: `arriving`: an available upstream may still refuse the attach. `configuring`: the editor sets breakpoints.

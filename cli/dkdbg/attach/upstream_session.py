@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.agent.contract import Deadline
+    from dkdbg.agent.dap.messages import Message
     from dkdbg.attach.actions import Process
-    from dkdbg.attach.root_answers import Message
 
     #: `down`: waiting for a connection. `attaching`: until the upstream accepts breakpoints. `ready`: it waits for
     #: configurationDone. `attached`: the attach was answered. `left`: the session has ended for good.
