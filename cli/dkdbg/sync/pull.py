@@ -17,7 +17,7 @@ from dkdbg.sync import unwanted
 from dkdbg.sync.beneath import open_absolute
 from dkdbg.sync.receiver import content, paths, tree, wire
 from dkdbg.sync.receiver.problems import Refused
-from dkdbg.sync.remote.answers import Amount, not_our_receiver
+from dkdbg.sync.remote.answers import Amount, entries, not_our_receiver
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.report import event
@@ -462,14 +462,10 @@ def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
 
 
 def _listing(stream: Stream) -> Iterator[Entry]:
-    """Yield the entries of one answer as they arrive."""
-    amount = Amount(hint="name folders in it, one after the other")
-    while True:
-        _, head, _ = _frame(stream, wire.LISTING)
-        amount.add(head["entries"])
-        yield from head["entries"]
-        if head.get("end", True):
-            return
+    """Return the entries of one answer as they arrive."""
+    return entries(
+        lambda: _frame(stream, wire.LISTING), Amount(hint="name folders in it, one after the other")
+    )
 
 
 def _dress(descriptor: int, head: dict[str, Any]) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There, link_digest
 from dkdbg.sync.receiver import wire
-from dkdbg.sync.remote.answers import Amount
+from dkdbg.sync.remote.answers import Amount, entries
 from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.replica import listing, stale, stat, still_here
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
@@ -144,14 +145,9 @@ def _others(stream: Stream) -> set[str]:
     Raises:
         StreamEndedError, DkdbgError: as `expect`; or there are more than a million.
     """
-    found: set[str] = set()
     amount = Amount(known=_OTHERS, hint="name a smaller folder there with --to")
-    while True:
-        _, head, _ = expect(stream, frozenset({wire.REMOTE}), _ANSWER_TIMEOUT_S)
-        amount.add(head["entries"])
-        found.update(entry[0] for entry in head["entries"])
-        if head.get("end", True):
-            return found
+    take = partial(expect, stream, frozenset({wire.REMOTE}), _ANSWER_TIMEOUT_S)
+    return {entry[0] for entry in entries(take, amount)}
 
 
 def _once_more(

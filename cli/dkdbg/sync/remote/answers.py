@@ -15,7 +15,7 @@ from dkdbg.printable import printable
 from dkdbg.sync.receiver import paths, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 #: Maximum entries of all listings, and characters of their texts, in addition to the locally known ones.
 MAX_ENTRIES, MAX_CHARACTERS = 200_000, 32_000_000
@@ -56,15 +56,31 @@ class Amount:
             )
 
 
+def entries(take: Callable[[], wire.Frame], amount: Amount) -> Iterator[wire.Entry]:
+    """Yield the entries of one answer, whose frames `take` returns one after the other."""
+    while True:
+        _, head, _ = take()
+        amount.add(head["entries"])
+        yield from head["entries"]
+        if head.get("end", True):
+            return
+
+
 def check(kind: int, head: dict[str, Any], body: bytes) -> None:
     """Check one frame; cut texts for users that are too long. Raises DkdbgError: our receiver would not send it."""
-    looks = _LOOKS.get(kind)
-    if looks is None:
+    if kind not in _NUMBERS and kind not in _LOOKS:
         raise not_our_receiver(f"it sends {wire.NAMES[kind]}, which only the host may send")
     if bool(body) != (kind == wire.DATA):
         raise not_our_receiver(f"{wire.NAMES[kind]} with a body of {len(body)} bytes")
     try:
-        looks(head)
+        if kind in {wire.FAILED, wire.ERROR}:
+            head.update({"reason": "", "hint": "", **head})
+        for name, least in _NUMBERS.get(kind, {}).items():
+            _integer(head, name, least)
+        for name, most in _TEXTS.get(kind, {}).items():
+            _text(head, name, most)
+        if kind in _LOOKS:
+            _LOOKS[kind](head)
     except (KeyError, TypeError, ValueError) as error:
         raise not_our_receiver(f"{wire.NAMES[kind]}: {error}") from None
 
@@ -138,45 +154,9 @@ def _ready(head: dict[str, Any]) -> None:
     _text(head, "former", _PATH)
 
 
-def _done(head: dict[str, Any]) -> None:
-    _integer(head, "upto", 0)
-
-
-def _resume(head: dict[str, Any]) -> None:
-    _integer(head, "id", 0)
-    _integer(head, "offset", 0)
-
-
-def _failed(head: dict[str, Any]) -> None:
-    _integer(head, "id", 0)
-    _error(head)
-
-
-def _error(head: dict[str, Any]) -> None:
-    for name in ("reason", "hint"):
-        head.setdefault(name, "")
-        _text(head, name, _REASON)
-
-
-def _kept(head: dict[str, Any]) -> None:
-    _text(head, "path", _PATH)
-    _text(head, "where", _PATH)
-
-
-def _file(head: dict[str, Any]) -> None:
-    _text(head, "path", _PATH)
-    _integer(head, "size", 0)
-    _integer(head, "mode", 0)
-    _integer(head, "mtime_ns", -_TIME)
-
-
 def _end(head: dict[str, Any]) -> None:
     if type(head["digest"]) is not str or not _DIGEST.fullmatch(head["digest"]):
         raise ValueError("no digest")
-
-
-def _nothing(_head: dict[str, Any]) -> None:
-    pass
 
 
 def _integer(head: dict[str, Any], name: str, least: int) -> int:
@@ -194,8 +174,17 @@ def _text(head: dict[str, Any], name: str, most: int) -> None:
         head[name] = value[:most] + "..."
 
 
+#: Numbers in heads, with their minimum.
+_NUMBERS: dict[int, dict[str, int]] = {
+    wire.DONE: {"upto": 0}, wire.RESUME: {"id": 0, "offset": 0}, wire.FAILED: {"id": 0}, wire.ERROR: {}, wire.KEPT: {},
+    wire.FILE: {"size": 0, "mode": 0, "mtime_ns": -_TIME}, wire.DATA: {}, wire.PONG: {},
+}  # fmt: skip
+#: Texts in heads, with their maximum characters.
+_TEXTS = {
+    wire.FAILED: {"reason": _REASON, "hint": _REASON}, wire.ERROR: {"reason": _REASON, "hint": _REASON},
+    wire.KEPT: {"path": _PATH, "where": _PATH}, wire.FILE: {"path": _PATH},
+}  # fmt: skip
+#: Further checks.
 _LOOKS: dict[int, Callable[[dict[str, Any]], None]] = {
-    **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.DONE: _done, wire.RESUME: _resume,
-    wire.FAILED: _failed, wire.ERROR: _error, wire.KEPT: _kept, wire.FILE: _file, wire.END: _end,
-    wire.DATA: _nothing, wire.PONG: _nothing, wire.SUMMARY: _summary,
+    **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.END: _end, wire.SUMMARY: _summary,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.sync import plan
@@ -12,7 +13,7 @@ from dkdbg.sync.plan import There
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.receiver.tree import is_absent
 from dkdbg.sync.remote import summaries
-from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, not_our_receiver
+from dkdbg.sync.remote.answers import MAX_ENTRIES, Amount, entries, not_our_receiver
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
 from dkdbg.sync.remote.stream import StreamEndedError, expect
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from dkdbg.sync.plan import Step
+    from dkdbg.sync.receiver.wire import Frame
     from dkdbg.sync.remote.contact import Ready
     from dkdbg.sync.remote.stream import Stream
     from dkdbg.sync.remote.summaries import Folder
@@ -69,7 +71,8 @@ class Replica:
         Raises:
             StreamEndedError, DkdbgError: as `expect`.
         """
-        there = _summary(self.stream, known=len(local))
+        summary = partial(expect, self.stream, frozenset({wire.SUMMARY}), _ANSWER_TIMEOUT_S)
+        there = dict(entries(summary, Amount(known=len(local), hint=_ENDLESS)))
         alike = {path for path, digest in there.items() if path in here and here[path].digest == digest}
         for folder in alike:
             self.view.update((path, summaries.equal(local[path])) for path in here[folder].paths)
@@ -85,20 +88,17 @@ class Replica:
         found: dict[str, There] = {}
         for chunk in _fitting(folders):
             self.sender.send(wire.SHOW, {"folders": chunk})
-            amount, end = Amount(known=known, hint=_ENDLESS), False
-            while not end:
-                frame = self.stream.take(_ANSWER_TIMEOUT_S)
-                if frame is None:
-                    raise StreamEndedError(f"no answer for {_ANSWER_TIMEOUT_S:g} s", code=None, answered=True)
-                kind, head, _ = frame
-                if kind != wire.LISTING:  # an answer to earlier operations
-                    self.sender.handle(frame)
-                    continue
-                amount.add(head["entries"])
-                for path, what, mode, size, digest, stamp in head["entries"]:
-                    found[path] = There(what, mode, size, digest, stamp)
-                end = head.get("end", True)
+            amount = Amount(known=known, hint=_ENDLESS)
+            found.update((path, There(*entry)) for path, *entry in entries(self._next_listing, amount))
         return found
+
+    def _next_listing(self) -> Frame:
+        """Return the next LISTING; pass the answers to earlier operations on."""
+        while (frame := self.stream.take(_ANSWER_TIMEOUT_S)) is not None:
+            if frame[0] == wire.LISTING:
+                return frame
+            self.sender.handle(frame)
+        raise StreamEndedError(f"no answer for {_ANSWER_TIMEOUT_S:g} s", code=None, answered=True)
 
     def converge(self, index: Index) -> Counts:
         """Make everything there equal to the local side; return the results."""
@@ -241,37 +241,18 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
     Raises:
         StreamEndedError, DkdbgError: as `expect`; or it is endless.
     """
-    found: dict[str, There] = {}
-    amount = Amount(known=known, hint=_ENDLESS)
     refused = 0
-    while True:
-        got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S)
-        if got == wire.FAILED:  # STAT refuses a name: its operation will be refused with the same reason
-            refused += 1
+
+    def take() -> Frame:
+        nonlocal refused
+        while (frame := expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_TIMEOUT_S))[0] != kind:
+            refused += 1  # STAT refuses a name: its operation will be refused with the same reason
             if refused > MAX_ENTRIES + known:
                 raise not_our_receiver("it refuses more than it was asked for")
-            continue
-        amount.add(head["entries"])
-        for path, kind_there, mode, size, digest, stamp in head["entries"]:
-            found[path] = There(kind_there, mode, size, digest, stamp, held)
-        if head.get("end", True):
-            return found
+        return frame
 
-
-def _summary(stream: Stream, *, known: int) -> dict[str, str]:
-    """Return the digests of the folders in which the ledger holds something, by path.
-
-    Raises:
-        StreamEndedError, DkdbgError: as `expect`; or it is endless.
-    """
-    found: dict[str, str] = {}
     amount = Amount(known=known, hint=_ENDLESS)
-    while True:
-        _, head, _ = expect(stream, frozenset({wire.SUMMARY}), _ANSWER_TIMEOUT_S)
-        amount.add(head["entries"])
-        found.update(head["entries"])
-        if head.get("end", True):
-            return found
+    return {path: There(*entry)._replace(held=held) for path, *entry in entries(take, amount)}
 
 
 def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
