@@ -72,7 +72,7 @@ class Host:
     """One receiver, started as on a target, and what it has said."""
 
     def __init__(self, python: str = sys.executable, user: int | None = None) -> None:
-        argv, start = boot.start(python)
+        argv, start = boot.command(python), boot.payload()
         groups = None if user is None else []
         self.process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"]},

@@ -98,7 +98,7 @@ def test_it_runs_under_every_python(start, root, minor):
 @pytest.mark.parametrize("minor", [6, 7])
 def test_an_older_python_says_so_in_one_frame(minor):
     python = need(minor)
-    argv, first = boot.start(python)
+    argv, first = boot.command(python), boot.payload()
     done = subprocess.run(argv, input=first, capture_output=True, check=False)
     parser = wire.Parser()
     parser.feed(done.stdout)
@@ -108,7 +108,7 @@ def test_an_older_python_says_so_in_one_frame(minor):
 
 
 def test_a_locale_without_utf8_does_not_matter(root):
-    argv, first = boot.start(sys.executable)
+    argv, first = boot.command(sys.executable), boot.payload()
     name = "grün/é\udcff"
     frames = wire.encode(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     frames += wire.encode(wire.PUT, {"id": 1, **entry(name, b"x")}, b"x") + wire.encode(wire.VERIFY)

@@ -13,7 +13,7 @@ import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
+    from typing import Dict, List
 
 _PACKAGE = "dkdbg.sync.receiver"
 
@@ -68,22 +68,13 @@ finally:
 """
 
 
-def start(python: str = "python3") -> Tuple[List[str], bytes]:
-    """Return the command line of the receiver and the bytes that its standard input must begin with.
-
-    Args:
-        python: the interpreter on the target. An older one than 3.8 answers with an ERROR frame.
-    """
-    return command(python), payload()
-
-
 def command(python: str) -> List[str]:
-    """Return the command line alone."""
+    """Return the command line of the receiver; an older `python` than 3.8 answers with an ERROR frame."""
     return [python, *_FLAGS, "-c", BOOT]
 
 
 def payload() -> bytes:
-    """Return the first bytes alone: they can be made while the command starts."""
+    """Return the bytes that its standard input must begin with: they can be made while the command starts."""
     sources = _sources()
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
     # JSON in ASCII is a Python literal too, if it holds only strings, lists and objects.
