@@ -12,8 +12,6 @@ from dkdbg.agent.state import deadlines
 from dkdbg.core.pairs import pairs_of_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dkdbg.agent.contract import Deadline
 
 #: States in which no client can attach.
@@ -24,7 +22,7 @@ _MAX_PID = 1 << 31
 #: Maximum names of a job.
 _JOBS = 10
 #: Maximum sessions of one agent.
-SESSIONS = 100
+_SESSIONS = 100
 
 
 class BadRecord(ValueError):  # noqa: N818 - a value that is not a record
@@ -118,19 +116,14 @@ def parse(value: object) -> SeenRecord:
 
 
 def parse_all(text: bytes | str) -> list[SeenRecord | str]:
-    """Return the records that an agent lists, at most SESSIONS, or the reason why one cannot be read.
+    """Return the records that an agent lists, at most 100, or the reason why one cannot be read.
 
     Raises:
         BadRecord: it is not JSON.
     """
     answer = decode(text)
-    return parse_each(answer[:SESSIONS] if isinstance(answer, list) else [answer])
-
-
-def parse_each(values: Sequence[object]) -> list[SeenRecord | str]:
-    """Return each value as a record, or the reason why it cannot be read."""
     found: list[SeenRecord | str] = []
-    for each in values:
+    for each in answer[:_SESSIONS] if isinstance(answer, list) else [answer]:
         try:
             found.append(parse(each))
         except BadRecord as error:  # noqa: PERF203 - root in there may have written it

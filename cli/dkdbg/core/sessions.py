@@ -93,17 +93,26 @@ def of_record(
 
 
 def of_records(
-    records: Iterable[SeenRecord | str], *, target: str, address: str, label: str
+    records: Iterable[SeenRecord | str],
+    *,
+    target: str,
+    address: str,
+    label: str,
+    id: str = "",  # noqa: A002 - as in the class
+    endpoint: Callable[[SeenRecord], str | None] = lambda _: "",
 ) -> list[SeenSession]:
-    """Build the sessions of an agent's records, or of the reasons why one is unreadable; no endpoint leads to them.
+    """Build the sessions of an agent's records, or of the reasons why one is unreadable.
 
     Args:
-        label: id and name of an unreadable one.
+        label, id: name and id of an unreadable one, by default the same.
+        endpoint: see `of_record`; by default no endpoint leads to them.
     """
     return [
-        unreadable(target=target, address=address, id=label, name=label, why=record)
+        unreadable(target=target, address=address, id=id or label, name=label, why=record)
         if isinstance(record, str)
-        else of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
+        else of_record(
+            record, live=bool(record.live), target=target, address=address, endpoint=endpoint(record)
+        )
         for record in records
     ]
 

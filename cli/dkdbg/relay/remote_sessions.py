@@ -8,12 +8,12 @@ from dkdbg import process
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.record import SeenRecord, parse_all
 from dkdbg.core.target import Endpoint
-from dkdbg.relay.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.core.target import Reach
+    from dkdbg.relay.relay import Relay
 
 #: Maximum bytes of an agent's answer.
 _MAX_ANSWER_BYTES = 8 << 20
@@ -72,6 +72,8 @@ class RelayedEndpoint:
         if not live:
             return Endpoint(address=None, why=why_none)
         if self._relay is None:
+            from dkdbg.relay.relay import Relay  # noqa: PLC0415 - saves other verbs 20 ms
+
             self._relay = Relay(self._command, ends=True)
             self._local = self._relay.listen(live[-1].port)
         self._relay.aim(self._local, live[-1].port)

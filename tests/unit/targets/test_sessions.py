@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from dkdbg import console, hints
 from dkdbg.core import sessions
-from dkdbg.core.record import parse
+from dkdbg.core.record import parse, parse_all
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker.container import Container, sessions_of
 
@@ -64,7 +65,7 @@ ON_ALL = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
     ids=["published", "published on all addresses", "network of the host", "not published"],
 )
 def test_a_session_in_a_container_is_attached_to_at_its_published_port(more, endpoint):
-    (seen,) = sessions_of(Container.of(inspected(**more)), [{**RECORD, "live": True}])
+    (seen,) = sessions_of(Container.of(inspected(**more)), parse_all(json.dumps([{**RECORD, "live": True}])))
     assert (seen.target, seen.endpoint) == ("container web-debug-1", endpoint)
     assert seen.address == "docker://web-debug-1"
 
@@ -90,7 +91,8 @@ def test_a_session_in_a_container_is_attached_to_at_its_published_port(more, end
     ],
 )
 def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken, why):
-    first, second = sessions_of(Container.of(inspected()), [broken, {**RECORD, "live": True}])
+    records = parse_all(json.dumps([broken, {**RECORD, "live": True}]))
+    first, second = sessions_of(Container.of(inspected()), records)
     assert (first.state, first.target) == ("unreadable", "container web-debug-1")
     assert why in first.detail
     assert (second.id, second.state) == ("job-1", "running")

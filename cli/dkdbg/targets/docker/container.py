@@ -10,8 +10,7 @@ from dkdbg.agent.contract import DEFAULT_PORT, LOOPBACK
 from dkdbg.agent.settings import ENV_MAPPINGS, ENV_PORT
 from dkdbg.core import debug_names, mapping, sessions
 from dkdbg.core.brought import is_brought
-from dkdbg.core.record import BadRecord, parse
-from dkdbg.core.sessions import SeenSession, of_record
+from dkdbg.core.sessions import SeenSession
 from dkdbg.core.target import Endpoint, Reach, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from dkdbg.agent.contract import Deadline
+    from dkdbg.core.record import SeenRecord
 
 #: The label of a debug service's containers: the service's name.
 LABEL = "dev.dkdbg.session"
@@ -296,39 +296,19 @@ def _published_at(container: Container) -> tuple[str, int] | None:
     return (container.address, container.port) if container.address else None
 
 
-def sessions_of(container: Container, records: Sequence[object]) -> list[SeenSession]:
+def sessions_of(container: Container, records: Sequence[SeenRecord | str]) -> list[SeenSession]:
     """Return the sessions in a container with dkdbg's label.
 
     Args:
         records: answer of its agent; empty if it does not answer, or has exited.
     """
-    target, address = f"container {container.name}", f"docker://{container.name}"
+    target, address, id_ = f"container {container.name}", f"docker://{container.name}", container.id[:12]
     if not records:
         state = "starting" if container.running else "exited"
-        return [
-            SeenSession(
-                target=target, address=address, id=container.id[:12], name=container.label, state=state
-            )
-        ]
-    found = []
-    for value in records:
-        try:
-            record = parse(value)
-        except BadRecord as error:  # root inside the container may have written it
-            found.append(unreadable(container, str(error)))
-            continue
-        endpoint = None if container.host_network else container.published.get(record.port, "")
-        found.append(
-            of_record(record, live=bool(record.live), target=target, address=address, endpoint=endpoint)
-        )
-    return found
-
-
-def unreadable(container: Container, why: str) -> SeenSession:
-    """Return the session for a container whose agent gives an invalid answer."""
-    return sessions.unreadable(
-        target=f"container {container.name}", address=f"docker://{container.name}", id=container.id[:12],
-        name=container.label, why=why,
+        return [SeenSession(target=target, address=address, id=id_, name=container.label, state=state)]
+    return sessions.of_records(
+        records, target=target, address=address, id=id_, label=container.label,
+        endpoint=lambda record: None if container.host_network else container.published.get(record.port, ""),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Capability, Endpoint, Target
 from dkdbg.delivery.bring import running_at
 from dkdbg.errors import DkdbgError, GoneError
+from dkdbg.relay.remote_sessions import RelayedEndpoint
 from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.container import (
     ContainerReach,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from dkdbg.core.pythons import PythonThere
     from dkdbg.core.sessions import SeenSession
     from dkdbg.core.target import Changes, Reach, Workspace
-    from dkdbg.relay.remote_sessions import RelayedEndpoint
     from dkdbg.targets.docker.container import Container
 
 #: Timeout for a container to list its processes.
@@ -212,8 +212,6 @@ class ContainerTarget(Target):
                 return Endpoint(address=None, why=closed)
             records = containers.records_in(found)
             if self._relay is None:
-                from dkdbg.relay.remote_sessions import RelayedEndpoint  # saves other verbs 20 ms
-
                 self._relay = RelayedEndpoint(self._relayed)
             return self._relay.of(records, why_none=f"container {found.name} is starting")
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.core.record import SESSIONS, BadRecord, decode, parse_each
+from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
+from dkdbg.relay import remote_sessions
 from dkdbg.repository import dotenv
 from dkdbg.targets.docker import client
 from dkdbg.targets.docker.container import (
@@ -26,7 +27,6 @@ from dkdbg.targets.docker.container import (
     Container,
     ContainerReach,
     sessions_of,
-    unreadable,
 )
 from dkdbg.targets.docker.engine_errors import explain
 
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 #: Timeout for a listing by the engine.
 _ANSWER_LIMIT = 60.0
-#: Timeout for an agent, and maximum bytes of its answer.
+#: Timeout for an agent.
 _AGENT_LIMIT = 20.0
-_MAX_ANSWER = 8 << 20
 
 
 def of_debug_services() -> tuple[Container, ...]:
@@ -201,32 +200,16 @@ def sessions_in(container: Container) -> list[SeenSession]:
     if not container.label:
         return []
     try:
-        return sessions_of(container, _records(container) if container.running else [])
+        records = records_in(container) if container.running else []
     except (DkdbgError, BadRecord) as error:
-        return [unreadable(container, str(error))]
+        records = [str(error)]
+    return sessions_of(container, records)
 
 
 def records_in(container: Container) -> list[SeenRecord | str]:
-    """Return the records of a running container's agent, or why one cannot be read, oldest first.
-
-    Raises:
-        DkdbgError, BadRecord: see `_records`.
-    """
-    return parse_each(_records(container))
-
-
-def _records(container: Container) -> list[object]:
-    """Return the agent's answer unparsed.
-
-    Raises:
-        DkdbgError: the answer is too long or too late.
-        BadRecord: it is not JSON.
-    """
+    """Return the records of a running container's agent, as `remote_sessions.records`."""
     reach = ContainerReach(name=container.id, label=container.name, user=container.user)
-    argv = reach.wrap([*container.agent, "sessions", "--json"])
-    result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
-    found = [] if result.code else decode(result.stdout)  # it has just exited, or is starting
-    return found[:SESSIONS] if isinstance(found, list) else [found]
+    return remote_sessions.records(reach, container.agent, limit=_AGENT_LIMIT)
 
 
 class ContainerChanges(Changes):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from dkdbg import hints, process
 from dkdbg.core import brought, mapping
 from dkdbg.core.address import Address
-from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.sessions import SeenSession, of_record, unreadable
+from dkdbg.core.record import BadRecord
+from dkdbg.core.sessions import SeenSession, of_records, unreadable
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.core.target_values import CopyPlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
@@ -138,8 +138,9 @@ class PodTarget(Target):
         try:
             records = remote_sessions.records(found.reach, agent, limit=_ANSWER_LIMIT)
         except (DkdbgError, BadRecord) as error:
-            return [self._unreadable(found.pod.name, str(error))]
-        return [self._seen(each, found) for each in records]
+            records = [str(error)]
+        target, name = f"pod {self._query.namespace}/{found.pod.name}", found.pod.name
+        return of_records(records, target=target, address=found.reach.label, label=name)
 
     def deadlines(self) -> Sequence[Deadline]:
         """Return the active deadline of the pod, or of its Job, and the probes of the container."""
@@ -335,17 +336,6 @@ class PodTarget(Target):
     def _read(self, argv: Sequence[str]) -> process.Result:
         return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
 
-    def _seen(self, record: SeenRecord | str, found: _Found) -> SeenSession:
-        if isinstance(record, str):
-            return self._unreadable(found.pod.name, record)
-        target = f"pod {self._query.namespace}/{found.pod.name}"
-        address = found.reach.label
-        return of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
-
-    def _unreadable(self, pod: str, why: str) -> SeenSession:
-        target = f"pod {self._query.namespace}/{pod}"
-        return unreadable(target=target, address=str(self.address), id=pod, name=pod, why=why)
-
 
 def _asked(reach: PodReach) -> process.Result:
     """Query the agents in a container."""
@@ -366,7 +356,9 @@ def _sessions() -> list[SeenSession]:
         try:
             return target.sessions()
         except DkdbgError as error:
-            return [target._unreadable(target.label, error.message.splitlines()[0])]  # noqa: SLF001 - this module's
+            why, label = error.message.splitlines()[0], target.label
+            pod = f"pod {target.address.parts[0]}/{label}"
+            return [unreadable(target=pod, address=str(target.address), id=label, name=label, why=why)]
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return [session for found in pool.map(asked, targets) for session in found]
