@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from dkdbg.targets import registry
-from dkdbg.targets.batch import hostlist
 from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.far.test_ssh import ODD, SHOWS
@@ -170,25 +169,14 @@ def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):
     assert array
 
 
-def test_hostlists_are_read_as_slurm_reads_them(laptop):
-    for text in (
-        "node-12,node-[22,30],node-49",
-        "a[001-003,7]-ib[0-1]",
-        "n[08-11]",
-        "gpu[1-2]n[1-2],cpu-a",
-        "x",
-    ):
-        assert "\n".join(hostlist.expand(text)) == laptop.sh("login", f"scontrol show hostnames '{text}'")
-
-
 def test_what_is_asked_on_the_login_node_itself_is_answered(laptop, tmp_path):
     """The command line of `slurm:///JOB`, run there by hand: dkdbg is not installed in the image."""
-    number = laptop.job()
+    number = laptop.job(nodes=2)
     place = registry.target_of(f"slurm:///{number}", tmp_path)
     try:
         asked = place._line._system.show(number)
         said = laptop.sh("login", asked, user="me")
         found = place._line._system.read(number, 0, said, "")
-        assert (found.phase, found.nodes) == ("running", ("node-12",))
+        assert (found.phase, found.nodes) == ("running", ("node-12", "node-22"))
     finally:
         place.close()

@@ -11,7 +11,6 @@ from dkdbg.core.address import Address
 from dkdbg.core.known_errors import Known, first, line_at
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.hostlist import is_node
 from dkdbg.targets.ssh.command import SshHosts, hosts_of
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 #: An agent's session name, as a job script sets it: `rank3`.
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+#: Valid node names: nothing that ssh, srun or a shell would interpret.
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,11 @@ class JobAddress:
     def name(self) -> str:
         """Return `login`, or `this machine`, for messages."""
         return self.login.name if self.login is not None else "this machine"
+
+
+def is_node(name: str) -> bool:
+    """Return whether a node may have this name."""
+    return _NODE.fullmatch(name) is not None
 
 
 #: Beginning of the problem in each table.

@@ -15,8 +15,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.hostlist import is_node
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, duration, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 

@@ -9,8 +9,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.hostlist import expand
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from dkdbg.targets.batch.job_script import Script
 
 #: Fields of squeue; the one with arbitrary text is last.
-_FIELDS = "%i|%T|%u|%B|%N|%L|%r|%Z"
-_TASKS, _OUTPUT = "tasks ", "output "
+_FIELDS = "%i|%T|%u|%B|%L|%r|%Z"
+_TASKS, _OUTPUT, _NODES = "tasks ", "output ", "nodes "
 #: States of squeue (squeue(1), JOB STATE CODES); all others are final.
 _WAITING = {
     "PENDING",
@@ -95,11 +94,12 @@ class Slurm(BatchSystem):
         """Query a job with squeue, which knows a job for some minutes after its end (MinJobAge)."""
         one = f"squeue --noheader --states=all --jobs={job}"
         more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
+        more += f'; echo {_NODES}$(scontrol show hostnames "$({one} --format=%N)" 2>/dev/null)'
         return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
 
     def read(self, job: str, code: int, stdout: str, stderr: str) -> Job:
         """Parse the lines, one for each job of an array."""
-        rows = [line for line in stdout.splitlines() if line.count("|") >= 7]
+        rows = [line for line in stdout.splitlines() if line.count("|") >= 6]
         if code:
             raise self.explain(stderr, job=job, node="") or _unexplained(stderr, job)
         if not rows:
@@ -107,12 +107,14 @@ class Slurm(BatchSystem):
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
             raise an_array(job, [each.partition("|")[0] for each in found])
-        id_, state, user, batch_host, nodes, left, reason, folder = found[0].split("|", 7)
+        id_, state, user, batch_host, left, reason, folder = found[0].split("|", 6)
         tasks = re.search(rf"^{_TASKS}\s*(\d+)", stdout, re.MULTILINE)
         output = re.search(rf"^{_OUTPUT}(/\S+)", stdout, re.MULTILINE)
+        nodes = re.search(rf"^{_NODES}(.*)", stdout, re.MULTILINE)
+        names = nodes[1].split() if nodes else []
         return Job(
             id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
-            nodes=tuple(sorted(_nodes(nodes), key=lambda each: each != batch_host)), reason="" if reason == "None" else printable(reason),
+            nodes=tuple(sorted(filter(is_node, names), key=lambda each: each != batch_host)), reason="" if reason == "None" else printable(reason),
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
             output=output[1] if output else "", succeeded=None if state == "COMPLETING" else state == "COMPLETED",
             left_s=duration(left),
@@ -162,13 +164,6 @@ def _phase(state: str) -> Phase:
     if state in _RUNNING:
         return "running"
     return "held" if state in _HELD else "ended"
-
-
-def _nodes(text: str) -> tuple[str, ...]:
-    try:
-        return expand(text)
-    except ValueError:
-        return ()
 
 
 def _no_job(job: str) -> DkdbgError:
