@@ -23,7 +23,7 @@ from dkdbg import process
 from dkdbg.agent.state import runtime_dir
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable_lines
-from dkdbg.targets.ssh.command import PLAIN_SESSION
+from dkdbg.targets.ssh.command import PLAIN_SESSION, SshReach
 from dkdbg.targets.ssh.errors import explain
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class SharedConnection:
         self._avoids_users = False
         self._closed = False
 
-    def options(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> tuple[str, ...]:
-        """Connect if necessary, and return the options of ssh that use the connection.
+    def reach(self, *, asks: bool = True, limit: float = CONNECT_LIMIT) -> SshReach:
+        """Connect if necessary, and return the host by this connection.
 
         Args:
             asks: ssh may ask for a password or a host key if there is a terminal; otherwise it fails.
@@ -72,10 +72,9 @@ class SharedConnection:
                 raise DkdbgError(f"ssh://{self._hosts.name}: the connection was closed")
             if self._options is None and not self._avoids_users and self._is_running(()):
                 self._options = ()  # the user's own, selected by the settings that ssh reads
-            if self._options is not None and (self._options == () or self._is_running(self._options)):
-                return self._options
-            self._options = self._own(asks=asks, limit=limit)
-            return self._options
+            if self._options is None or (self._options and not self._is_running(self._options)):
+                self._options = self._own(asks=asks, limit=limit)
+            return SshReach(hosts=self._hosts, options=self._options, label=self._hosts.name)
 
     def drop(self) -> None:
         """Give up a dead connection: stop our own; leave the user's alone, and use our own next time."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.core.local_commands import Local
-from dkdbg.targets.ssh.command import FAILED, SshReach
+from dkdbg.targets.ssh.command import FAILED
 from dkdbg.targets.ssh.connection import CONNECT_LIMIT, SharedConnection
 from dkdbg.targets.ssh.errors import explain
 
@@ -38,15 +38,14 @@ class Login:
         """Connect to the host.
 
         Args:
-            asks, limit: see `SharedConnection.options`.
+            asks, limit: see `SharedConnection.reach`.
 
         Raises:
             DkdbgError: connecting failed.
         """
         if self._hosts is None or self._connection is None:
             return Local(python=sys.executable, label="this machine")
-        options = self._connection.options(asks=asks, limit=limit)
-        return SshReach(hosts=self._hosts, options=options, label=self._hosts.name)
+        return self._connection.reach(asks=asks, limit=limit)
 
     def read(self, argv: Sequence[str], *, limit: float) -> process.Result:
         """Run a local command line that leads there, and return its result.

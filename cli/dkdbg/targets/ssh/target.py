@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dkdbg import process
@@ -87,10 +88,7 @@ class SshTarget(Target):
         if self._hosts.folder and home != "~":
             return Workspace(local=".", remote=self._hosts.folder, why="the target says so")
         with self._lock:
-            options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
-            _, _, found, *_ = self._look(
-                SshReach(hosts=self._hosts, options=options, label=self.label), at=""
-            )
+            _, _, found, *_ = self._look(self._connection.reach(), at="")
         why = "the target says so" if home else "dkdbg run --sync has it there"
         return Workspace(
             local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
@@ -102,8 +100,7 @@ class SshTarget(Target):
             return SshTarget(
                 Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")
             ).with_workdir(name)
-        options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
-        outside = SshReach(hosts=self._hosts, options=options, label=self.label)
+        outside = self._connection.reach()
         done = process.run(outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_LIMIT)
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
@@ -166,8 +163,7 @@ class SshTarget(Target):
         """Reconnect over the shared connection, or a new one."""
         if silent:
             self._connection.drop()
-        options = self._connection.options(asks=False, limit=limit)
-        return SshReach(hosts=self._hosts, options=options, label=self.label)
+        return self._connection.reach(asks=False, limit=limit)
 
     def close(self) -> None:
         """Close the relay, the connection after its last command, and release the agent."""
@@ -186,13 +182,11 @@ class SshTarget(Target):
             return self._reach
 
     def _look_again(self, *, asks: bool, limit: float) -> SshReach:
-        options = self._connection.options(asks=asks, limit=limit)
-        asking = SshReach(hosts=self._hosts, options=options, label=self.label)
+        asking = self._connection.reach(asks=asks, limit=limit)
         user, host, self._folder, *agents = self._look(asking)
         self._host = host
         self._agents = tuple(agents)
-        label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
-        return SshReach(hosts=self._hosts, options=options, label=label)
+        return replace(asking, label=f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})")
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`."""
