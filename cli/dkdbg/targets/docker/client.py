@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dkdbg import process
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
     from docker.api.client import APIClient
@@ -61,9 +61,7 @@ def endpoint() -> Endpoint:
     """
     if os.environ.get("DOCKER_HOST"):
         return _of_environment(os.environ["DOCKER_HOST"])
-    asked = process.run(["docker", "context", "inspect", "--format", "{{json .}}"], timeout=20.0)
-    if asked.code:
-        raise explain(asked.code, asked.stderr)
+    asked = check(process.run(["docker", "context", "inspect", "--format", "{{json .}}"], timeout=20.0))
     context: dict[str, Any] = json.loads(asked.stdout) if asked.stdout.startswith("{") else {}
     if "Endpoints" not in context:
         raise explain(1, "Emulate Docker CLI using podman: " + asked.stdout + asked.stderr)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.agent.contract import LOOPBACK
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.agent.settings import ENV_TOKEN
+from dkdbg.targets.docker.engine_errors import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
 
 
-def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
+def environment(*, port: int, gpu: GpuKind, token: str = "") -> dict[str, str]:
     """Return our environment with this machine's values for the compose files' variables.
+
+    The token is in no file and on no command line.
 
     For the provenance of an image, a build runs git in its context, with the git configuration found there. A
     repository's own configuration could run programs here (buildx reads BUILDX_GIT_INFO).
     """
-    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu, "BUILDX_GIT_INFO": "false"}
+    ours = {"DKDBG_PORT": str(port), "DKDBG_GPU": gpu, ENV_TOKEN: token, "BUILDX_GIT_INFO": "false"}
+    return {**os.environ, **ours}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +92,7 @@ def take_away_other_token(target: ComposeService, root: Path, token: str) -> boo
     held = process.run(target.wrap(("sh", "-c", 'cat "${DKDBG_TOKEN_FILE:-/dev/null}"')), cwd=root)
     if held.code or held.stdout.strip() == token:
         return False
-    removed = process.run(target.down(), cwd=root, timeout=120.0)
-    if removed.code:
-        raise explain(removed.code, removed.stderr)
+    check(process.run(target.down(), cwd=root, timeout=120.0))
     return True
 
 
@@ -102,18 +104,13 @@ def check_project(
     Raises:
         DkdbgError: compose does not accept the project's files; contains its reason.
     """
-    result = process.run(target.config(), cwd=root, env=env)
-    if result.code:
-        raise explain(result.code, result.stderr)
-    model: dict[str, object] = json.loads(result.stdout)
+    model: dict[str, object] = json.loads(check(process.run(target.config(), cwd=root, env=env)).stdout)
     return model
 
 
 def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
     """Build the service's image. Raises DkdbgError: the build failed."""
-    result = process.stream(target.build(), cwd=root, env=env, report=report, stdin_text=target.model)
-    if result.code:
-        raise explain(result.code, result.stdout)
+    check(process.stream(target.build(), cwd=root, env=env, report=report, stdin_text=target.model))
 
 
 def create(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
@@ -122,35 +119,21 @@ def create(target: ComposeService, root: Path, *, env: dict[str, str], report: R
     Raises:
         DkdbgError: compose failed.
     """
-    result = process.stream(target.create(), cwd=root, env=env, report=report, stdin_text=target.model)
-    if result.code:
-        raise explain(result.code, result.stdout)
+    check(process.stream(target.create(), cwd=root, env=env, report=report, stdin_text=target.model))
 
 
 def up(
-    target: ComposeService,
-    root: Path,
-    *,
-    build: bool,
-    env: dict[str, str],
-    report: Report,
-    wait_timeout: int = 300,
+    target: ComposeService, argv: tuple[str, ...], root: Path, *, env: dict[str, str], report: Report
 ) -> None:
-    """Build, on request or without an image, and start the service; return when attaching will work.
+    """Start the service by one of its command lines.
 
     Raises:
         DkdbgError: the start failed; the program's last lines were reported before.
     """
-    result = process.stream(
-        target.up(build=build, wait_timeout=wait_timeout),
-        cwd=root,
-        env=env,
-        report=report,
-        stdin_text=target.model,
-    )
+    result = process.stream(argv, cwd=root, env=env, report=report, stdin_text=target.model)
     if result.code:
         report_last_lines(target, root, env=env, report=report)
-        raise explain(result.code, result.stdout)
+    check(result)
 
 
 def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:

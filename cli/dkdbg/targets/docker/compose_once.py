@@ -15,7 +15,7 @@ from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.targets.docker import compose_cli, podman_engine
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing
-from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, environment
+from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu
 from dkdbg.targets.docker.host import host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
 from dkdbg.targets.docker.ports import free_port, is_free
@@ -53,7 +53,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
     gpu, why = choose_gpu(root, service, host)
     token = wanted.token()
     target = ComposeService(service=service.name)
-    env = environment(port=wanted.port, gpu=gpu, token=token)
+    env = compose_cli.environment(port=wanted.port, gpu=gpu, token=token)
     model = compose_cli.check_project(target, root, env=env)
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
@@ -70,7 +70,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
         process.run(target.stop(), cwd=root)
     is_fixed = service.host_network and not detached  # F5 attaches to it there
     port = wanted.port if is_fixed else free_port(wanted.port, ours=None)
-    env = environment(port=port, gpu=gpu, token=token)
+    env = compose_cli.environment(port=port, gpu=gpu, token=token)
     image = ImageBuild(root, service, target)
     if image.is_needed:
         if host.is_podman:

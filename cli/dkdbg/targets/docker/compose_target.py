@@ -17,7 +17,7 @@ from dkdbg.targets.docker import client, containers, image_build
 from dkdbg.targets.docker.compose import ComposeService
 from dkdbg.targets.docker.container import choose, not_running, only_debug_service
 from dkdbg.targets.docker.container_target import ContainerTarget
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,11 +121,7 @@ class ComposeTarget(ContainerTarget):
 
     def start_again(self) -> None:
         """Run `docker compose restart`, which mounts each path anew."""
-        result = process.run(
-            ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None
-        )
-        if result.code:
-            raise explain(result.code, result.stderr)
+        check(process.run(ComposeService(service=self.address.rest).restart(), cwd=self._root, timeout=None))
 
     def down(self, service: DebugService, *, everything: bool) -> str:
         """Remove the service with `docker compose rm`, or the project with `down`."""
@@ -142,11 +138,9 @@ class ComposeTarget(ContainerTarget):
 
             remote_up.check_service(target, self._root)
             kept = remote_up.volumes_left(target, self._root)
-        result = image_build.remove_with_volumes(self._root, target, service.image_volumes)
-        if everything and not result.code:
-            result = image_build.remove_project(self._root, target, service)
-        if result.code:
-            raise explain(result.code, result.stderr)
+        check(image_build.remove_with_volumes(self._root, target, service.image_volumes))
+        if everything:
+            check(image_build.remove_project(self._root, target, service))
         down = "the project is down" if everything else f"{self.address.rest} is down"
         there = [] if everything else containers.of_project(self._root)
         if left := sorted(

@@ -16,7 +16,7 @@ from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing
 from dkdbg.targets.docker.compose_once import prepare, published_ports
 from dkdbg.targets.docker.container import PROJECT_NAME
-from dkdbg.targets.docker.engine_errors import explain, with_port
+from dkdbg.targets.docker.engine_errors import check, explain, with_port
 from dkdbg.targets.docker.image_build import IMAGE_VOLUME
 from dkdbg.targets.docker.ports import is_free
 
@@ -84,8 +84,7 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
     try:
         done = process.stream(prepared.argv, cwd=root, env=prepared.environment, report=report)
         made.append(created())
-        if done.code:
-            raise explain(done.code, done.stdout)
+        check(done)
     except BaseException:
         try:
             stop()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.agent.settings import ENV_TOKEN
 from dkdbg.core.plan import GPU_KINDS
 from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
@@ -22,7 +22,7 @@ from dkdbg.targets.docker.compose import (
     stands_for,
 )
 from dkdbg.targets.docker.container import has_network
-from dkdbg.targets.docker.engine_errors import explain, with_port
+from dkdbg.targets.docker.engine_errors import check, with_port
 from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
 from dkdbg.targets.docker.podman import unlabelled
@@ -42,12 +42,14 @@ def start(
 ) -> Started:
     """Start a service of the compose project in `root`; see `Target.up`."""
     service = wanted.service
-    host, gpu = _machine(root, service, report)
+    host = host_facts()
+    gpu, why = choose_gpu(root, service, host)
+    report(f"{host.called}; GPU: {gpu} ({why})")
     processes = choose_processes(root, service, gpu, host, report=report)
     token = wanted.token()
     target = ComposeService(service=service.name)
     model = compose_cli.check_project(
-        target, root, env={**environment(port=service.port, gpu=gpu, token=token), **processes}
+        target, root, env={**compose_cli.environment(port=service.port, gpu=gpu, token=token), **processes}
     )
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
@@ -61,7 +63,7 @@ def start(
     def up(port: int) -> None:
         if port != wanted.port:
             moved(port)
-        env = {**environment(port=port, gpu=gpu, token=token), **processes}
+        env = {**compose_cli.environment(port=port, gpu=gpu, token=token), **processes}
         if host.is_podman:
             up_podman(env)
             return
@@ -69,7 +71,9 @@ def start(
             compose_cli.build(target, root, env=env, report=report)
         _before_start(image, model, service, root, report)
         try:
-            compose_cli.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
+            compose_cli.up(
+                target, target.up(build=build, wait_timeout=wanted.wait), root, env=env, report=report
+            )
         except DkdbgError as error:
             # Compose may report an exited program only as unhealthy.
             started = (
@@ -88,8 +92,10 @@ def start(
         if build:
             podman_engine.build(now, service.name, root, env=env, report=report)
         _before_start(image, model, service, root, report)
-        given = podman_engine.given(now, target, root)
-        podman_engine.up(given, root, service.port, env=env, report=report, wait_timeout=wanted.wait)
+        podman_engine.up(
+            ComposeService(service=service.name, model=json.dumps(now), folder=str(root)),
+            root, service.port, env=env, report=report, wait_timeout=wanted.wait,
+        )  # fmt: skip
         if build:
             image.done()
 
@@ -99,7 +105,9 @@ def start(
     else:
         port = on_free_port(port, ours=running.port if running else None, start=up)
     running = compose_cli.running(target, root, service.port)
-    check_started(running, target, root, env=environment(port=port, gpu=gpu, token=token), report=report)
+    check_started(
+        running, target, root, env=compose_cli.environment(port=port, gpu=gpu, token=token), report=report
+    )
     reached = _is_reached(running)
     return Started(
         port=(running.port if running and running.port else port) if reached else None, gpu=gpu, token=bool(token),
@@ -141,9 +149,7 @@ def take_place(
         return
     running = process.run(original.running(), cwd=root)
     if not running.code and running.stdout.strip():
-        stopped = process.run(original.stop(), cwd=root, timeout=None)
-        if stopped.code:
-            raise explain(stopped.code, stopped.stderr)
+        check(process.run(original.stop(), cwd=root, timeout=None))
         report(
             f"{name} is stopped while {service.name} answers in its place; later: docker compose start {name}"
         )
@@ -201,11 +207,6 @@ def has_devices(container: str) -> bool:
     return found is not None and found.devices
 
 
-def environment(*, port: int, gpu: GpuKind, token: str) -> dict[str, str]:
-    """Return the variables for compose's files; the token is in no file and on no command line."""
-    return {**compose_cli.compose_environment(port=port, gpu=gpu), ENV_TOKEN: token}
-
-
 def check_name(project: str, root: Path) -> None:
     """Raise DkdbgError if another folder has a compose project of this name, whose containers a start would replace."""
     other = containers.other_folder(project, root)
@@ -234,13 +235,6 @@ def check_published(model: Mapping[str, object], service: DebugService, token: s
             "then dkdbg init and dkdbg up",
             exit_code=EXIT_CONFLICT,
         )
-
-
-def _machine(root: Path, service: DebugService, report: Callable[[str], None]) -> tuple[HostFacts, GpuKind]:
-    host = host_facts()
-    gpu, why = choose_gpu(root, service, host)
-    report(f"{host.called}; GPU: {gpu} ({why})")
-    return host, gpu
 
 
 def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuKind, str]:

@@ -28,7 +28,7 @@ from dkdbg.targets.docker.container import (
     ContainerReach,
     sessions_of,
 )
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -106,9 +106,7 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     asked = process.run(["docker", "container", "inspect", "--", name], timeout=_ANSWER_LIMIT)
     if asked.code and "no such container" in asked.stderr.lower():
         return None
-    if asked.code:
-        raise explain(asked.code, asked.stderr)
-    inspected = json.loads(asked.stdout)[0]
+    inspected = json.loads(check(asked).stdout)[0]
     return _container(inspected) if runs else Container.of(inspected)
 
 
@@ -118,9 +116,7 @@ def inspected(id_: str) -> dict[str, Any]:
     Raises:
         DkdbgError: there is no such container, or no engine.
     """
-    asked = process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT)
-    if asked.code:
-        raise explain(asked.code, asked.stderr)
+    asked = check(process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT))
     return dict(json.loads(asked.stdout)[0])
 
 
@@ -135,20 +131,16 @@ def image_of(inspected: dict[str, Any]) -> str:
 
 def names() -> list[str]:
     """Return the names of all running containers."""
-    result = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_LIMIT)
-    if result.code:
-        raise explain(result.code, result.stderr)
-    return sorted(result.stdout.split())
+    listed = process.run(["docker", "ps", "--format", "{{.Names}}"], timeout=_ANSWER_LIMIT)
+    return sorted(check(listed).stdout.split())
 
 
 def _listed(label: str) -> list[tuple[str, str]]:
     """Return the ids of the containers with a label, and the label's values."""
     shown = f'{{{{.ID}}}}\t{{{{.Label "{label}"}}}}'
     argv = ["docker", "ps", "--all", "--no-trunc", "--filter", f"label={label}", "--format", shown]
-    result = process.run(argv, timeout=_ANSWER_LIMIT)
-    if result.code:
-        raise explain(result.code, result.stderr)
-    lines = (line.partition("\t") for line in result.stdout.splitlines())
+    listed = check(process.run(argv, timeout=_ANSWER_LIMIT)).stdout
+    lines = (line.partition("\t") for line in listed.splitlines())
     return [(id_, value) for id_, _, value in lines]
 
 

@@ -14,6 +14,8 @@ from dkdbg.targets.ssh.command import SshHosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from dkdbg.process import Result
 #: Docker's message about a failure of the ssh by which it reaches an engine; contains ssh's own messages.
 _BY_SSH = re.compile(
     r"command \[ssh (?P<words>[^\]]*) docker system dial-stdio\] has exited with exit status (?P<code>\d+), [^\n]*?stderr=(?P<said>.*)",
@@ -182,6 +184,13 @@ def explain(code: int, output: str) -> DkdbgError:
         hint="without dkdbg: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",
         exit_code=EXIT_ENGINE,
     )
+
+
+def check(result: Result) -> Result:
+    """Return the result of a docker or compose command. Raises DkdbgError: the command has failed."""
+    if result.code:
+        raise explain(result.code, result.stderr or result.stdout)
+    return result
 
 
 def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> DkdbgError:

@@ -14,7 +14,7 @@ from dkdbg import process
 from dkdbg.errors import DkdbgError
 from dkdbg.repository import dotenv
 from dkdbg.targets.docker import client, podman
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +57,7 @@ def host_facts() -> HostFacts:
         DkdbgError: no docker command, no engine, no permission.
     """
     info = engine_info()
-    compose = process.run(["docker", "compose", "version", "--short"])
-    if compose.code:
-        raise explain(compose.code, compose.stderr)
+    check(process.run(["docker", "compose", "version", "--short"]))
     is_local = client.endpoint().is_local
     gpu, source = gpu_of(info, is_local=is_local)
     return HostFacts(

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.targets.docker import client, compose_cli, podman
-from dkdbg.targets.docker.compose import ComposeService
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import Any
+
+    from dkdbg.targets.docker.compose import ComposeService
 
 #: Timeout for one health check by the agent, which itself waits 20 s for an agent to start, and later 2 s.
 _LOOK_LIMIT = 40.0
@@ -43,9 +43,7 @@ def build(
             exit_code=127,
         )
     for argv in podman.builds(model, service, client.endpoint().host):
-        done = process.stream(argv, cwd=root, env=env, report=report)
-        if done.code:
-            raise explain(done.code, done.stdout)
+        check(process.stream(argv, cwd=root, env=env, report=report))
 
 
 def up(
@@ -69,10 +67,7 @@ def up(
     Raises:
         DkdbgError: the start failed; the program's last lines were reported before.
     """
-    done = process.stream(target.up_unseen(), cwd=root, env=env, report=report, stdin_text=target.model)
-    if done.code:
-        compose_cli.report_last_lines(target, root, env=env, report=report)
-        raise explain(done.code, done.stdout)
+    compose_cli.up(target, target.up_unseen(), root, env=env, report=report)
     deadline = time.monotonic() + wait_timeout
     while True:
         seen = compose_cli.running(target, root, port)
@@ -93,8 +88,3 @@ def up(
         if not look.code:
             return
         time.sleep(_PAUSE)
-
-
-def given(model: Mapping[str, Any], target: ComposeService, root: Path) -> ComposeService:
-    """Return the service with its project's model as input for compose."""
-    return ComposeService(service=target.service, model=json.dumps(model), folder=str(root))

@@ -19,9 +19,9 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService
-from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, environment, has_failed
+from dkdbg.targets.docker.compose_up import check_started, choose_gpu, ended, has_failed
 from dkdbg.targets.docker.container import PROJECT_NAME, ContainerReach
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check, explain
 from dkdbg.targets.docker.host import choose_processes, host_facts
 from dkdbg.targets.docker.image_build import ImageBuild, inspected
 from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, remote_project
@@ -64,7 +64,7 @@ def start(
     report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
     processes = choose_processes(root, service, gpu, host, report=report)
     token = wanted.token()
-    env = {**environment(port=wanted.port, gpu=gpu, token=token), **processes}
+    env = {**compose_cli.environment(port=wanted.port, gpu=gpu, token=token), **processes}
     plain = ComposeService(service=service.name)
     model = compose_cli.check_project(plain, root, env=env)
     check_ours(str(model.get("name", "")), root)
@@ -88,7 +88,7 @@ def start(
         for each in remote.filled:
             fill(reach, each)
     try:
-        compose_cli.up(target, root, build=False, env=env, report=report, wait_timeout=wanted.wait)
+        compose_cli.up(target, target.up(build=False, wait_timeout=wanted.wait), root, env=env, report=report)
     except DkdbgError as error:
         running = compose_cli.running(plain, root, service.port) if "is unhealthy" in str(error) else None
         raise (ended() if running and has_failed(running) else error) from None
@@ -150,8 +150,7 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
             hint="read_only: false for the debug service in an override file",
             exit_code=EXIT_CONFLICT,
         )
-    if copied.code:
-        raise explain(copied.code, copied.stderr)
+    check(copied)
     name = f"dkdbg-fill-{secrets.token_hex(6)}"
     # It exits at the end of its standard input, even if we are killed.
     running = process.converse(

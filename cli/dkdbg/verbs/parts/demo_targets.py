@@ -16,7 +16,7 @@ from dkdbg.core.local_commands import Local
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.targets.docker import compose_cli as engine
 from dkdbg.targets.docker.compose import ComposeService
-from dkdbg.targets.docker.engine_errors import explain
+from dkdbg.targets.docker.engine_errors import check
 from dkdbg.targets.docker.ports import on_free_port
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ class ComposeRun:
 
     def restart(self) -> int:
         """Start a new container of the same image: the changed file is mounted, not built."""
-        result = process.run(self._target.down(), cwd=self.folder, env=self._environment())
-        if result.code:
-            raise explain(result.code, result.stderr)
+        check(process.run(self._target.down(), cwd=self.folder, env=self._environment()))
         self._up(self.port)
         return self.port
 
@@ -88,14 +86,8 @@ class ComposeRun:
         self.port = port
         lines: list[str] = []
         try:
-            engine.up(
-                self._target,
-                self.folder,
-                env=self._environment(),
-                build=True,
-                report=lines.append,
-                wait_timeout=120,
-            )
+            argv = self._target.up(build=True, wait_timeout=120)
+            engine.up(self._target, argv, self.folder, env=self._environment(), report=lines.append)
         except DkdbgError as error:
             tail = "\n  ".join(line for line in lines[-12:] if line.strip())
             raise DkdbgError(
@@ -103,7 +95,7 @@ class ComposeRun:
             ) from error
 
     def _environment(self) -> dict[str, str]:
-        return engine.compose_environment(port=self.port or self.plan.service.port, gpu="none")
+        return engine.environment(port=self.port or self.plan.service.port, gpu="none")
 
 
 @dataclass(kw_only=True)
