@@ -1,7 +1,8 @@
-"""A terminal for a Python program: what it writes there, and how wide that is."""
+"""A terminal for a program: what it writes there, how wide that is, and the keys of its user."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -9,28 +10,78 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import contextmanager
 from fcntl import ioctl
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: Seconds that a loaded machine may take for anything.
+_TIMEOUT_S = 300.0
+
+
+class Terminal:
+    """A running program in a terminal.
+
+    Attributes:
+        shown: everything since the last keys.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], host: int) -> None:
+        self.process, self._host, self.shown = process, host, ""
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def type(self, keys: str) -> None:
+        """Press these keys."""
+        self.shown = ""
+        os.write(self._host, keys.encode())
+
+    def until(self, text: str) -> str:
+        """Return what is shown since the last keys, once `text` is in it."""
+        while text not in self.shown:
+            assert self._read(), self.shown
+        return self.shown
+
+    def end(self) -> int:
+        """Read until the program closes the terminal; return its exit code."""
+        while self._read():
+            pass
+        return self.process.wait(_TIMEOUT_S)
+
+    def _read(self) -> bool:
+        """Read more, unless the program has closed the terminal, or shows nothing for too long."""
+        try:
+            piece = os.read(self._host, 65536) if select.select([self._host], [], [], _TIMEOUT_S)[0] else b""
+        except OSError:  # Linux reports the end so, macOS by nothing
+            return False
+        self.shown += self._decode(piece)
+        return bool(piece)
+
+
+@contextmanager
+def terminal(
+    argv: Sequence[str], *, columns: int = 100, env: dict[str, str], **options: Any
+) -> Iterator[Terminal]:
+    """Run a program in a terminal of so many columns; at the end it is killed."""
+    host, program_side = pty.openpty()
+    ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        argv, stdin=program_side, stdout=program_side, stderr=program_side, start_new_session=True, env=env, **options
+    )  # fmt: skip
+    os.close(program_side)
+    try:
+        yield Terminal(process, host)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(host)
 
 
 def in_a_terminal(program: str, columns: int, **env: str) -> str:
-    """What a program writes to a terminal of so many columns."""
-    host, program_side = pty.openpty()
-    ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    """Return what a Python program writes to a terminal of so many columns."""
     plain = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS", "LINES", "COLORTERM"}}
-    running = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=program_side, stdout=program_side, stderr=program_side,
-        env={**plain, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **env},
-    )  # fmt: skip
-    os.close(program_side)
-    said = b""
-    while select.select([host], [], [], 300)[0]:
-        try:
-            piece = os.read(host, 65536)
-        except OSError:  # Linux says so at the end, macOS by nothing
-            break
-        if not piece:
-            break
-        said += piece
-    os.close(host)
-    assert running.wait(300) == 0, said
-    return said.decode().replace("\r\n", "\n")
+    settings = {**plain, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **env}
+    with terminal([sys.executable, "-c", program], columns=columns, env=settings) as running:
+        assert running.end() == 0, running.shown
+        return running.shown.replace("\r\n", "\n")

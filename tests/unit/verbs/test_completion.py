@@ -2,16 +2,13 @@
 
 import json
 import os
-import pty
-import select
 import shutil
 import subprocess
-import time
-from contextlib import contextmanager
 
 import pytest
 
 from tests.pages import environment
+from tests.terminals import terminal
 
 LIMIT = 300  # s
 #: How each shell is started without anybody's settings, and what it is told first.
@@ -36,52 +33,14 @@ def root(tmp_path):
     return tmp_path
 
 
-class Shell:
-    """An interactive shell in a terminal."""
-
-    def __init__(self, terminal):
-        self._terminal = terminal
-        self._shown = ""
-
-    def type(self, keys):
-        """Press these; what was shown before is forgotten."""
-        self._shown = ""
-        os.write(self._terminal, keys.encode())
-
-    def until(self, text):
-        """What is shown since the last keys, up to the moment in which `text` is."""
-        deadline = time.monotonic() + LIMIT
-        while text not in self._shown:
-            assert time.monotonic() < deadline, self._shown
-            if select.select([self._terminal], [], [], 1)[0]:
-                self._shown += os.read(self._terminal, 65536).decode(errors="replace")
-        return self._shown
-
-
-@contextmanager
-def shell(name, root):
-    argv, first = SHELLS[name]
-    ours, theirs = pty.openpty()
-    env = environment({"TERM": "dumb", "HOME": str(root), "ZDOTDIR": str(root), "HISTFILE": ""})
-    running = subprocess.Popen(
-        argv, cwd=root, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    )
-    os.close(theirs)
-    try:
-        it = Shell(ours)
-        it.type(f"{first}; echo 'rea''dy'\n")
-        it.until("ready")
-        yield it
-    finally:
-        running.kill()
-        running.wait()
-        os.close(ours)
-
-
 @pytest.mark.parametrize("name", [*SHELLS])
 def test_the_tab_key_completes_verbs_options_and_names_of_places(name, root):
     needs(name)
-    with shell(name, root) as it:
+    argv, first = SHELLS[name]
+    env = environment({"TERM": "dumb", "HOME": str(root), "ZDOTDIR": str(root), "HISTFILE": ""})
+    with terminal(argv, cwd=root, env=env) as it:
+        it.type(f"{first}; echo 'rea''dy'\n")
+        it.until("ready")
         for typed, wanted in (
             ("dkdbg resta", "restart"),
             ("dkdbg attach clu", "cluster"),

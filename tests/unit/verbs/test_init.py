@@ -12,6 +12,7 @@ import pytest
 
 from dkdbg.setup.render import jsonc
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
+from tests.terminals import terminal
 
 COMPOSE = """\
 services:
@@ -183,11 +184,11 @@ def test_an_output_that_cannot_hold_a_name_shows_it_escaped(tmp_path):
     ("answer", "code", "written"), [("y\n", 0, True), ("n\n", 1, False), ("\x04", 1, False)]
 )
 def test_a_person_is_asked_once(script, answer, code, written):
-    person, terminal = pty.openpty()
+    person, program_side = pty.openpty()
     os.write(person, answer.encode())
-    done = run_dkdbg(script, "init", stdin=terminal)
+    done = run_dkdbg(script, "init", stdin=program_side)
     os.close(person)
-    os.close(terminal)
+    os.close(program_side)
     assert done.returncode == code
     assert done.stdout.count("[y/N]") == 1
     assert (script / "compose.yaml").exists() is written
@@ -195,19 +196,11 @@ def test_a_person_is_asked_once(script, answer, code, written):
 
 def test_ctrl_c_at_the_question_ends_with_130_and_writes_nothing(script):
     before = snapshot(script)
-    person, terminal = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "init"], cwd=script, stdin=terminal, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    ) as child:  # fmt: skip
-        said = ""
-        while "[y/N]" not in said:
-            said += child.stdout.read(1)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(300) == 130
-        assert "Traceback" not in child.stderr.read()
-    os.close(person)
-    os.close(terminal)
+    with terminal([sys.executable, "-m", "dkdbg", "init"], cwd=script, env={**os.environ}) as running:
+        running.until("[y/N]")
+        running.process.send_signal(signal.SIGINT)
+        assert running.end() == 130
+        assert "Traceback" not in running.shown
     assert snapshot(script) == before
 
 

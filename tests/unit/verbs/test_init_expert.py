@@ -1,12 +1,9 @@
 """What an expert would have written: each case was wrong on a repository that nobody had prepared."""
 
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -15,6 +12,7 @@ from dkdbg.setup.detect.around import initialised
 from dkdbg.setup.detect.values import load_yaml
 from dkdbg.verbs.parts.repository import files_for, make_plan
 from tests.checkout import checkout, run_dkdbg
+from tests.terminals import terminal
 from tests.unit.project import Project
 
 TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
@@ -354,43 +352,29 @@ def test_a_command_in_a_project_brings_its_dependencies(repository):
     )
 
 
+def in_a_terminal(root):
+    return terminal([sys.executable, "-m", "dkdbg", "init"], cwd=root, env={**os.environ, "TERM": "xterm"})
+
+
 def typed(root, keys, *, expect):
-    """What `dkdbg init` shows to a person who types `keys` at its first question, and Ctrl-D at the last one."""
-    person, terminal = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "init"], cwd=root, stdin=terminal, stdout=terminal, stderr=terminal,
-        env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
-    os.close(terminal)
-    shown, until, sent = b"", time.monotonic() + 300, 0
-    while time.monotonic() < until:
-        if not select.select([person], [], [], 1)[0]:
-            continue
-        try:
-            shown += os.read(person, 65536)
-        except OSError:  # the other side is closed
-            break
-        if child.poll() is not None:
-            break
-        if sent == 0 and expect in shown:
-            os.write(person, keys)
-            sent = 1
-        if sent == 1 and b"[y/N]" in shown:
-            os.write(person, b"\x04")
-            sent = 2
-    assert child.wait(300) in {0, 1}
-    os.close(person)
-    return shown.decode(errors="replace")
+    """Return what `dkdbg init` shows to a user who types `keys` at its first question, and Ctrl-D at the last one."""
+    with in_a_terminal(root) as running:
+        running.until(expect)
+        running.type(keys)
+        shown = running.until("[y/N]")
+        running.type("\x04")
+        assert running.end() in {0, 1}
+        return shown
 
 
 def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arrow_keys(repository):
     for name in ("alpha", "beta"):
         repository.write(f"{name}/fit_{name}.py", TRAIN)
     repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
-    shown = typed(repository.root, b"\x1b[B\r", expect=b"beta/fit_beta.py  (README.md:5)")
+    shown = typed(repository.root, "\x1b[B\r", expect="beta/fit_beta.py  (README.md:5)")
     assert re.search(r"command python beta/fit_beta\.py\s+because you set it", shown)
     several(repository.empty())
-    shown = typed(repository.root, b"\x1b[A\r", expect=b"vae  (main.py)")
+    shown = typed(repository.root, "\x1b[A\r", expect="vae  (main.py)")
     assert "mapping . -> /workspace/" in shown
 
 
@@ -400,9 +384,10 @@ def test_a_repository_that_is_set_up_is_asked_nothing_again_and_a_pipe_gets_the_
     repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
     done = run_dkdbg(repository.root, "init", "--yes")
     assert "it could be python beta/fit_beta.py  (README.md:5) (choose with --command)" in done.stdout
-    shown = typed(repository.root, b"", expect=b"Which")
-    assert "Which" not in shown
-    assert "nothing to change" in shown
+    with in_a_terminal(repository.root) as running:
+        assert running.end() == 0
+    assert "Which" not in running.shown
+    assert "nothing to change" in running.shown
 
 
 def test_inside_a_set_up_repository_every_verb_walks_up(tmp_path):

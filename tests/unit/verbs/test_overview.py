@@ -1,18 +1,13 @@
 """`dkdbg help`, and `dkdbg` alone, say where one is and what to type next."""
 
-import fcntl
 import os
-import pty
-import struct
-import subprocess
 import sys
-import termios
-import time
 
 import pytest
 
 from dkdbg.verbs import command_line
 from tests.checkout import checkout
+from tests.terminals import terminal
 
 
 def test_the_help_has_every_verb_once_is_that_of_its_option_and_says_which_verb_may_be_meant(script, dkdbg):
@@ -59,26 +54,13 @@ class TestAlone:
 
 
 def test_the_plan_fits_a_screen_and_the_diff_comes_when_asked_for(script):
-    person, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    child = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "init"], cwd=script, stdin=terminal, stdout=terminal, stderr=terminal,
-        env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"},
-    )  # fmt: skip
-    os.close(terminal)
-    shown, answers, asked = b"", [b"d\n", b"n\n"], 0
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        try:
-            shown += os.read(person, 65536)
-        except OSError:  # the other side is closed
-            break
-        if answers and shown.count(b"d for the diff") > asked:
-            asked += 1
-            os.write(person, answers.pop(0))
-    assert child.wait(300) == 1  # nothing was written
-    os.close(person)
-    plan, diff = shown.decode().replace("\r", "").split("d for the diff", 1)
+    env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    with terminal([sys.executable, "-m", "dkdbg", "init"], columns=80, cwd=script, env=env) as running:
+        plan = running.until("d for the diff").replace("\r", "")
+        running.type("d\n")
+        diff = running.until("d for the diff")
+        running.type("n\n")
+        assert running.end() == 1  # nothing was written
     assert "+++ " not in plan
     assert "+++ b/compose.yaml" in diff
     because = plan[: plan.index("\ncreate")].splitlines()
