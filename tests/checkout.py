@@ -1,16 +1,11 @@
 """Repositories of files for the tests: make one, compare two states of it, run `dkdbg` in it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 TRAIN = """\
 import argparse

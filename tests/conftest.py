@@ -1,7 +1,5 @@
 """Fixtures of all tests; an engine test without an engine skips on a laptop and fails in CI."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

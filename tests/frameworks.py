@@ -1,7 +1,5 @@
 """Pythons of their own for tests with real frameworks (CPU PyTorch), made once and kept beside the other costly things."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

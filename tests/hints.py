@@ -1,18 +1,12 @@
 """Hints that a user types: the command lines of a hint as they stand in an output, and a shell to type them into."""
 
-from __future__ import annotations
-
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from dkdbg.hints import Hint
 from tests.checkout import without_privileges
 from tests.pages import environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dkdbg.hints import Hint
 
 
 def hinted(output: str, hint: Hint) -> list[str]:

@@ -4,8 +4,6 @@ Everything that tests create on the engine has a name from `unique`, which holds
 PID in the environment variable `DKDBG_TEST_RUN`. A run removes what runs that have ended left, and at its end its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -13,11 +11,8 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Environment variable by which processes inherit the PID of their run.
 VARIABLE = "DKDBG_TEST_RUN"

@@ -1,14 +1,9 @@
 """Four ranks of one job on two machines, two under each agent: an editor that attaches late has them all in one iteration."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: `python3 launcher.py NODE HOST`. There is no PyTorch there: this stands in for torchrun on a node (NODE is 0 or 1), and
 #: a barrier over sockets, which node 0 serves at HOST, for a collective. Ends when there is a file `stop` on node 0.

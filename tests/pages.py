@@ -9,21 +9,17 @@ files, or what was done by hand, and are never run by themselves.
         must(page.run("dkdbg ps", cwd=root))
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -46,13 +42,13 @@ class Page:
     taken: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, name: str) -> Page:
+    def of(cls, name: str) -> "Page":
         """The page with this path below docs/."""
         path = DOCS / name
         return cls.read(path, path.read_text())
 
     @classmethod
-    def read(cls, path: Path, text: str) -> Page:
+    def read(cls, path: Path, text: str) -> "Page":
         """The page that this text is."""
         found = []
         for language, block in blocks(text):

@@ -4,8 +4,6 @@ A port that the kernel chose for a probe is anybody's again as soon as the probe
 from which kernels choose (32768 on Linux, 49152 on macOS). Who listens on the first port of a range owns the range.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 import struct

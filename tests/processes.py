@@ -1,7 +1,5 @@
 """Which processes a process has started, read from /proc: `pgrep` is not on every machine."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

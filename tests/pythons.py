@@ -4,8 +4,6 @@ They come from DKDBG_TEST_PYTHONS (paths with colons between them), from PATH (`
 installed, and 3.14 from the base image that .ci/base-image builds of it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os

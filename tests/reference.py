@@ -1,18 +1,11 @@
 """docs/commands.md from the parser and docs/settings.md from the table; `pytest tests/unit/test_docs.py --update-golden` writes both."""
 
-from __future__ import annotations
-
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from dkdbg.agent.settings import JOB, SERVICE
+from dkdbg.agent.settings import JOB, SERVICE, Setting
 from dkdbg.core.settings import SETTINGS
 from dkdbg.verbs import command_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dkdbg.agent.settings import Setting
 
 _HEAD = """\
 # Verbs and options

@@ -5,8 +5,6 @@ usage: python -m tests.run [ARGUMENTS OF PYTEST]
 Exits with 0 if all tests passed, or if at most MAX_FLAKY failed first and passed alone; else with pytest's exit code.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

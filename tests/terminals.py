@@ -1,7 +1,5 @@
 """A terminal for a program: what it writes there, how wide that is, and the keys of its user."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import pty
@@ -10,12 +8,10 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fcntl import ioctl
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any
 
 #: Seconds that a loaded machine may take for anything.
 _TIMEOUT_S = 300.0

@@ -1,16 +1,11 @@
 """The texts of the program: its strings that are not docstrings, with `{}` where a value comes in."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dkdbg import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SOURCES = Path(main.__file__).resolve().parent
 

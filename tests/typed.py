@@ -1,18 +1,13 @@
 """A line that somebody types into a shell, and whose program goes on: what it says, and its end by Ctrl-C."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.pages import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 #: Seconds that a loaded machine may take for anything.
 _TIMEOUT_S = 300.0

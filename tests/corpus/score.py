@@ -18,8 +18,6 @@ Per repository, on a fresh copy with an empty history:
 4. a second `init --yes` changes nothing, and `init --undo` brings back every byte.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import hashlib

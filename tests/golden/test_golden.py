@@ -1,7 +1,5 @@
 """What `dkdbg init` writes, whole: read these files in review; `pytest --update-golden` writes them again."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The wheel and the sdist carry everything that `init` writes, and work away from the checkout."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

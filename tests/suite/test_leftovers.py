@@ -1,7 +1,5 @@
 """What an interrupted test run leaves, and the next one removes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

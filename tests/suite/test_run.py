@@ -1,7 +1,5 @@
 """`python -m tests.run`: once on real tests in a folder of their own, otherwise with a fake pytest."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

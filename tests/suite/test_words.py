@@ -1,7 +1,5 @@
 """The words of docstrings, comments and commit subjects: no headless openings, no terms that were replaced."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

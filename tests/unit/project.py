@@ -1,15 +1,10 @@
 """Small repositories that a test writes, and the facts that are read from them."""
 
-from __future__ import annotations
-
 import shutil
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 from dkdbg.setup.detect.repo import inspect
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Project:

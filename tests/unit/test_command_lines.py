@@ -1,7 +1,5 @@
 """Each `dkdbg ...` line in a text of the program or on a page is one that the real parser takes; hints are typed."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

@@ -1,7 +1,5 @@
 """A launcher starts what is documented, as far as the machine can; a person's number stands before both."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """The barrier for ranks of several agents: the attach proxy's requests to each agent."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

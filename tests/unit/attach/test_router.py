@@ -1,7 +1,5 @@
 """The router as a state machine: an editor's messages while containers restart, and random clients."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -74,25 +72,25 @@ class Bench:
     def names(self) -> list[str]:
         return [each.get("event") or f"{each['command']} {each.get('success')}" for each in self.heard()]
 
-    def introduce(self, **arguments: Any) -> Bench:
+    def introduce(self, **arguments: Any) -> "Bench":
         self.client(request("initialize", supportsStartDebuggingRequest=True, **arguments))
         return self
 
-    def attach(self, **arguments: Any) -> Bench:
+    def attach(self, **arguments: Any) -> "Bench":
         self.client(request("attach", 2, **arguments))
         return self
 
-    def take(self, upstream: str = "web") -> Bench:
+    def take(self, upstream: str = "web") -> "Bench":
         """Let the upstream accept the attach."""
         self.do(self.router.opened(upstream))
         self.do(self.router.from_upstream(upstream, event("initialized")))
         return self
 
-    def let_run(self, upstream: str = "web") -> Bench:
+    def let_run(self, upstream: str = "web") -> "Bench":
         self.do(self.router.from_upstream(upstream, response("attach", 2)))
         return self
 
-    def live(self, *upstreams: str, **arguments: Any) -> Bench:
+    def live(self, *upstreams: str, **arguments: Any) -> "Bench":
         self.introduce().attach(**arguments)
         for upstream in upstreams or ("web",):
             self.take(upstream)

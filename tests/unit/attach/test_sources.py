@@ -1,7 +1,5 @@
 """Queries to an agent about source files, and malformed answers."""
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import count

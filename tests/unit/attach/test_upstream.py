@@ -1,7 +1,5 @@
 """Finding a target's agent without ever mistaking something else for it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

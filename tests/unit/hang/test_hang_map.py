@@ -1,7 +1,5 @@
 """Processes at the same place are put together, and the odd ones come first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dkdbg.core.stacks import Frame, Process, Session, Thread

@@ -1,10 +1,8 @@
 """Which of the loaded files is a copy of the asked one: a namesake is none."""
 
-from __future__ import annotations
-
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +11,6 @@ from dkdbg.proof import line_answer, line_causes, proving
 from dkdbg.proof.asked import Asked
 from dkdbg.proof.editor import Entry
 from tests.checkout import checkout
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILES = {
     "pkg/__init__.py": "", "pkg/io.py": "x = 1\n", "utils.py": "y = 1\n", "lib/utils.py": "z = 1\n", "lib/pkg/io.py": "a = 1\n",

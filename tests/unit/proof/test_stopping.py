@@ -1,7 +1,5 @@
 """What a program answers at a stop is untrusted: any text, and perhaps no frame."""
 
-from __future__ import annotations
-
 import contextlib
 from types import SimpleNamespace
 

@@ -1,22 +1,16 @@
 """A session that follows a local folder, with a receiver on another local folder."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from dkdbg.core.local_commands import Local
+from dkdbg.core.target import Reach
+from dkdbg.sync.report import Event
+from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from dkdbg.core.target import Reach
-    from dkdbg.sync.report import Event
-    from dkdbg.sync.roots import Roots
 
 #: Seconds that a busy machine may take.
 LIMIT = 300.0

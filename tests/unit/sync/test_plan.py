@@ -1,7 +1,5 @@
 """The plan, applied to a model of the receiver: whatever both sides held, the remote tree becomes the local one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Real inotify, real editors' habits: what a watcher and a scanner together make of them."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -11,7 +9,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +17,6 @@ from hypothesis import strategies as st
 from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.watch.watcher import Watcher
 from tests.unit.sync.trees import Tree, fresh, git, put
-
-if TYPE_CHECKING:
-    from dkdbg.sync.tree.entries import Changes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 
@@ -38,7 +32,7 @@ class Follower:
             self.watcher.source.watch_file(path)
         self.index = self.scanner.scan()
         self.lost: list[str] = []
-        self.changes: list[Changes] = []
+        self.changes = []
 
     def step(self, timeout: float) -> bool:
         batch = self.watcher.batch(timeout)

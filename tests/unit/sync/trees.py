@@ -1,18 +1,13 @@
 """Real files and real git, for the tests of sync."""
 
-from __future__ import annotations
-
 import contextlib
 import os
+import random
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dkdbg.sync.tree.scan import Scanner
-
-if TYPE_CHECKING:
-    import random
 
 SETTINGS = ("user.name=dkdbg", "user.email=dkdbg@example.invalid", "init.defaultBranch=main")
 GIT = ("git", *(word for each in SETTINGS for word in ("-c", each)))

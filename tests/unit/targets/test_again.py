@@ -1,7 +1,5 @@
 """What `docker inspect` says of a container, as the line that makes one like it for the agent."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Targets claim the capabilities that verbs ask for: each claim comes with its methods, and no method without its claim."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

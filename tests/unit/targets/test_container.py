@@ -1,7 +1,5 @@
 """Which container a service's name means, where its agent listens, and where the code lies in it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

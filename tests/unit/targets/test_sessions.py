@@ -1,7 +1,5 @@
 """Records become rows of `dkdbg ps`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

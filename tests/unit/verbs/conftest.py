@@ -1,7 +1,5 @@
 """`dkdbg` in this process: the exit code and what it printed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

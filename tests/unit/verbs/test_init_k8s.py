@@ -1,7 +1,5 @@
 """`dkdbg init --k8s`: the overlay that it writes, as the real kustomize renders it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Facts of small repositories, and the plan that is made of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dkdbg.core.config import Config
