@@ -102,8 +102,6 @@ def write_tree(bare: Path, commit: str, out: Path) -> None:
     with subprocess.Popen(
         ["git", "--git-dir", str(bare), "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as cat:
-        assert cat.stdin is not None
-        assert cat.stdout is not None
         for entry in git(bare, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
             if not entry:
                 continue

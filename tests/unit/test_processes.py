@@ -60,7 +60,6 @@ def test_what_f5_runs_chooses_the_number_as_dkdbg_up_does(tmp_path):
     made = run_dkdbg(root, "init", "--yes")
     assert made.returncode == 0, made.stderr
     service = manifest.debug_service(root)
-    assert service is not None
     assert service.processes == 4
     tools = tmp_path / "bin"
     tools.mkdir()

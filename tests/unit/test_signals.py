@@ -28,7 +28,6 @@ def test_a_signal_that_another_thread_takes_interrupts_what_the_main_thread_wait
         [sys.executable, "-c", WAITS], stdin=ours, stdout=subprocess.PIPE, text=True
     ) as child:
         os.close(ours)
-        assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"

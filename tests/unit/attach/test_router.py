@@ -234,7 +234,6 @@ def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names():
     assert (first["justMyCode"], first["connect"]) == (True, {"host": "127.0.0.1", "port": PORT})
     child = Bench(shared=shared).introduce()
     (branch,) = child.client(request("attach", 2, **second))
-    assert isinstance(branch, Branch)
     assert (branch.process.upstream, branch.attach["arguments"]["subProcessId"]) == ("b", 7)
     assert branch.initialize["seq"] == 1
 
@@ -303,7 +302,6 @@ def test_a_client_at_the_port_of_a_process_waits_for_it():
     assert bench.router.phase == "expecting"
     assert not any(isinstance(each, Dial) for each in bench.actions)
     (branch,) = bench.router.branch(root.announce(7)["subProcessId"])
-    assert isinstance(branch, Branch)
     assert branch.attach["arguments"] == {"justMyCode": False, "subProcessId": 7}
 
 

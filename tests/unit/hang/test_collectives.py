@@ -21,10 +21,8 @@ def test_the_rank_that_lacks_the_first_collective_is_late_also_from_far_behind_o
     found = findings([rank(0, call(5), call(6)), rank(1, call(5)), rank(2, call(5), call(6, age=3.0))])
     assert found == [Late(group="of all ranks", op="all_reduce", seq=6, late=(1,), waiting=(0, 2), age=3.0)]
     (found,) = findings([rank(0, call(6, age=8.0), call(7, age=7.0, op="barrier")), rank(1, call(5))])
-    assert isinstance(found, Late)
     assert (found.seq, found.op, found.age) == (6, "all_reduce", 8.0)
     (found,) = findings([rank(0, call(1)), rank(1)])
-    assert isinstance(found, Late)
     assert (found.seq, found.late) == (1, (1,))
 
 
@@ -39,7 +37,6 @@ def test_who_did_not_answer_or_goes_on_or_is_in_another_group_is_not_late_and_so
 
 def test_another_shape_or_call_is_named_the_rarest_first_also_when_the_others_went_on():
     (found,) = findings([rank(0, call(6)), rank(1, call(6, tensor="Float [7]")), rank(2, call(6))])
-    assert isinstance(found, Mismatch)
     assert found.calls == (("all_reduce of Float [7]", (1,)), ("all_reduce of Float [4]", (0, 2)))
     (found,) = findings([rank(0, call(6)), rank(1, call(6, op="barrier"))])
     assert isinstance(found, Mismatch)

@@ -32,7 +32,6 @@ class A:
 
 def test_docstrings_future_imports_and_declarations_have_no_code():
     found = first_lines.of_text("/r/a.py", TEXT)
-    assert found is not None
     assert found.module == 4
     assert found.functions == (("f", 11), ("m", 19), ("inner", 20))
 

@@ -102,7 +102,6 @@ def test_an_answer_that_makes_no_sense_is_an_error(said):
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step(said, cause):
     error = LSF.explain(said, job="7", node="host1")
-    assert error is not None
     assert error.message.startswith(cause)
     assert error.hint
 

@@ -81,7 +81,6 @@ def test_a_job_that_is_not_there_is_named():
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step(said, cause):
     error = PBS.explain(said, job="7", node="n1")
-    assert error is not None
     assert error.message.startswith(cause)
     assert error.hint
 

@@ -56,7 +56,6 @@ def test_states_are_told_apart(line, phase, reason):
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
     error = SLURM.explain(said, job="7", node="n1")
-    assert error is not None
     assert error.message.startswith(cause)
     assert error.hint
     assert error.message.splitlines()[-1] in f"{cause}\n{said}"

@@ -56,7 +56,6 @@ def test_another_init_keeps_them_and_fewer_ranks_take_the_place_of_more(reposito
     names = [each["name"] for each in launch["configurations"]]
     assert names == ["dkdbg: attach", "dkdbg: rank 0", "dkdbg: rank 1"]
     moved = with_port(repository, 9999)  # what `up` writes where the service's port is taken
-    assert moved is not None
     ports = [each["connect"]["port"] for each in json.loads(moved.content)["configurations"]]
     assert ports == [9999, 7000, 7001]
     assert init.undo(repository, force=False, as_json=True) == 0

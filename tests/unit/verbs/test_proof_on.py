@@ -26,7 +26,6 @@ def started(tmp_path, monkeypatch, looks):
         assert trial.ready(5)
     finally:
         trial.stop()
-        assert running.stdin is not None
         running.stdin.close()
     return trial
 
