@@ -6,13 +6,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import Tree, fresh, git, put, scanned
+from tests.unit.sync.trees import Tree, fresh, put, scanned
 
 IGNORE = ("!data/keep/x.py", "c/a")
 
@@ -84,21 +83,6 @@ def test_a_file_that_grows_over_the_limit_is_skipped_and_said(root):
     put(root, {"a": "1"})
     changes = scanner.rescan(index, ["a"])
     assert (list(changes.written), changes.cleared) == (["a"], ("a",))
-
-
-@pytest.mark.parametrize("dirty", ["index", ".gitignore"])
-def test_a_change_of_the_rules_brings_files_in_and_takes_them_out(root, dirty):
-    git(root, "init", "-q")
-    put(root, {".gitignore": "*.log\n", "a.log": "", "b.txt": ""})
-    scanner, index = scanned(root)
-    if dirty == "index":
-        git(root, "add", "-f", "a.log")
-        path = next(file for file in scanner.rules.files if file.endswith("index"))
-        assert list(scanner.rescan(index, [path]).written) == ["a.log"]
-    else:
-        put(root, {".gitignore": "*.txt\n"})
-        changes = scanner.rescan(index, [".gitignore"])
-        assert (sorted(changes.written), changes.removed) == ([".gitignore", "a.log"], ("b.txt",))
 
 
 def test_a_file_behind_a_folder_that_became_a_link_is_not_looked_at(root):

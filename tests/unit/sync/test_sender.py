@@ -121,17 +121,6 @@ def test_a_large_file_goes_on_where_it_was_cut(roots, here, there):
     assert (there / "large").read_bytes() == data
 
 
-def test_what_became_ignored_stays_there_and_what_was_deleted_goes(roots, here, there):
-    (here / "a").write_text("a")
-    (here / "b").write_text("b")
-    once(roots)
-    (here / ".gitignore").write_text("a\n")
-    (here / "b").unlink()
-    once(roots)
-    assert (there / "a").read_text() == "a"
-    assert not (there / "b").exists()
-
-
 def test_a_second_checkout_deletes_nothing_of_the_first_and_keeps_what_it_replaces(roots, here, there):
     other = here.with_name("other")
     other.mkdir()

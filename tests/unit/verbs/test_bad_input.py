@@ -23,17 +23,17 @@ def refused(ran, code, *said):
 
 
 BROKEN = {
-    "a compose file that is no YAML": ({"compose.yaml": "services:\n  web: [x\n"}, EXIT_ERROR, "compose.yaml:", "not valid YAML"),
+    "a compose file that is no YAML": ({"compose.yaml": "services:\n  web: [x\n"}, EXIT_ERROR, "compose.yaml:3: not valid YAML", "docker compose config"),
     "a compose file with a tab": ({"compose.yaml": "services:\n\tweb: {}\n"}, EXIT_ERROR, "compose.yaml:2"),
     "a compose file that is a list": ({"compose.yaml": "- web\n"}, EXIT_ERROR, "compose.yaml:1", "`services`"),
-    "a compose file whose services are a list": ({"compose.yaml": "services: [a]\n"}, EXIT_ERROR, "compose.yaml", "mapping"),
+    "a compose file whose services are a list": ({"compose.yaml": "services: [a]\n"}, EXIT_ERROR, "compose.yaml", "mapping of names to services"),
     "a compose file with a key twice": (
         {"compose.yaml": "services:\n  web:\n    image: x\n    image: y\n"}, EXIT_ERROR, "compose.yaml:4", '"image"',
     ),
     "a launch.json that is cut off": ({".vscode/launch.json": '{"configurations": [ }'}, EXIT_ERROR, ".vscode/launch.json:1:22"),
     "a launch.json that is a list": ({".vscode/launch.json": "[]"}, EXIT_CONFLICT, ".vscode/launch.json", "object"),
     "configurations that are an object": (
-        {".vscode/launch.json": '{"configurations": {}}'}, EXIT_CONFLICT, ".vscode/launch.json", "configurations", "array",
+        {".vscode/launch.json": '{"configurations": {}}'}, EXIT_CONFLICT, ".vscode/launch.json:1:20: configurations must be an array",
     ),
     "a launch.json that is not UTF-8": ({".vscode/launch.json": b'{"x": "\xe4"}'}, EXIT_ERROR, ".vscode/launch.json", "byte 7"),
     "a tasks.json that is no JSON": ({".vscode/tasks.json": "tasks: none"}, EXIT_ERROR, ".vscode/tasks.json:1:1"),
@@ -138,7 +138,7 @@ def test_a_verb_before_init_says_what_is_missing(script, dkdbg):
         ("compose.yaml", 0o000, "cannot read compose.yaml"),
         (".vscode", 0o555, "no write permission"),
         (".vscode/launch.json", 0o000, "cannot read .vscode/launch.json"),
-        (".vscode/launch.json", 0o444, "no write permission"),
+        (".vscode/launch.json", 0o444, "Get it with: chmod u+w "),
         ("dkdbg.toml", 0o000, "cannot read dkdbg.toml"),
         (".env", 0o000, "cannot read .env"),
     ],

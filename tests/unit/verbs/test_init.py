@@ -51,19 +51,6 @@ def test_a_second_init_changes_no_byte_and_says_so(tmp_path, dkdbg, files):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
 
 
-def test_undo_brings_back_bytes_modes_and_directories(tmp_path, dkdbg):
-    root = checkout(
-        tmp_path / "repo", {**OWN, ".vscode/launch.json": '{"configurations": [] }', ".env": "A=1"}
-    )
-    (root / ".vscode/launch.json").chmod(0o640)
-    (root / "docker-compose.override.yml").write_text("services: {web: {environment: {B: '2'}}}\n")
-    before = snapshot(root)
-    dkdbg(root, "init", "--yes")
-    assert snapshot(root) != before
-    assert dkdbg(root, "init", "--undo").code == 0
-    assert snapshot(root) == before
-
-
 def test_undo_names_a_directory_that_stays_and_is_one_object_as_json(script, dkdbg):
     dkdbg(script, "init", "--yes")
     (script / ".vscode/settings.json").write_text("{}")

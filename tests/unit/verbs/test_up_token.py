@@ -66,8 +66,11 @@ def test_a_token_that_is_none_is_removed_as_it_says_and_made_anew(said, tmp_path
         file.write_text("")
     else:
         file.chmod(0o644)
-    with pytest.raises(DkdbgError) as error:
+    with pytest.raises(
+        DkdbgError, match="is empty" if harm == "it is empty" else "other users can read"
+    ) as error:
         choose("env", said)
+    assert before not in error.value.message + error.value.hint
     lines = hinted(error.value.hint, hints.TOKEN_ANEW)
     assert in_shell(tmp_path, lines[0]).returncode == 0
     token = choose("env", said)

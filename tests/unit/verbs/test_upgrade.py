@@ -58,15 +58,3 @@ def test_one_that_the_user_edited_stays(cloned, dkdbg):
     ran = dkdbg(cloned, "init", "--yes")
     assert "keep    .dkdbg/gpu/none.yaml  (you changed it)" in ran.out
     assert (cloned / ".dkdbg/gpu/none.yaml").exists()
-
-
-def test_a_fresh_repository_gets_at_most_thirteen_files(tmp_path, dkdbg):
-    gpu = {"requirements.txt": "torch\n", "Makefile": "x:\n\tnvidia-smi\n"}
-    for name, files in {"bare": {}, "gpu": gpu}.items():
-        text = "import torch\ntorch.cuda.set_device(0)\n" + TRAIN if name == "gpu" else TRAIN
-        root = checkout(tmp_path / name, {"train.py": text, **files})
-        before = {path for path, (kind, *_) in snapshot(root).items() if kind == "file"}
-        assert dkdbg(root, "init", "--yes").code == 0
-        after = {path for path, (kind, *_) in snapshot(root).items() if kind == "file"}
-        assert len(after - before) <= 13, sorted(after - before)
-        assert ("dkdbg-gpu-none" in (root / ".dkdbg/service.compose").read_text()) == (name == "gpu")

@@ -131,25 +131,6 @@ def test_nothing_of_gits_own_is_written(tmp_path, path):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize(("path", "message"), [("d", "is a directory"), ("f/a", "is not a directory")])
-def test_an_obstacle_on_the_way_is_named(tmp_path, path, message):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "f").write_bytes(b"")
-    with pytest.raises(DkdbgError, match=message):
-        between(tmp_path, {path: generated(b"")})
-
-
-def test_a_missing_permission_is_found_before_anything_is_written(tmp_path, monkeypatch):
-    (tmp_path / "locked").mkdir()
-    real = os.access  # root may write everywhere, so the answer is given here
-    monkeypatch.setattr(os, "access", lambda path, need: Path(path).name != "locked" and real(path, need))
-    before = tree(tmp_path)
-    with pytest.raises(DkdbgError, match="no write permission") as caught:
-        init(tmp_path, {"a": generated(b""), "locked/b": generated(b"")})
-    assert "chmod u+w" in caught.value.hint
-    assert tree(tmp_path) == before
-
-
 WANTED = {
     "a/b/new": generated(b"n"),
     "old": edit(b"2"),

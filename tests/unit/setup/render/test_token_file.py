@@ -28,15 +28,3 @@ def test_the_variable_wins_also_when_it_is_empty(environ):
     token_file.make(environ)
     assert token_file.read({**environ, "DKDBG_TOKEN": " mine\n"}) == "mine"
     assert token_file.read({**environ, "DKDBG_TOKEN": ""}) == ""
-
-
-def test_a_token_that_others_can_read_or_that_is_empty_is_refused(environ):
-    made = token_file.make(environ)
-    token_file.path(environ).chmod(0o640)
-    with pytest.raises(DkdbgError, match="other users can read") as refused:
-        token_file.read(environ)
-    assert made not in refused.value.message + refused.value.hint
-    token_file.path(environ).chmod(0o600)
-    token_file.path(environ).write_text("\n")
-    with pytest.raises(DkdbgError, match="is empty"):
-        token_file.read(environ)
