@@ -1,10 +1,14 @@
-"""What all unit tests share."""
+"""What all unit tests share: repositories, and `dkdbg` in this process."""
 
 import functools
+from dataclasses import dataclass
 
 import pytest
 
 from dkdbg.delivery import debugpy, single_file
+from dkdbg.main import main
+from tests.checkout import TRAIN, checkout
+from tests.unit.project import Project
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,3 +22,49 @@ def _one_single_file():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(single_file, "build", lambda python: cached(python, debugpy.for_python(python)))
         yield
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How one call ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dkdbg(capsys):
+    """Run `dkdbg -C root words...`."""
+
+    def run(root, *words) -> Ran:
+        capsys.readouterr()
+        try:
+            code = main(["-C", str(root), *words])
+        except SystemExit as stop:  # argparse
+            code = stop.code if isinstance(stop.code, int) else 1
+        said = capsys.readouterr()
+        return Ran(code=code, out=said.out, err=said.err)
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A repository of one script."""
+    return checkout(tmp_path / "script", {"train.py": TRAIN})
+
+
+@pytest.fixture
+def initialised(script, dkdbg):
+    """The same after `dkdbg init`."""
+    assert dkdbg(script, "init", "--yes").code == 0
+    return script
+
+
+@pytest.fixture
+def project(tmp_path):
+    """An empty repository, which a test writes."""
+    root = tmp_path / "project"
+    root.mkdir()
+    return Project(root)

@@ -183,12 +183,6 @@ def test_a_source_file_that_cannot_be_read_is_left_out_and_named(tmp_path):
     assert "requirements.txt: Permission denied" in done.stdout
 
 
-@pytest.fixture
-def initialised(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    return script
-
-
 @pytest.mark.parametrize("verb", ["up", "down"])
 def test_no_docker_command(initialised, tmp_path, verb):
     before = snapshot(initialised)

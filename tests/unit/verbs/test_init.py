@@ -51,14 +51,13 @@ def test_a_second_init_changes_no_byte_and_says_so(tmp_path, dkdbg, files):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
 
 
-def test_undo_names_a_directory_that_stays_and_is_one_object_as_json(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    (script / ".vscode/settings.json").write_text("{}")
-    ran = dkdbg(script, "init", "--undo")
+def test_undo_names_a_directory_that_stays_and_is_one_object_as_json(initialised, dkdbg):
+    (initialised / ".vscode/settings.json").write_text("{}")
+    ran = dkdbg(initialised, "init", "--undo")
     assert "left      .vscode/" in ran.out
-    assert (script / ".vscode/settings.json").exists()
-    dkdbg(script, "init", "--yes")
-    assert "compose.yaml" in json.loads(dkdbg(script, "init", "--undo", "--json").out)["removed"]
+    assert (initialised / ".vscode/settings.json").exists()
+    dkdbg(initialised, "init", "--yes")
+    assert "compose.yaml" in json.loads(dkdbg(initialised, "init", "--undo", "--json").out)["removed"]
 
 
 LAUNCH = {

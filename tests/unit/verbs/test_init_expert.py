@@ -34,10 +34,8 @@ class Repository(Project):
 
 
 @pytest.fixture
-def repository(tmp_path):
-    root = tmp_path / "project"
-    root.mkdir()
-    return Repository(root)
+def repository(project):
+    return Repository(project.root)
 
 
 # --- what the service says is never made worse

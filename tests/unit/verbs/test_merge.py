@@ -23,14 +23,13 @@ def entry(root):
 
 
 @pytest.fixture
-def mine(script, dkdbg):
+def mine(initialised):
     """An initialised repository whose owner has made the launch entry their own."""
-    assert dkdbg(script, "init", "--yes").code == 0
     mine = '"justMyCode": false, // the library too\n      "env": {"A": "1"},'
-    edit(script, LAUNCH, '"justMyCode": true,', mine)
+    edit(initialised, LAUNCH, '"justMyCode": true,', mine)
     mapping = '"pathMappings": ['
-    edit(script, LAUNCH, mapping, f'{mapping}\n        {{"localRoot": "/data", "remoteRoot": "/mnt"}},')
-    return script
+    edit(initialised, LAUNCH, mapping, f'{mapping}\n        {{"localRoot": "/data", "remoteRoot": "/mnt"}},')
+    return initialised
 
 
 def test_a_second_init_changes_no_byte_of_what_they_made_and_says_where_it_yields(mine, dkdbg):
@@ -51,36 +50,33 @@ def test_a_changed_plan_reaches_what_is_ours_in_the_same_entry_also_in_a_clone(m
         assert (root / LAUNCH).read_text() == before.replace("5678", "6001")
 
 
-def test_a_value_of_an_entry_and_of_a_task_that_they_changed_stays_against_the_plan(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    edit(script, LAUNCH, '"port": 5678', '"port": 7000')
-    edit(script, TASKS, '"reveal": "always"', '"reveal": "never"')
-    edit(script, TASKS, '"command": "sh",', '"command": "sh", // mine\n      "icon": {"id": "bug"},')
-    edit(script, "dkdbg.toml", "# port = 5678", "port = 6001")
-    before = (script / TASKS).read_bytes()
-    ran = dkdbg(script, "init", "--yes")
-    assert entry(script)["connect"]["port"] == 7000
+def test_a_value_of_an_entry_and_of_a_task_that_they_changed_stays_against_the_plan(initialised, dkdbg):
+    edit(initialised, LAUNCH, '"port": 5678', '"port": 7000')
+    edit(initialised, TASKS, '"reveal": "always"', '"reveal": "never"')
+    edit(initialised, TASKS, '"command": "sh",', '"command": "sh", // mine\n      "icon": {"id": "bug"},')
+    edit(initialised, "dkdbg.toml", "# port = 5678", "port = 6001")
+    before = (initialised / TASKS).read_bytes()
+    ran = dkdbg(initialised, "init", "--yes")
+    assert entry(initialised)["connect"]["port"] == 7000
     assert "connect > port is 7000, not 6001" in ran.out
-    assert (script / TASKS).read_bytes() == before
+    assert (initialised / TASKS).read_bytes() == before
     assert 'in "dkdbg: up" presentation > reveal is "never", not "always"' in ran.out
 
 
-def test_an_entry_that_they_deleted_comes_back_whole(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    whole = (script / LAUNCH).read_bytes()
-    (script / LAUNCH).unlink()
-    dkdbg(script, "init", "--yes")
-    assert (script / LAUNCH).read_bytes() == whole
+def test_an_entry_that_they_deleted_comes_back_whole(initialised, dkdbg):
+    whole = (initialised / LAUNCH).read_bytes()
+    (initialised / LAUNCH).unlink()
+    dkdbg(initialised, "init", "--yes")
+    assert (initialised / LAUNCH).read_bytes() == whole
 
 
-def test_without_a_record_every_difference_is_theirs(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    path = script / ".dkdbg/manifest.json"
+def test_without_a_record_every_difference_is_theirs(initialised, dkdbg):
+    path = initialised / ".dkdbg/manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["notes"]
     path.write_text(json.dumps(manifest))
-    edit(script, "dkdbg.toml", "# port = 5678", "port = 6001")
-    ran = dkdbg(script, "init", "--yes")
+    edit(initialised, "dkdbg.toml", "# port = 5678", "port = 6001")
+    ran = dkdbg(initialised, "init", "--yes")
     assert "connect > port is 5678, not 6001" in ran.out
 
 

@@ -5,17 +5,9 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.plan.choices import unasked
 from dkdbg.verbs.parts.repository import make_plan
-from tests.unit.project import Project
 
 TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
 SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
-
-
-@pytest.fixture
-def project(tmp_path):
-    root = tmp_path / "project"
-    root.mkdir()
-    return Project(root)
 
 
 def choices(project, **asked):

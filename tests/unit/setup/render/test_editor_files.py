@@ -2,46 +2,35 @@
 
 import json
 
-import pytest
-
 from dkdbg.setup.render import changes, jsonc
 from dkdbg.setup.render.editor_files import LAUNCH, with_port
-from dkdbg.verbs.parts.repository import files_for, make_plan
-from tests.checkout import TRAIN, checkout
 
 
 def write(root, wanted):
     changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
 
 
-@pytest.fixture
-def root(tmp_path):
-    root = checkout(tmp_path / "script", {"train.py": TRAIN})
-    write(root, files_for(root, *make_plan(root)))
-    return root
-
-
 def ports(root):
     return [each["connect"]["port"] for each in jsonc.loads((root / LAUNCH).read_text())["configurations"]]
 
 
-def test_a_port_of_the_users_stays_and_is_named_and_before_init_nothing_is_known(root, tmp_path):
-    path = root / LAUNCH
+def test_a_port_of_the_users_stays_and_is_named_and_before_init_nothing_is_known(initialised, tmp_path):
+    path = initialised / LAUNCH
     path.write_text(path.read_text().replace("5678", "7000"))
-    wanted = with_port(root, 6001)
-    write(root, {LAUNCH: wanted})
-    assert ports(root) == [7000]
+    wanted = with_port(initialised, 6001)
+    write(initialised, {LAUNCH: wanted})
+    assert ports(initialised) == [7000]
     assert wanted.yours == ('in "dkdbg: attach" connect > port is 7000, not 6001',)
     assert with_port(tmp_path, 6001) is None
 
 
-def test_only_the_port_and_its_record_change_and_change_back(root):
-    before, path = (root / LAUNCH).read_text(), root / ".dkdbg/manifest.json"
+def test_only_the_port_and_its_record_change_and_change_back(initialised):
+    before, path = (initialised / LAUNCH).read_text(), initialised / ".dkdbg/manifest.json"
     records = json.loads(path.read_text())
-    write(root, {LAUNCH: with_port(root, 6001)})
-    assert (root / LAUNCH).read_text() == before.replace("5678", "6001")
+    write(initialised, {LAUNCH: with_port(initialised, 6001)})
+    assert (initialised / LAUNCH).read_text() == before.replace("5678", "6001")
     after = json.loads(path.read_text())
     assert {name for name in after["notes"] if after["notes"][name] != records["notes"][name]} == {LAUNCH}
     assert after["files"] == records["files"]
-    write(root, {LAUNCH: with_port(root, 5678)})
-    assert (root / LAUNCH).read_text() == before
+    write(initialised, {LAUNCH: with_port(initialised, 5678)})
+    assert (initialised / LAUNCH).read_text() == before
