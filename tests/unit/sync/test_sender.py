@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,40 +71,6 @@ def test_a_file_that_was_refused_and_is_gone_has_not_failed_any_more(roots, here
         index.apply(scanner.rescan(index, {".dkdbg-sync.mine"}))
         assert replica.steps(index, {".dkdbg-sync.mine"}) == []
         assert replica.sender.failed == {}
-
-
-def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, here, there):
-    path = here / "log"
-    path.write_text("")
-    stop = threading.Event()
-
-    def write():
-        with path.open("a") as file:
-            while not stop.is_set():
-                if file.tell() > 20_000_000:  # far below max_size, however long it takes
-                    file.truncate(0)
-                file.write("line\n" * 2000)
-                file.flush()
-                time.sleep(0.0005)
-
-    writer = threading.Thread(target=write)
-    events = []
-    session = Session(roots, lambda: Local(python=sys.executable), report=events.append)
-    follower = threading.Thread(target=session.follow, daemon=True)
-    writer.start()
-    follower.start()
-    deadline = time.monotonic() + 300
-    while session._retries._times.get("log", 0) < 2:  # it was written while it was read, and once more
-        assert time.monotonic() < deadline, [event.as_json() for event in events]
-        time.sleep(0.02)
-    stop.set()
-    writer.join()
-    while not (there / "log").exists() or (there / "log").read_bytes() != path.read_bytes():
-        assert time.monotonic() < deadline, [event.as_json() for event in events]
-        time.sleep(0.02)
-    session.stop()
-    follower.join(300)
-    assert not follower.is_alive()
 
 
 def test_a_large_file_goes_on_where_it_was_cut(roots, here, there):
