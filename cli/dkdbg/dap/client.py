@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.dap.frames import MAX_BODY, FrameError, FrameParser, decode, encode
+from dkdbg.agent.dap.frames import FrameError, FrameParser, decode, encode
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ class MessageReader:
     After a FrameError the stream is unusable: the protocol cannot resynchronise.
     """
 
-    def __init__(self, *, max_body: int = MAX_BODY) -> None:
-        """Set the largest accepted body, `max_body`, in bytes."""
-        self._frames = FrameParser(max_body=max_body)
+    def __init__(self) -> None:
+        self._frames = FrameParser()
 
     def feed(self, data: bytes) -> Iterator[Body]:
         """Yield the messages that `data` completes, in order.

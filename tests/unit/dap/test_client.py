@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from dkdbg.agent.dap.frames import encode
+from dkdbg.agent.dap.frames import MAX_BODY, FrameError, encode
 from dkdbg.dap.client import MessageReader, Session, dial
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
@@ -132,6 +132,13 @@ def test_a_disconnect_that_is_refused_is_told_and_another_request_that_the_sessi
     adapter.event("terminated")
     with pytest.raises(DkdbgError, match="the program ended while waiting for response"):
         adapter.session.request("threads", timeout=300)
+
+
+@pytest.mark.parametrize("size", [2, MAX_BODY + 1])
+@pytest.mark.parametrize("body", [b"{}", b'{"type":"event"}', b'{"type":"response","command":"a"}'])
+def test_an_object_that_is_no_message_or_too_large_is_refused(size, body):
+    with pytest.raises(FrameError):
+        list(MessageReader().feed(b"Content-Length: %d\r\n\r\n%b" % (max(size, len(body)), body)))
 
 
 def test_nobody_listening_is_said_with_the_address():
