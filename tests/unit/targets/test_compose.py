@@ -7,7 +7,7 @@ import pytest
 
 from dkdbg.errors import EXIT_ENGINE
 from dkdbg.targets.docker import containers
-from dkdbg.targets.docker.compose import ComposeService, open_addresses
+from dkdbg.targets.docker.compose import open_addresses
 from dkdbg.targets.docker.engine_errors import explain, with_port
 
 GET = 'error during connect: Get "https://172.17.0.5:2376/v1.50/info": '
@@ -181,14 +181,6 @@ def test_variables_without_a_value_are_not_blamed_for_anything_else(said):
     error = explain(15, UNSET + said)
     assert "DATA a value" not in error.hint
     assert "not set:" not in error.message.partition("engine:")[0]
-
-
-def test_up_builds_waits_and_names_the_service_alone_and_down_the_profile():
-    argv = ComposeService(service="web-debug").up(build=True, wait_timeout=30)
-    assert " ".join(argv) == (
-        "docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 30 web-debug"
-    )
-    assert "--profile debug" in " ".join(ComposeService(service="x").down_project())
 
 
 def project(**service):

@@ -100,10 +100,10 @@ def pod(**spec):
     }  # fmt: skip
 
 
-def of_pod(monkeypatch, found, job=None):
+def of_pod(monkeypatch, found):
     monkeypatch.setattr(kubernetes.kubectl, "pods", lambda _: [Pod.of(found)])
     monkeypatch.setattr(kubernetes.kubectl, "program", lambda: "kubectl")
-    monkeypatch.setattr(kubernetes.kubectl, "owner", lambda _query, _name, _kind: job)
+    monkeypatch.setattr(kubernetes.kubectl, "owner", lambda *_: None)
     target = kubernetes.PodTarget(parse("k8s://ml/train-0"))
     assert target.deadlines() == ()
     target.find()
@@ -165,10 +165,3 @@ def test_the_end_of_a_job_is_read_with_the_pod_and_is_not_that_of_another_pod(mo
         assert len(asked) == before
         pods.pop(0)
     assert found == [[NOW + 300], [NOW + 600], []]
-
-
-def test_the_active_deadline_of_a_job_ends_its_pods(monkeypatch):
-    job = {"spec": {"activeDeadlineSeconds": 300}, "status": {"startTime": "1970-01-12T13:46:40Z"}}
-    owner = {"ownerReferences": [{"kind": "Job", "name": "train"}]}
-    (found,) = of_pod(monkeypatch, pod(metadata=owner), job)
-    assert "activeDeadlineSeconds ends the pod train-0 in 5 min" in found

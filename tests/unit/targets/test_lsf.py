@@ -117,14 +117,6 @@ def test_the_number_of_a_new_job_is_what_bsub_prints(said, job):
 def test_a_name_makes_no_array_and_output_of_the_user_s_own_is_kept():
     script = Script(path="/s/job.sh", tag="job-12345678", name="dkdbg-a[1-9].py", options=("-n", "2"))
     assert LSF.submit(script) == (
-        "bsub",
-        "-J",
-        "dkdbg-a_1-9_.py",
-        "-o",
-        "dkdbg-%J.out",
-        "-n",
-        "2",
-        "sh",
-        "/s/job.sh",
-    )
+        "bsub", "-J", "dkdbg-a_1-9_.py", "-o", "dkdbg-%J.out", "-n", "2", "sh", "/s/job.sh",
+    )  # fmt: skip
     assert "dkdbg-%J.out" not in LSF.submit(Script(path="x", tag="x", name="x", options=("-oo", "mine")))

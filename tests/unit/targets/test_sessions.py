@@ -127,33 +127,9 @@ def test_the_table_has_a_printable_line_for_each_with_processes_counted(capsys):
     limit = {"what": "Slurm ends job 7", "ends": 1000.0 + 3 * 3600 + 52 * 60, "after": None, "lift": ""}
     attached = local({**RECORD, "state": "attached", "client": True, "deadlines": [limit]})
     lines = shown([attached], 1000.0 + 3 * 3600, capsys)
-    assert lines[0].split() == [
-        "TARGET",
-        "SESSION",
-        "STATE",
-        "ATTACH",
-        "TO",
-        "AGE",
-        "ENDS",
-        "IN",
-        "EDITOR",
-        "PROCESSES",
-    ]
-    assert lines[1].split() == [
-        "local",
-        "job",
-        "attached",
-        "127.0.0.1:5678",
-        "3",
-        "h",
-        "52",
-        "min",
-        "attached",
-        "rank",
-        "3,",
-        "process",
-        "8",
-    ]
+    header = "TARGET SESSION STATE ATTACH TO AGE ENDS IN EDITOR PROCESSES"
+    row = "local job attached 127.0.0.1:5678 3 h 52 min attached rank 3, process 8"
+    assert [" ".join(line.split()) for line in lines[:2]] == [header, row]
     many = {**RECORD, "processes": [{"pid": n, "name": f"rank {n}"} for n in range(9)]}
     assert sessions.rows([local(many)], 1000.0)[0][-1].endswith("rank 3, 5 more")
     assert "a\\x1b[2Jb\\nc" in shown([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0, capsys)[1]

@@ -33,6 +33,7 @@ def test_up_and_down_are_dockers_commands_without_a_posix_shell_and_restart_and_
     assert [word for word in (down["command"], *down["args"]) if word not in {"--progress", "plain"}] == list(
         service.down()
     )
+    assert "--profile debug" in " ".join(service.down_project())
     found = {each["label"]: each for each in tasks(PLAN)}
     for what, last in (("restart", "restart"), ("stop", PLAN.service.name)):
         task = found[f"dkdbg: {what}"]
