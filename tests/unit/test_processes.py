@@ -1,7 +1,6 @@
 """A launcher starts what is documented, as far as the machine can; a person's number stands before both."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -9,6 +8,7 @@ from dkdbg.core.plan import DebugService
 from dkdbg.setup.render import manifest
 from dkdbg.targets.docker.host import HostFacts, choose_processes
 from tests.checkout import checkout, run_dkdbg
+from tests.engine.projects import command
 
 SERVICE = {"name": "app-debug", "compose_file": "compose.yaml", "port": 5678, "gpu": True}
 
@@ -69,15 +69,7 @@ def test_what_f5_runs_chooses_the_number_as_dkdbg_up_does(tmp_path):
     }.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("DKDBG_")}
-    environment = {**plain, "PATH": f"{tools}:{os.environ['PATH']}"}
+    path = f"{tools}:{os.environ['PATH']}"
     for said, count in (({}, "3"), ({"DKDBG_GPU": "nvidia"}, "2"), ({"DKDBG_PROCESSES": "6"}, "6")):
-        done = subprocess.run(
-            ["sh", ".dkdbg/up.sh"],
-            cwd=root,
-            env={**environment, **said},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = command(["sh", ".dkdbg/up.sh"], root, env={"PATH": path, **said}, check=False)
         assert f"started with {count}\n" in done.stdout, done.stdout + done.stderr

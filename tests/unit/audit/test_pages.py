@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from ruamel.yaml import YAML
 
 from dkdbg.audit.rules import RULES
 from dkdbg.verbs import command_line
+from tests.engine.projects import command
 from tests.pages import DOCS, Page, blocks, environment
 
 ROOT = DOCS.parent
@@ -39,17 +39,12 @@ def test_the_page_shows_what_the_audit_prints(tmp_path):
     )
     (tmp_path / "compose.yaml").write_text("services:\n  app:\n    image: a\n" + ignored)
     (tmp_path / "train.py").unlink()
-    assert (
-        subprocess.run(["dkdbg", "audit"], cwd=tmp_path, env=environment(None), check=False).returncode == 0
-    )
+    command(["dkdbg", "audit"], tmp_path, env=environment())
 
 
 def test_the_page_has_every_rule():
-    named = re.findall(
-        r"`([\w-]+)`",
-        " ".join(re.findall(r"^\| (`.*?) \|", (DOCS / "how-to/audit.md").read_text(), re.MULTILINE)),
-    )
-    assert set(named) == set(RULES)
+    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "how-to/audit.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(RULES)
 
 
 def test_the_hook_and_its_page_agree():
@@ -62,9 +57,8 @@ def test_the_hook_and_its_page_agree():
 def test_the_action_audits_and_writes_sarif(tmp_path):
     action = YAML(typ="safe").load(ROOT / "action.yml")
     (step,) = action["runs"]["steps"]
-    assert not re.search(
-        r"python3? (?!-I )", step["run"]
-    )  # -m alone runs a venv.py of the audited repository
+    # -m alone runs a venv.py of the audited repository
+    assert not re.search(r"python3? (?!-I )", step["run"])
     venv = tmp_path / "runner" / "dkdbg" / "bin"
     venv.mkdir(parents=True)
     (venv / "pip").symlink_to("/bin/true")  # a fake: the package index is not part of this test
@@ -76,27 +70,15 @@ def test_the_action_audits_and_writes_sarif(tmp_path):
     repo = leaking(tmp_path / "repo")
     given = {"ACTION": str(ROOT), "PATHS": "my app\ntrain.py\n", "SARIF": "out.sarif"}
     assert set(given) == set(step["env"])
-    env = {
-        **os.environ,
-        **given,
-        "RUNNER_TEMP": str(tmp_path / "runner"),
-        "PATH": f"{folder}:{os.environ['PATH']}",
-    }
-    run = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", step["run"]],
-        cwd=repo,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = f"{folder}:{os.environ['PATH']}"
+    env = {**given, "RUNNER_TEMP": str(tmp_path / "runner"), "PATH": path}
+    run = command(["bash", "-e", "-o", "pipefail", "-c", step["run"]], repo, env=env, check=False)
     assert run.returncode == 1, run.stderr
     assert "train.py:4: wait-for-client" in run.stdout
     assert "compose.yaml" not in run.stdout
-    assert [
-        each["ruleId"] for each in json.loads((repo / "out.sarif").read_text())["runs"][0]["results"]
-    ] == ["wait-for-client"]
+    (result,) = json.loads((repo / "out.sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "wait-for-client"
     (repo / "train.py").write_text("")
     env["SARIF"] = env["PATHS"] = ""
     (repo / "compose.yaml").unlink()
-    assert subprocess.run(["bash", "-e", "-c", step["run"]], cwd=repo, env=env, check=False).returncode == 0
+    command(["bash", "-e", "-c", step["run"]], repo, env=env)

@@ -1,7 +1,6 @@
 """doctor's script, run by the shell of this machine: what it finds, and what it leaves alone."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.doctor import probe
+from tests.engine.projects import command
 
 #: As driver 550 prints it.
 SMI = """\
@@ -21,15 +21,8 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML lib
 
 def run(cwd, **env):
     asked = time.time()
-    done = subprocess.run(
-        ["sh", "-c", probe.SCRIPT],
-        cwd=cwd,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    done = command(["sh", "-c", probe.SCRIPT], cwd, env=env)
+    assert done.stderr == ""
     return probe.machine(done.stdout, label="", asked=asked, answered=time.time())
 
 
@@ -47,9 +40,7 @@ def test_this_machine_is_read(tmp_path):
     assert seen.system == os.uname().sysname
     assert (seen.uid, seen.owner, seen.folder) == (os.getuid(), os.getuid(), str(tmp_path.resolve()))
     assert abs(seen.skew) < 1.5
-    assert seen.umask == int(
-        subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True).stdout, 8
-    )
+    assert seen.umask == int(command(["sh", "-c", "umask"]).stdout, 8)
     assert seen.disks[0].path == str(tmp_path.resolve())
     assert 0 < seen.disks[0].free <= seen.disks[0].total
     assert seen.pythons
@@ -88,14 +79,6 @@ def test_a_machine_with_few_programs_is_read(tmp_path):
         (tmp_path / name).symlink_to(
             Path("/bin", name) if Path("/bin", name).exists() else Path("/usr/bin", name)
         )
-    done = subprocess.run(
-        ["/bin/sh", "-c", probe.SCRIPT],
-        cwd=tmp_path,
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0
+    done = command(["/bin/sh", "-c", probe.SCRIPT], tmp_path, env={"PATH": str(tmp_path)})
     seen = probe.machine(done.stdout, label="x", asked=1.0, answered=2.0)
     assert (seen.uid, seen.pythons, seen.driver) == (os.getuid(), (), "")

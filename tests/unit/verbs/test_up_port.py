@@ -1,12 +1,11 @@
 """The start script behind F5, where launch.json and the port of the debug service are two: it says so before it starts."""
 
 import os
-import shutil
 import socket
-import subprocess
 
 import pytest
 
+from tests.engine.projects import command
 from tests.ports import free_port
 
 
@@ -24,11 +23,8 @@ def f5(root, folder, *words, **environment):
     docker.write_text("#!/bin/sh\necho docker was called\nexit 3\n")
     docker.chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder), **environment}
-    shell = shutil.which("sh")
-    return subprocess.run(
-        [shell, ".dkdbg/up.sh", *words], cwd=root, env=env, capture_output=True, text=True, check=False
-    )
+    env = {"PATH": path, "XDG_CACHE_HOME": str(folder), **environment}
+    return command(["sh", ".dkdbg/up.sh", *words], root, env=env, check=False)
 
 
 def port_of(root):

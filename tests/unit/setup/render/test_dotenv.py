@@ -1,11 +1,11 @@
 """One value of .env, everything else to the byte."""
 
-import subprocess
 import time
 
 import pytest
 
 from dkdbg.repository.dotenv import decode, encode, local_port, value_of, with_value
+from tests.engine.projects import command
 
 VALUES = {
     "A=1": "1",
@@ -43,9 +43,7 @@ def test_a_line_of_a_hostile_repository_is_read_soon():
 def test_compose_reads_the_same_value(tmp_path, text):
     (tmp_path / ".env").write_bytes(text.encode())
     (tmp_path / "compose.yaml").write_text('services:\n  a:\n    image: x\n    hostname: "is${A-unset}"\n')
-    done = subprocess.run(
-        ["docker", "compose", "config"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = command(["docker", "compose", "config"], tmp_path)
     found = next(line.partition(": ")[2] for line in done.stdout.splitlines() if "hostname" in line)
     assert found.strip("\"'") == f"is{VALUES[text]}"
 

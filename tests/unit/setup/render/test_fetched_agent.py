@@ -1,7 +1,6 @@
 """`agent = "fetched"`: git has the digest of the agent and not the agent, and a clone gets the very same file."""
 
 import shutil
-import subprocess
 
 import pytest
 
@@ -9,6 +8,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.main import main
 from dkdbg.setup.render import fetched_agent
 from dkdbg.verbs.parts.repository import debug_service
+from tests.engine.projects import command
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def clone(tmp_path):
 
 
 def git(folder, *words):
-    subprocess.run(["git", *words], cwd=folder, check=True)
+    return command(["git", *words], folder).stdout
 
 
 def test_git_has_the_digest_alone_and_a_clone_gets_the_same_file(clone, capsys):
@@ -37,15 +37,11 @@ def test_git_has_the_digest_alone_and_a_clone_gets_the_same_file(clone, capsys):
     assert not (root / ".dkdbg" / "agent.pyz").exists()
     assert debug_service(root).name == debug_service(root, starts=True).name
     assert (root / ".dkdbg" / "agent.pyz").read_bytes() == agent
-    checked = shutil.which("sha256sum")
-    if checked:
-        subprocess.run([checked, "--check", "--status", "agent.sha256"], cwd=root / ".dkdbg", check=True)
+    if checked := shutil.which("sha256sum"):
+        command([checked, "--check", "--status", "agent.sha256"], root / ".dkdbg")
     assert not fetched_agent.fill(root)
     assert main(["-C", str(root), "init", "--check"]) == 0
-    status = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert status.stdout == ""
+    assert git(root, "status", "--porcelain") == ""
 
 
 def test_another_file_is_replaced_and_another_digest_refused(clone):
