@@ -41,7 +41,7 @@ def _verb(name: str, says: str, parser: argparse.ArgumentParser) -> Iterator[str
 def _row(action: argparse.Action) -> str:
     if isinstance(action, argparse._SubParsersAction):
         inner = "; ".join(f"`{each.dest}`: {each.help}" for each in action._get_subactions())
-        return f"| `{action.metavar}` | {inner} |".replace(" | ", " \\| ", 0)
+        return f"| `{action.metavar}` | {inner} |"
     if action.help in {None, argparse.SUPPRESS} or action.dest == "help":
         return ""
     value = action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar or ())

@@ -109,7 +109,8 @@ def test_the_expected_files_name_no_machine_can_be_parsed_and_have_one_port_and_
     entry = next(each for each in entries if each["name"] == ATTACH_NAME)
     tasks = jsonc.loads(files[".vscode/tasks.json"].decode())["tasks"]
     assert entry["preLaunchTask"] in [task["label"] for task in tasks]
-    service = debug_service(files)
+    services = YAML(typ="rt").load(files[".dkdbg/service.compose"].decode())["services"]
+    service = next(iter(services.values()))
     port = entry["connect"]["port"]
     assert any(f"${{DKDBG_PORT:-{port}}}:{port}" in line for line in service["ports"])
     mappings = jsonc.loads(service["environment"]["DKDBG_MAPPINGS"].replace("$$", "$"))
@@ -118,11 +119,6 @@ def test_the_expected_files_name_no_machine_can_be_parsed_and_have_one_port_and_
         jsonc.loads(text.decode()) for name, text in files.items() if name.endswith("devcontainer.json")
     ]
     assert container["workspaceFolder"] in [pair["remoteRoot"] for pair in mappings]
-
-
-def debug_service(files: dict[str, bytes]) -> dict:
-    services = YAML(typ="rt").load(files[".dkdbg/service.compose"].decode())["services"]
-    return next(iter(services.values()))
 
 
 @pytest.mark.engine

@@ -14,14 +14,10 @@ from dkdbg.attach import upstream
 from dkdbg.attach.asking import status_of
 from dkdbg.attach.upstream import Upstream
 from dkdbg.core.record import SeenProcess
-from dkdbg.targets import registry
+from dkdbg.targets.registry import target_of
 from tests.agent.dap_probe import wait_for
 
 RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_up": True}
-
-
-def target_of(text, root):
-    return registry.target_of(text, root)
 
 
 @pytest.fixture
@@ -36,22 +32,15 @@ def patient(monkeypatch):
     monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 60.0)
 
 
-def answer_with(listener, reply):
-    """A fake server at a target's port; None closes at once, as docker-proxy does."""
+def answer_with(listener, reply, *, after=0.0):
+    """Answer all connections, after so many seconds; None closes at once, as docker-proxy does. Return the address."""
 
-    def serve():
-        sock, _ = listener.accept()
-        with sock:
+    def answer(sock):
+        with sock, contextlib.suppress(OSError):
             if reply is not None:
                 sock.recv(1000)
+                time.sleep(after)
                 sock.sendall(reply)
-
-    threading.Thread(target=serve, daemon=True).start()
-    return "127.0.0.1", listener.getsockname()[1]
-
-
-def serve_all(listener, answer):
-    """Answer every connection on its own thread, until the listener is closed."""
 
     def serve():
         with contextlib.suppress(OSError):
@@ -59,6 +48,7 @@ def serve_all(listener, answer):
                 threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
+    return "127.0.0.1", listener.getsockname()[1]
 
 
 HTTP = b"HTTP/1.1 200 OK\r\nContent-Length: "
@@ -111,15 +101,8 @@ def test_an_endpoint_that_rejects_attaches_yet_is_waited_for(proxy, tmp_path, mo
 def test_a_slow_endpoint_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
     monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 0.05)
     told = json.dumps(RECORD).encode()
-
-    def answer(sock):
-        with sock, contextlib.suppress(OSError):
-            sock.recv(1000)
-            time.sleep(0.08)
-            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
-
-    serve_all(listener, answer)
-    slow = Upstream(target_of(f"127.0.0.1:{listener.getsockname()[1]}", tmp_path), "x")
+    _, port = answer_with(listener, HTTP + b"%d\r\n\r\n%b" % (len(told), told), after=0.08)
+    slow = Upstream(target_of(f"127.0.0.1:{port}", tmp_path), "x")
     assert slow.look().agent == ""
     wait_for(lambda: slow.look().agent, bool)
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs.up import startable
+from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import AttachProxy
 from tests.ports import free_port
 from tests.unit.targets.toy import ToyTarget
@@ -78,7 +78,7 @@ def job(repository):  # noqa: ARG001 - its program is the repository's
             stdin=subprocess.DEVNULL,
         )
     try:
-        until(lambda: [each for each in target.sessions() if each.state == "running" and each.processes])
+        wait_for(lambda: [each.state == "running" and each.processes for each in target.sessions()], any)
         yield process
     finally:
         process.terminate()
@@ -93,14 +93,6 @@ def dkdbg(root, *words, stdin=""):
 
 def toy(address):
     return ToyTarget(registry.addresses.parse(address))
-
-
-def until(condition):
-    end = time.monotonic() + 300
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def test_sync_puts_the_files_where_the_place_says_that_its_code_lies(repository, environment):
