@@ -1,4 +1,4 @@
-"""A session that follows a local folder, with a receiver on another local folder."""
+"""A session that follows a local folder, and a replica, with a receiver on another local folder."""
 
 import sys
 import threading
@@ -8,9 +8,14 @@ from contextlib import contextmanager
 
 from dkdbg.core.local_commands import Local
 from dkdbg.core.target import Reach
+from dkdbg.sync.remote import summaries
+from dkdbg.sync.remote.contact import Contact
+from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.report import Event
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
+from dkdbg.sync.tree.entries import Index
+from dkdbg.sync.tree.scan import Scanner
 
 #: Seconds that a busy machine may take.
 LIMIT = 300.0
@@ -63,3 +68,19 @@ def following(
         followed.session.stop()
         followed.thread.join(LIMIT)
         assert not followed.thread.is_alive()
+
+
+@contextmanager
+def learnt(roots: Roots) -> Iterator[tuple[Replica, Scanner, Index]]:
+    """A replica that knows what is there, with the scanner of the local root and its index."""
+    contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
+    contact.start(Local(python=sys.executable))
+    stream, ready = contact.ready()
+    try:
+        scanner = Scanner(roots.local)
+        index = scanner.scan()
+        replica = Replica(stream, ready, scanner.root, report=lambda _: None)
+        replica.learn(index.entries, summaries.folders(index.entries))
+        yield replica, scanner, index
+    finally:
+        stream.close()

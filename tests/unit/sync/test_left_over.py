@@ -1,32 +1,21 @@
 """What sync put there and takes no part any more goes when it goes here, though nothing says so."""
 
 import shutil
-import sys
+from contextlib import ExitStack
 
 import pytest
 
-from dkdbg.core.local_commands import Local
-from dkdbg.sync.remote import summaries
-from dkdbg.sync.remote.contact import Contact
-from dkdbg.sync.remote.replica import Replica
-from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import following
+from tests.unit.sync.followed import learnt as connected
 from tests.unit.sync.trees import put
 
 
 class Learnt:
-    """A replica that follows what a test names as changed."""
+    """A replica in sync, which follows what a test names as changed."""
 
-    def __init__(self, roots):
-        contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
-        contact.start(Local(python=sys.executable))
-        self.stream, ready = contact.ready()
-        self.scanner = Scanner(roots.local)
-        self.index = self.scanner.scan()
-        self.events = []
-        self.replica = Replica(self.stream, ready, self.scanner.root, report=self.events.append)
-        self.replica.learn(self.index.entries, summaries.folders(self.index.entries))
-        self.replica.converge(self.index)
+    def __init__(self, replica, scanner, index):
+        self.replica, self.scanner, self.index = replica, scanner, index
+        replica.converge(index)
 
     def see(self, *dirty):
         changes = self.scanner.rescan(self.index, dirty)
@@ -37,15 +26,8 @@ class Learnt:
 
 @pytest.fixture
 def learnt(roots):
-    made = []
-
-    def start():
-        made.append(Learnt(roots))
-        return made[-1]
-
-    yield start
-    for one in made:
-        one.stream.close()
+    with ExitStack() as at_the_end:
+        yield lambda: Learnt(*at_the_end.enter_context(connected(roots)))
 
 
 @pytest.mark.parametrize("ignored", ["", "d"])
@@ -90,7 +72,8 @@ def test_a_file_in_the_place_of_an_ignored_folder_leaves_nothing_of_it(learnt, h
     (here / "d").write_text("a file")
     sync.see("d")
     assert (there / "d").read_text() == "a file"
-    assert [event.name for event in sync.events if event.name in {"kept", "failed"}] == []
+    assert sync.replica.sender.failed == {}
+    assert not (there / ".dkdbg-sync/kept").exists()
 
 
 def test_what_is_still_here_and_ignored_stays_there(learnt, here, there):

@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,31 +13,15 @@ from dkdbg.core.local_commands import Local
 from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.receiver import wire
-from dkdbg.sync.remote import flight, summaries
+from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
-from dkdbg.sync.remote.replica import Replica, stat
+from dkdbg.sync.remote.replica import stat
 from dkdbg.sync.retries import CHANGED_S, Retries
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
-from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.verify import verify
-
-
-@contextmanager
-def learnt(roots):
-    """A replica that knows what is there, with the scanner of the local root and its index."""
-    contact = Contact(roots.remote, roots.local, pythons=roots.pythons)
-    contact.start(Local(python=sys.executable))
-    stream, ready = contact.ready()
-    try:
-        scanner = Scanner(roots.local)
-        index = scanner.scan()
-        replica = Replica(stream, ready, scanner.root, report=lambda _: None)
-        replica.learn(index.entries, summaries.folders(index.entries))
-        yield replica, scanner, index
-    finally:
-        stream.close()
+from tests.unit.sync.followed import learnt
 
 
 def once(roots):
