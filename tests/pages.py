@@ -49,7 +49,6 @@ class Page:
 
     @classmethod
     def read(cls, path: Path, text: str) -> "Page":
-        """The page that this text is."""
         found = []
         for language, block in blocks(text):
             if language == "console":
@@ -85,7 +84,6 @@ class Page:
         return found[0]
 
     def json(self, holding: str = "") -> Any:
-        """What the only JSON block with this text says."""
         return json.loads(self.block("json", holding))
 
     @contextmanager

@@ -18,7 +18,6 @@ instead; every other verb accepts that too. Any number of TARGETs is accepted by
 
 
 def reference() -> str:
-    """The whole page."""
     return "\n".join([_HEAD, *_verbs()])
 
 
@@ -68,7 +67,6 @@ Other variables that begin with `DKDBG_` are set by dkdbg itself: do not set the
 
 
 def settings() -> str:
-    """The page of settings."""
     return _SETTINGS.format(rows="\n".join(map(_setting, sorted(SETTINGS, key=_order))))
 
 

@@ -18,7 +18,6 @@ MAX_FLAKY = 3
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit code for these arguments of the command line."""
     code, failed = _pytest(arguments)
     if code != 1 or not 0 < len(failed) <= MAX_RERUN:
         return code

@@ -29,7 +29,6 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def type(self, keys: str) -> None:
-        """Press these keys."""
         self.shown = ""
         os.write(self._host, keys.encode())
 

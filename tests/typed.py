@@ -14,14 +14,11 @@ _TIMEOUT_S = 300.0
 
 
 class Typed:
-    """Its process, which writes into a file."""
-
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process, self._log = process, log
 
     @property
     def said(self) -> str:
-        """What it has said so far."""
         return self._log.read_text(errors="replace")
 
     def wait(self, *texts: str) -> str:

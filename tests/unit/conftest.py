@@ -26,8 +26,6 @@ def _one_single_file():
 
 @dataclass(frozen=True)
 class Ran:
-    """How one call ended."""
-
     code: int
     out: str
     err: str
@@ -51,13 +49,11 @@ def dkdbg(capsys):
 
 @pytest.fixture
 def script(tmp_path):
-    """A repository of one script."""
     return checkout(tmp_path / "script", {"train.py": TRAIN})
 
 
 @pytest.fixture
 def initialised(script, dkdbg):
-    """The same after `dkdbg init`."""
     assert dkdbg(script, "init", "--yes").code == 0
     return script
 

@@ -8,8 +8,6 @@ from dkdbg.setup.detect.repo import inspect
 
 
 class Project:
-    """A repository being written by a test."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -33,7 +31,6 @@ class Project:
         return self
 
     def empty(self):
-        """Begin another repository at the same place."""
         shutil.rmtree(self.root)
         self.root.mkdir()
         return self

@@ -45,7 +45,6 @@ def test_what_lies_on_this_machine_says_nothing_about_an_engine_elsewhere_which_
 
 @pytest.fixture
 def taken():
-    """A port on which somebody listens."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -10,8 +10,6 @@ SOURCES = {name: data for name, data in single_file.agent_files().items() if nam
 
 
 class _NoDocstrings(ast.NodeTransformer):
-    """Empties the strings that stand as statements."""
-
     def visit_Expr(self, node):
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             node.value.value = ""

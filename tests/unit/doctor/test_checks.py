@@ -68,7 +68,6 @@ def services(**bodies):
 
 
 def without_gpu(**values):
-    """A machine without a GPU, whose engine has none."""
     found = machine(driver="", cuda="", has_device=False, has_nvidia=False)
     return replace(found, engine=replace(ENGINE, gpu="none"), repository=replace(REPOSITORY, **values))
 

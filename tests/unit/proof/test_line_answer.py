@@ -40,7 +40,6 @@ def test_only_a_container_has_files_of_an_image():
 
 
 def answering(said):
-    """Return a target whose agent answers with this."""
     return SimpleNamespace(
         agent=lambda: ["agent"], wrap=lambda _: ["printf", "%s", json.dumps(said)], label="it", address="local:",
         capabilities=(),

@@ -10,7 +10,6 @@ from dkdbg.sync.roots import Roots
 
 @pytest.fixture
 def root(tmp_path):
-    """An empty local root."""
     folder = tmp_path / "root"
     folder.mkdir()
     return folder
@@ -26,11 +25,9 @@ def roots(tmp_path):
 
 @pytest.fixture
 def here(roots):
-    """The local one."""
     return Path(roots.local)
 
 
 @pytest.fixture
 def there(roots):
-    """The target's."""
     return Path(roots.remote)

@@ -42,11 +42,9 @@ class Followed:
             self.problem = error
 
     def named(self, name: str) -> list[Event]:
-        """The events of one name so far."""
         return [event for event in list(self.events) if event.name == name]
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Return when `condition` holds."""
         deadline = time.monotonic() + LIMIT
         while not condition():
             said = [event.as_json() for event in self.events[-20:]]

@@ -22,8 +22,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 
 
 class Follower:
-    """A watcher, a scanner and an index, as a session has them."""
-
     def __init__(self, root, **options) -> None:
         self.root = str(root)
         self.watcher = Watcher(self.root, **options)

@@ -22,14 +22,12 @@ def git(root, *argv, stdin=None):
 
 
 def fresh(root):
-    """Empty this folder, for another tree."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     return root
 
 
 def scanned(root, **options):
-    """A scanner of `root` with these options, and its index."""
     scanner = Scanner(str(root), **options)
     return scanner, scanner.scan()
 

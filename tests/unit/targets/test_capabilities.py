@@ -39,14 +39,11 @@ REFUSED = {
 
 
 class Plain(Target):
-    """A target without any capability."""
-
     def endpoint(self):
         raise AssertionError("nobody asks")
 
 
 def _classes():
-    """Return all classes of targets."""
     for module in pkgutil.walk_packages(targets.__path__, f"{targets.__name__}."):
         importlib.import_module(module.name)
     found, asked = set(), [Target]

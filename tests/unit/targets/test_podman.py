@@ -9,7 +9,6 @@ HOST = "unix:///run/user/1000/podman/podman.sock"
 
 
 def model(**build):
-    """A project whose debug service is built."""
     given = {"context": "/home/me/repo", "dockerfile": "Dockerfile", **build}
     secrets = {"ca": {"file": "/dev/null"}, "token": {"environment": "TOKEN"}}
     return {"name": "repo", "secrets": secrets, "services": {"app": {"build": given, "depends_on": {"db": {}}}, "db": {"image": "postgres"}, "other": {"build": given}}}  # fmt: skip

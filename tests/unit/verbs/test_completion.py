@@ -25,7 +25,6 @@ def needs(shell):
 
 @pytest.fixture
 def root(tmp_path):
-    """A folder with two places that have names."""
     names = {"cluster": "ssh://login,node1/~/code", "clash": "docker://x"}
     (tmp_path / "dkdbg.toml").write_text(
         "".join(f"[targets.{name}]\nuri = {json.dumps(uri)}\n" for name, uri in names.items())

@@ -19,13 +19,11 @@ def root(tmp_path):
 
 
 def said(done, code=EXIT_ERROR):
-    """What a refused call said."""
     assert done.returncode == code, done.stdout + done.stderr
     return done.stderr
 
 
 def well(done):
-    """What a call said that has to have worked."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -79,7 +79,6 @@ def built(root, folder: str) -> dict:
 
 
 def must(ran):
-    """What `dkdbg` said, which has to have succeeded."""
     assert ran.code == 0, ran.err
     return ran
 

@@ -16,7 +16,6 @@ def write(root, count, port=None):
 
 @pytest.fixture
 def repository(tmp_path):
-    """One that is set up."""
     (tmp_path / "train.py").write_text("import torch\nprint(1)\n")
     (tmp_path / "requirements.txt").write_text("torch\n")
     (tmp_path / ".git").mkdir()

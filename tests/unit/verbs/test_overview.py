@@ -29,8 +29,6 @@ def no_sessions(monkeypatch):
 
 @pytest.mark.usefixtures("no_sessions")
 class TestAlone:
-    """`dkdbg` without a verb, where no engine answers."""
-
     def test_it_leads_from_nothing_to_the_first_f5(self, script, dkdbg):
         first = dkdbg(script)
         assert first.code == 0

@@ -8,7 +8,6 @@ from dkdbg.setup.plan.project import plan_project
 
 
 def facts(**values) -> RepoFacts:
-    """A repository that says its Python alone, and these values."""
     python = PythonFact(version="3.11", source="test")
     return RepoFacts(
         **{"root": Path("/r"), "name": "r", "python": python, "package_manager": "none"} | values
@@ -16,17 +15,14 @@ def facts(**values) -> RepoFacts:
 
 
 def plan(config: Config | None = None, **values):
-    """The plan of a repository with these facts."""
     return plan_project(facts(**values), config or Config())
 
 
 def service(command=("python", "app.py"), **values) -> ServiceFact:
-    """A service of the user's that is built from the repository."""
     return ServiceFact(**{"name": "web", "file": "compose.yaml", "context": "."} | values, command=command)
 
 
 def of_service(one: ServiceFact, config: Config | None = None, **values):
-    """The plan of a repository whose only service is this one."""
     return plan(config, **{"compose_files": (one.file,), "services": (one,), "service": one} | values)
 
 

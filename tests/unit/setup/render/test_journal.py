@@ -20,7 +20,6 @@ def snapshot(root):
 
 
 def init(root, **contents):
-    """Generate `a` in a new directory, edit the user's `launch.json`."""
     wanted = {
         "gen/deep/a": FileWanted(content=contents.get("a", b"a\n"), reason="test"),
         "launch.json": FileWanted(content=contents.get("launch", b"{1}"), reason="test", owned=False),
