@@ -67,14 +67,6 @@ def test_a_colleagues_clone_knows_generated_files_without_the_journal(tmp_path):
     assert next(str(change.path) for change in between(tmp_path, {"a": generated(b"2\n")})) == "a"
 
 
-def test_a_generated_file_that_is_no_longer_wanted_goes_unless_edited(tmp_path):
-    init(tmp_path, {"a": generated(b"1\n"), "b": generated(b"1\n")})
-    (tmp_path / "b").write_bytes(b"mine\n")
-    init(tmp_path, {"a": None, "b": None})
-    assert not (tmp_path / "a").exists()
-    assert (tmp_path / "b").read_bytes() == b"mine\n"
-
-
 def test_an_edit_of_the_users_file_keeps_its_mode(tmp_path):
     (tmp_path / "launch.json").write_bytes(b"{}")
     (tmp_path / "launch.json").chmod(0o604)

@@ -41,13 +41,6 @@ def kept(text, want):
     return overruled(text, ["configurations"], "name", want)
 
 
-def test_what_the_user_changed_stays_and_only_what_the_plan_changes_is_another():
-    assert merge(MINE, LAST) == MINE
-    assert kept(MINE, LAST) == ("justMyCode is false, not true",)
-    want = {**LAST, "connect": {"host": "127.0.0.1", "port": 5679}}
-    assert merge(MINE, want) == MINE.replace("5678 // F5", "5679 // F5")
-
-
 def test_a_pair_of_ours_changes_in_its_place_and_a_new_one_comes_before_one_that_it_is_narrower_than():
     ours = [{**APP, "remoteRoot": "/srv/app"}, WHOLE]
     want = {**LAST, "pathMappings": ours}
