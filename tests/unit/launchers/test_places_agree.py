@@ -11,8 +11,6 @@ import dkdbg
 from dkdbg.core.config import Config
 from dkdbg.core.facts import EntryPoint
 from dkdbg.launchers import registry
-from dkdbg.setup.detect.repo import inspect
-from dkdbg.setup.plan.project import plan_project
 from tests.engine.projects import command
 from tests.unit.launchers.test_launchers import TABLE
 from tests.unit.setup.plan.given import of_service, plan, service
@@ -52,21 +50,6 @@ def test_what_is_found_behind_an_entry_script_counts_unless_the_person_names_a_c
     assert wait(("/start",), entrypoint=server, candidates=(server,)) == 0
     given = plan(Config(command="python train.py"), entrypoint=server, candidates=(server,))
     assert given.service.wait == 600
-
-
-@pytest.mark.parametrize(
-    "line", [each for each in SERVING if each.split()[-1] in {"ui.py", "main:app"} and "-m" not in each]
-)
-def test_a_server_that_a_readme_shows_is_detected_and_does_not_wait(line, tmp_path):
-    for name in ("ui.py", "main.py"):
-        (tmp_path / name).write_text("import torch\napp = 1\n\nif __name__ == '__main__':\n    main()\n")
-    (tmp_path / "README.md").write_text(f"# Project\n\n```bash\n{line}\n```\n")
-    seen = inspect(tmp_path)
-    launcher = registry.of_program(line.split()[0])
-    file = "ui.py" if "ui.py" in line else "main.py"
-    assert (seen.entrypoint.launcher, seen.entrypoint.file) == (launcher.name, file)
-    assert seen.ports == ((launcher.port,) if launcher.port else ())
-    assert plan_project(seen, Config()).service.wait == 0
 
 
 def test_a_page_beside_a_training_makes_no_server_of_it():

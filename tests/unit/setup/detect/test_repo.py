@@ -13,12 +13,6 @@ from dkdbg.setup.detect.repo import inspect
 from dkdbg.setup.detect.report import facts_json
 
 
-def test_an_empty_folder_has_facts(project):
-    facts = project.facts()
-    assert (facts.package_manager, facts.gpu) == ("none", "none")
-    assert (facts.entrypoint, facts.service, facts.torch) == (None, None, None)
-
-
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(DkdbgError, match="is not a directory"):
         inspect(tmp_path / "none")

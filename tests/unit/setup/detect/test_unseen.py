@@ -47,33 +47,12 @@ def test_conda_in_a_folder_counts_if_the_readme_or_a_script_creates_it_with_requ
     assert project.facts().torch.version == "1.12.0"
 
 
-def test_a_gpu_of_another_service_or_a_side_script_is_not_needed_and_accelerate_takes_what_there_is(project):
-    project.program("serve.py").write("requirements.txt", "fastapi\n").write(
-        "compose.yaml",
-        """\
-        services:
-          api:
-            build: .
-            command: python serve.py
-          model:
-            image: vllm/vllm-openai
-            deploy: {resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu]}]}}}
-        """,
-    ).write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
-    assert project.facts().gpu == "none"
-    project.empty().program("serve.py").write("scripts/export.py", "import torch\ntorch.zeros(1)\n").write(
-        "pyproject.toml", "[project]\nname = 'x'\nversion = '1'\ndependencies = ['fastapi']\n"
-    ).write("uv.lock", 'version = 1\n\n[[package]]\nname = "fastapi"\nversion = "0.115.0"\n')
+def test_a_torch_of_a_side_script_that_the_lock_does_not_have_is_not_needed(project):
+    project.program("serve.py").write("scripts/export.py", "import torch\ntorch.zeros(1)\n")
+    project.write("pyproject.toml", "[project]\nname = 'x'\nversion = '1'\ndependencies = ['fastapi']\n")
+    project.write("uv.lock", 'version = 1\n\n[[package]]\nname = "fastapi"\nversion = "0.115.0"\n')
     facts = project.facts()
     assert (facts.torch, facts.gpu) == (None, "none")
-    project.empty().write(
-        "main.py",
-        "import torch\nfrom accelerate import Accelerator\nif __name__ == '__main__':\n    Accelerator().prepare(1)\n",
-    ).write("requirements.txt", "torch\naccelerate\n").write(
-        "README.md",
-        "```bash\npip install torch --extra-index-url https://download.pytorch.org/whl/cu116\npython main.py\n```\n",
-    )
-    assert project.facts().gpu == "optional"
 
 
 def test_a_console_script_in_an_init_file_is_a_program_and_documents_in_readme_are_about_the_whole(project):

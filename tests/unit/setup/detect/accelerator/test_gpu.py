@@ -37,6 +37,11 @@ NO_FALLBACK = (
 NONE = {
     "torch on the cpu alone": {"train.py": PRINTS},
     "a web application": {"requirements.txt": "fastapi\n", "main.py": "import fastapi\n" + MAIN},
+    "a gpu of another service": {
+        "compose.yaml": f"services: {{api: {{build: ., command: python a.py}}, model: {{image: vllm, {GPU}}}}}\n",
+        "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\n",
+        "a.py": MAIN,
+    },
 }
 OPTIONAL = {
     "a fallback in the program": {"train.py": FALLBACK},
@@ -73,6 +78,11 @@ OPTIONAL = {
         "serve.py": "from sentence_transformers import SentenceTransformer\nSentenceTransformer('x')\n",
     },
     "an image with cuda where a module picks the device": OF_NGC | {"p/training.py": FALLBACK},
+    "accelerate takes what there is": {
+        "requirements.txt": "torch\naccelerate\n",
+        "main.py": "import torch\nfrom accelerate import Accelerator\nAccelerator().prepare(1)\n" + MAIN,
+        "README.md": ("pip install torch --extra-index-url https://download.pytorch.org/whl/cu116",),
+    },
     "graphgym picks the device": {
         "main.py": "import torch\n" + AUTO_SELECT + MAIN,
         "README.md": ("conda install pytorch-cuda=11.7", "python main.py"),
