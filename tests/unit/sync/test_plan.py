@@ -33,11 +33,9 @@ class Remote:
     def delete(self, path, _):
         assert self.tree[path].held, f"{path} is not ours"
         if any(other.startswith(path + "/") for other in self.tree):
-            self.tree[path] = There(
-                **{**fields(self.tree[path]), "held": False}
-            )  # it stays, and is not ours any more
-            return
-        del self.tree[path]
+            self.tree[path] = self.tree[path]._replace(held=False)  # it stays, and is not ours any more
+        else:
+            del self.tree[path]
 
     def mkdir(self, path, wanted):
         self._place(path, wanted, replaces=())
@@ -52,11 +50,11 @@ class Remote:
         old = self.tree[path]
         assert old.held
         assert old.kind == "f"
-        self.tree[path] = There(**{**fields(old), "mode": wanted.mode})
+        self.tree[path] = old._replace(mode=wanted.mode)
 
     def adopt(self, path, wanted):
         assert self.tree[path].kind == wanted.kind
-        self.tree[path] = There(**{**fields(self.tree[path]), "stamp": wanted.stamp, "held": True})
+        self.tree[path] = self.tree[path]._replace(stamp=wanted.stamp, held=True)
 
     def check(self, path, wanted):
         assert self.tree[path].size == wanted.size, "reading it is of no use"
@@ -74,17 +72,11 @@ class Remote:
             for other in [other for other in self.tree if other == path or other.startswith(path + "/")]:
                 del self.tree[other]
         digest = digest_of(wanted)
-        self.tree[path] = There(
-            kind=wanted.kind, mode=wanted.mode, size=wanted.size, digest=digest, stamp=wanted.stamp
-        )
+        self.tree[path] = There(wanted.kind, wanted.mode, wanted.size, digest, wanted.stamp)
 
 
 def digest_of(wanted):
     return {"f": wanted.digest, "l": link_digest(wanted.target), "d": ""}[wanted.kind]
-
-
-def fields(entry):
-    return {name: getattr(entry, name) for name in ("kind", "mode", "size", "digest", "stamp", "held")}
 
 
 NAMES = ("a", "a-b", "b", "A", "ä")
@@ -124,11 +116,12 @@ def remote_of(tree, held, stamps):
         ours = held[index % len(held)]
         digest = {"f": f"digest of {content}", "l": link_digest(f"to-{content}"), "d": ""}[kind]
         stamp = f"stamp of {content}" if ours and kind == "f" and stamps[index % len(stamps)] else ""
-        made[path] = There(kind=kind, mode=mode if kind == "f" else 0o755, size=len(content) if kind == "f" else 0, digest=digest, stamp=stamp, held=ours)  # fmt: skip
+        what = (mode, len(content)) if kind == "f" else (0o755, 0)
+        made[path] = There(kind, *what, digest, stamp, held=ours)
     for path in list(made):  # the ledger holds the folders of what it holds
         parent = path.rpartition("/")[0]
         while parent and made[path].held and not made[parent].held:
-            made[parent] = There(**{**fields(made[parent]), "held": True})
+            made[parent] = made[parent]._replace(held=True)
             parent = parent.rpartition("/")[0]
     return made
 
