@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -30,18 +29,15 @@ def limited(roots):
 
 
 @contextmanager
-def growing(path):
-    """A program that writes a log of several megabytes, a line each half of a millisecond."""
+def meanwhile(write, pause):
+    """Call `write` on another thread, with so many seconds between."""
     stop = threading.Event()
-    path.write_bytes(b"beginning\n" * 400_000)
 
-    def write():
-        with path.open("ab", buffering=0) as file:
-            while not stop.is_set():
-                file.write(b"line\n")
-                time.sleep(0.0005)
+    def repeat():
+        while not stop.wait(pause):
+            write()
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=repeat)
     writer.start()
     try:
         yield
@@ -50,10 +46,16 @@ def growing(path):
         writer.join()
 
 
+def append(path, line=b"line\n"):
+    with path.open("ab") as file:
+        file.write(line)
+
+
 def test_a_log_that_grows_all_the_time_is_there_as_far_as_it_was_read_and_is_said(roots, here, there):
     """It never arrived, and nothing was said but "in sync"."""
     with following(roots) as followed:
-        with growing(here / "log"):
+        (here / "log").write_bytes(b"beginning\n" * 400_000)
+        with (here / "log").open("ab", 0) as file, meanwhile(lambda: file.write(b"line\n"), 0.0005):
             followed.until((there / "log").exists)
             followed.until(lambda: followed.named("grows"))
             (here / "b.py").write_text("2")  # nobody waits for the log
@@ -79,24 +81,12 @@ def test_a_log_that_grows_while_it_travels_arrives_and_holds_up_nobody(roots, he
     """Its changes made it follow itself for ever, sent in vain each time, and nothing was said."""
     (here / "log").write_bytes(b"beginning\n" * 600_000)
     with following(roots, reach=SlowLine) as followed:
-        stop = threading.Event()
-
-        def write():
-            while not stop.wait(0.1):
-                with (here / "log").open("ab") as file:
-                    file.write(b"line\n")
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with meanwhile(lambda: append(here / "log"), 0.1):
             (here / "large").write_bytes(b"x" * 3_000_000)
             (here / "small").write_text("1")
             followed.until(lambda: (there / "large").exists() and (there / "small").exists())
             followed.until(lambda: followed.named("grows"))
             followed.until(lambda: (there / "log").read_bytes().endswith(b"line\n"))
-        finally:
-            stop.set()
-            writer.join()
         followed.until(lambda: (there / "log").read_bytes() == (here / "log").read_bytes())
 
 
@@ -104,8 +94,7 @@ def test_a_log_that_is_appended_to_now_and_then_is_said_to_travel_whole(roots, h
     (here / "log").write_bytes(b"beginning\n" * 200_000)
     with following(roots) as followed:
         for line in range(5):
-            with (here / "log").open("ab") as file:
-                file.write(b"%d\n" % line)
+            append(here / "log", b"%d\n" % line)
             followed.until(lambda: (there / "log").stat().st_size == (here / "log").stat().st_size)
         assert [said.facts["path"] for said in followed.named("grows")] == ["log"]
         assert "it is sent whole again" in as_line(followed.named("grows")[0])
@@ -129,8 +118,7 @@ def test_once_sends_of_a_log_what_is_there_and_says_that_it_grows(roots, here, t
     def read_and_grow(fd, size):
         """A line is written between any two reads, which a thread beside does only on a quiet machine."""
         if os.fstat(fd).st_ino == log:
-            with (here / "log").open("ab") as file:
-                file.write(b"line\n")
+            append(here / "log")
         return read(fd, size)
 
     monkeypatch.setattr(reading.os, "read", read_and_grow)
@@ -157,8 +145,7 @@ def test_a_file_that_grows_is_read_as_far_as_it_went_when_it_was_opened(root, mo
     read = reading.os.read
 
     def read_and_grow(fd, size):
-        with (root / "log").open("ab") as file:
-            file.write(b"new")
+        append(root / "log", b"new")
         return read(fd, size)
 
     monkeypatch.setattr(reading.os, "read", read_and_grow)
