@@ -22,9 +22,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 
 
 class Follower:
-    def __init__(self, root, **options) -> None:
+    def __init__(self, root) -> None:
         self.root = str(root)
-        self.watcher = Watcher(self.root, **options)
+        self.watcher = Watcher(self.root)
         self.scanner = Scanner(self.root, enter=self.watcher.watch)
         for path in self.scanner.rules.files:
             self.watcher.source.watch_file(path)
@@ -69,8 +69,8 @@ class Follower:
 def follow(root):
     followers = []
 
-    def start(**options):
-        followers.append(Follower(root, **options))
+    def start():
+        followers.append(Follower(root))
         return followers[-1]
 
     yield start

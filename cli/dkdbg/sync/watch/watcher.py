@@ -14,6 +14,9 @@ from dkdbg.sync.watch.inbox import Inbox
 if TYPE_CHECKING:
     from dkdbg.sync.watch.inbox import Source
 
+#: Seconds between two polls of folders that cannot be watched; more when a poll takes long.
+_POLL_S = 2.0
+
 
 class Batch(NamedTuple):
     """Paths to check again.
@@ -34,16 +37,15 @@ class Watcher:
 
     Args:
         root: the local root, absolute, resolved.
-        poll: seconds between two polls of folders that cannot be watched; more when a poll takes long.
 
     Attributes:
         source: reports changes; `watch` and `batch` are here, because folders that it cannot watch are polled.
         limited: why some folders are polled and the command against it, as a sentence; empty when none is.
     """
 
-    def __init__(self, root: str, *, poll: float = 2.0) -> None:
+    def __init__(self, root: str) -> None:
         self._inbox = Inbox()
-        self._poll, self._next_poll, self._polled_at = poll, 0.0, 0.0
+        self._next_poll = self._polled_at = 0.0
         self._polled: set[str] = set()
         self.source = _source(root, self._inbox)
 
@@ -52,7 +54,7 @@ class Watcher:
         """Return the text described above."""
         count = len(self._polled)
         what = "1 folder is" if count == 1 else f"{count:,} folders are"
-        return f"{what} polled every {self._poll:g} s: {self._inbox.limited}" if count else ""
+        return f"{what} polled every {_POLL_S:g} s: {self._inbox.limited}" if count else ""
 
     def watch(self, folder: str) -> None:
         """Watch the folder, relative to the root; repeating it is harmless. Made for `Scanner(enter=...)`."""
@@ -100,7 +102,7 @@ class Watcher:
     def _pace_polls(self, now: float) -> None:
         """Rest ten times as long as the caller took to check the polled folders."""
         if self._polled_at:
-            self._next_poll = now + max(self._poll, 10 * (now - self._polled_at))
+            self._next_poll = now + max(_POLL_S, 10 * (now - self._polled_at))
             self._polled_at = 0.0
 
     def _due_polls(self, now: float) -> frozenset[str]:
