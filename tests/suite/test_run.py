@@ -72,21 +72,19 @@ def test_a_test_that_fails_twice_fails_the_run(fake_pytest, capsys):
     assert "t::b\n" in capsys.readouterr().out.partition("FLAKY (1)")[2]
 
 
-def test_more_than_three_flaky_tests_fail_the_run(fake_pytest):
-    fake_pytest((1, ["a", "b", "c", "d"]), (0, []))
-    assert run.main([]) == 1
-    fake_pytest((1, ["a", "b", "c"]), (0, []))
-    assert run.main([]) == 0
-
-
-def test_more_failures_than_timing_explains_are_not_run_again(fake_pytest):
-    calls = fake_pytest((1, [f"t::{number}" for number in range(run.MAX_RERUN + 1)]))
-    assert run.main([]) == 1
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize("code", [0, 2, 5])
-def test_a_run_that_passed_was_interrupted_or_found_no_tests_ends_at_once(fake_pytest, code):
-    calls = fake_pytest((code, []))
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        ([(1, ["a", "b", "c"]), (0, [])], 0),
+        ([(1, ["a", "b", "c", "d"]), (0, [])], 1),
+        ([(1, [str(number) for number in range(run.MAX_RERUN + 1)])], 1),
+        ([(0, [])], 0),
+        ([(2, [])], 2),
+        ([(5, [])], 5),
+    ],
+    ids=["three flaky", "four flaky", "more than timing explains", "passed", "interrupted", "no tests"],
+)
+def test_a_run_ends_with_this_code_after_so_many_runs(fake_pytest, answers, code):
+    calls = fake_pytest(*answers)
     assert run.main(["-m", "core"]) == code
-    assert len(calls) == 1
+    assert len(calls) == len(answers)

@@ -115,17 +115,11 @@ def test_what_only_a_shell_understands_is_given_to_one_whole(command):
     assert shell_argv(command) == ("sh", "-c", command)
 
 
-@pytest.mark.parametrize("command", ["python 'x", 'python "x', "python x\\"])
-def test_unbalanced_quotes_are_refused_with_the_command(command):
+@pytest.mark.parametrize("command", ["python 'x", 'python "x', "python x\\", "", "  ", "\t\n"])
+def test_unbalanced_quotes_are_refused_with_the_command_and_an_empty_one(command):
     with pytest.raises(DkdbgError) as caught:
         shell_argv(command)
-    assert repr(command) in caught.value.message
-
-
-@pytest.mark.parametrize("command", ["", "  ", "\t\n"])
-def test_an_empty_command_is_refused(command):
-    with pytest.raises(DkdbgError, match="empty"):
-        shell_argv(command)
+    assert (repr(command) if command.strip() else "empty") in caught.value.message
 
 
 def test_each_key_of_the_debug_table_is_a_field_of_the_configuration():

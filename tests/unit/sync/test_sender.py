@@ -234,17 +234,16 @@ def test_small_files_of_one_folder_travel_together_and_one_alone_at_once(roots, 
             (here / folder / f"f{number}").write_text(f"{folder} {number}")
     (here / "b" / "middle").write_bytes(os.urandom(300_000))
     with learnt(roots) as (replica, scanner, index):
-        sent = []
-        send = replica.stream.send
-        replica.stream.send = lambda kind, *rest: (sent.append(kind), send(kind, *rest))
+        said = asked(replica)
         assert replica.converge(index).sent == 201
+        sent = [kind for kind, _ in said]
         assert (sent.count(wire.PUT), sent.count(wire.MKDIR)) == (1, 0)  # each folder came with its files
         assert 2 <= sent.count(wire.PACK) <= 4
-        sent.clear()
+        said.clear()
         (here / "a" / "f1").write_text("saved")
         index.apply(scanner.rescan(index, {"a/f1"}))
         assert replica.perform(replica.steps(index, {"a/f1"})).sent == 1
-        assert sent == [wire.PACK]
+        assert [kind for kind, _ in said] == [wire.PACK]
     for path in here.rglob("*"):
         if path.is_file():
             assert (there / path.relative_to(here)).read_bytes() == path.read_bytes()
@@ -255,14 +254,12 @@ def test_a_small_file_that_is_saved_again_while_it_waits_is_not_twice_in_one_fra
     (here / "small").write_text("first")
     content = reading.read(str(here), "small")
     with learnt(roots) as (replica, _, _):
-        sent = []
-        send = replica.stream.send
-        replica.stream.send = lambda kind, *rest: (sent.append((kind, *rest)), send(kind, *rest))
+        said = asked(replica)
         replica.sender._put("small", content, b"first")
         (here / "small").write_text("second")
         replica.sender._put("small", reading.read(str(here), "small"), b"second")
         replica.sender.drain()
-    packs = [frame[1]["files"] for frame in sent if frame[0] == wire.PACK]
+    packs = [head["files"] for kind, head in said if kind == wire.PACK]
     assert [[one[1] for one in files] for files in packs] == [["small"], ["small"]]
     assert (there / "small").read_text() == "second"
 
@@ -340,7 +337,7 @@ def asked(replica):
     """What is said to the other side from now on: kind, head."""
     said = []
     send = replica.stream.send
-    replica.stream.send = lambda kind, *rest: (said.append((kind, *rest[:1])), send(kind, *rest))
+    replica.stream.send = lambda kind, *rest: (said.append((kind, rest[0] if rest else None)), send(kind, *rest))
     return said
 
 
