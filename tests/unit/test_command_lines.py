@@ -33,7 +33,8 @@ def wrong(text: str) -> list[str]:
     found = []
     for line in _LINE.finditer(text):
         verb, rest = line[1], text[line.end() :]
-        options = _options(rest[: end.start() if (end := _END.search(rest)) else None])
+        clause = rest[: end.start() if (end := _END.search(rest)) else None]
+        options = re.findall(r"(?<![\w-])--[a-z][\w-]*", clause)
         if verb not in VERBS:
             told = _BEFORE.search(text[: line.start()]) and _AFTER.match(rest)
             if line[0] == text:  # it may name a part of the agent
@@ -44,10 +45,6 @@ def wrong(text: str) -> list[str]:
             known = VERBS[verb]._option_string_actions
             found += [f"{line[0]} {option}" for option in options if option not in known]
     return found
-
-
-def _options(clause: str) -> list[str]:
-    return re.findall(r"(?<![\w-])--[a-z][\w-]*", clause)
 
 
 def refused(line: str) -> str:

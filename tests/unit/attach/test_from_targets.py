@@ -12,10 +12,6 @@ def passed(**message):
     return json.loads(shown) if shown else None
 
 
-def frames_of(*sources):
-    return {"stackFrames": [{"id": 1, "name": "f", "line": 1, "source": source} for source in sources]}
-
-
 @pytest.mark.parametrize(
     ("path", "kept"),
     [
@@ -32,7 +28,8 @@ def frames_of(*sources):
     ],
 )
 def test_a_source_is_a_file_of_this_machine_or_has_no_path(path, kept):
-    body = frames_of({"name": "x.py", "path": path, "adapterData": 1})
+    source = {"name": "x.py", "path": path, "adapterData": 1}
+    body = {"stackFrames": [{"id": 1, "name": "f", "line": 1, "source": source}]}
     answer = passed(seq=1, type="response", request_seq=2, command="stackTrace", success=True, body=body)
     expected = {"name": "x.py", "path": path} if kept else {"name": "x.py"}
     assert answer["body"]["stackFrames"][0]["source"] == expected

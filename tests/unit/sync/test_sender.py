@@ -337,7 +337,10 @@ def asked(replica):
     """What is said to the other side from now on: kind, head."""
     said = []
     send = replica.stream.send
-    replica.stream.send = lambda kind, *rest: (said.append((kind, rest[0] if rest else None)), send(kind, *rest))
+    replica.stream.send = lambda kind, *rest: (
+        said.append((kind, rest[0] if rest else None)),
+        send(kind, *rest),
+    )
     return said
 
 

@@ -225,10 +225,6 @@ def test_a_repository_on_a_read_only_file_system_is_said_to_be_one(script):
     assert "chmod" not in done.stderr + done.stdout
 
 
-def launch_json(root):
-    return jsonc.loads((root / ".vscode/launch.json").read_text())
-
-
 def test_the_last_line_names_the_entry_that_f5_has_to_run(script, dkdbg):
     """VS Code's F5 runs what was chosen last, and without a choice the first entry of its list."""
     ran = dkdbg(script, "init", "--yes")
@@ -253,7 +249,7 @@ def test_beside_other_entries_it_comes_first_in_the_list_and_their_bytes_stay(sc
     )
     after = (script / ".vscode/launch.json").read_text()
     assert all(line.rstrip("},") in after for line in theirs.splitlines())
-    entries = launch_json(script)["configurations"]
+    entries = jsonc.loads(after)["configurations"]
     groups = {entry["name"]: entry.get("presentation", {}).get("group", "~") for entry in entries}
     assert min(groups, key=groups.__getitem__) == "dkdbg: attach"  # groups by name, entries without one last
 

@@ -62,13 +62,10 @@ def project(tmp_path, files: dict[str, str]):
     return repo(tmp_path / "shop", {"train.py": "print(1)\n", **files})
 
 
-def kustomized(root, folder: str) -> list[dict]:
-    return list(YAML(typ="safe").load_all(command(["kubectl", "kustomize", folder], root).stdout))
-
-
 def built(root, folder: str) -> dict:
     """The workload that an overlay builds, which carries the agent and nothing else."""
-    found = {each["kind"]: each for each in kustomized(root, folder)}
+    documents = YAML(typ="safe").load_all(command(["kubectl", "kustomize", folder], root).stdout)
+    found = {each["kind"]: each for each in documents}
     agent = found.pop("ConfigMap")
     assert list(agent["binaryData"]) == ["agent.pyz"]
     (made,) = found.values()

@@ -10,16 +10,13 @@ def write(root, wanted):
     changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
 
 
-def ports(root):
-    return [each["connect"]["port"] for each in jsonc.loads((root / LAUNCH).read_text())["configurations"]]
-
-
 def test_a_port_of_the_users_stays_and_is_named_and_before_init_nothing_is_known(initialised, tmp_path):
     path = initialised / LAUNCH
     path.write_text(path.read_text().replace("5678", "7000"))
     wanted = with_port(initialised, 6001)
     write(initialised, {LAUNCH: wanted})
-    assert ports(initialised) == [7000]
+    (entry,) = jsonc.loads(path.read_text())["configurations"]
+    assert entry["connect"]["port"] == 7000
     assert wanted.yours == ('in "dkdbg: attach" connect > port is 7000, not 6001',)
     assert with_port(tmp_path, 6001) is None
 

@@ -37,10 +37,6 @@ def merge(text, want, last=LAST):
     return upsert(text, ["configurations"], "name", want, last=last)
 
 
-def kept(text, want):
-    return overruled(text, ["configurations"], "name", want)
-
-
 def test_a_pair_of_ours_changes_in_its_place_and_a_new_one_comes_before_one_that_it_is_narrower_than():
     ours = [{**APP, "remoteRoot": "/srv/app"}, WHOLE]
     want = {**LAST, "pathMappings": ours}
@@ -58,7 +54,7 @@ def test_what_is_no_longer_wanted_goes_unless_changed_what_was_removed_stays_awa
     assert merge(MINE, want) == MINE.replace('            "args": ["a", "b"],\n', "")
     text = MINE.replace('            "args": ["a", "b"],\n', "")
     assert merge(text, LAST) == text
-    assert "args is removed" in kept(text, LAST)
+    assert "args is removed" in overruled(text, ["configurations"], "name", LAST)
     merged = merge(MINE, {**LAST, "dkdbgToken": "${env:DKDBG_TOKEN}"})
     last = '"justMyCode": false'
     assert merged == MINE.replace(last, f'{last},\n            "dkdbgToken": "${{env:DKDBG_TOKEN}}"')
