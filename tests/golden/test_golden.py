@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from dkdbg.main import main
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
-from tests.checkout import snapshot
+from tests.checkout import checkout, snapshot
 from tests.engine.projects import command
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -128,12 +128,8 @@ def test_compose_and_docker_accept_the_files(case, tmp_path):
 
     Else a stage that does not exist, which buildkit looks for after parsing.
     """
-    root = repo_of(case, tmp_path)
     files = expected(case)
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    root = checkout(repo_of(case, tmp_path), files)
     gpus = ["none", "nvidia", "cdi", "amd"] if b"DKDBG_GPU" in b"".join(files.values()) else ["none"]
     for profile, gpu in [("", "none"), *(("debug", gpu) for gpu in gpus)]:
         env = {"COMPOSE_PROFILES": profile, "DKDBG_GPU": gpu}

@@ -8,6 +8,7 @@ from dkdbg import hints
 from dkdbg.agent.inprocess import bundle
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
+from tests.engine.projects import must
 from tests.hints import hinted, in_shell
 
 SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
@@ -23,35 +24,30 @@ def said(done, code=EXIT_ERROR):
     return done.stderr
 
 
-def well(done):
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_without_a_terminal_nothing_is_written_and_one_of_the_two_ways_shows_and_the_other_writes(root):
     before = snapshot(root)
     text = said(run_dkdbg(root, "init"), EXIT_USAGE)
     assert "nothing was written" in text
     writes, shows = hinted(text, hints.INIT_CHOICE)
-    assert "create" in well(in_shell(root, shows))
+    assert "create" in must(in_shell(root, shows)).stdout
     assert snapshot(root) == before
-    well(in_shell(root, writes))
+    must(in_shell(root, writes))
     assert (root / ".vscode/launch.json").is_file()
 
 
 def test_a_line_that_python_refuses_is_fixed_and_the_program_is_found(root):
     (root / "train.py").rename(root / "go.py")
     (root / "go.py").write_text("def f(:\n  pass\n\nif __name__ == '__main__':\n  f()\n")
-    text = well(run_dkdbg(root, "init", "--yes"))
+    text = must(run_dkdbg(root, "init", "--yes")).stdout
     assert "go.py:1" in text
     (root / "go.py").write_text(TRAIN)
-    well(run_dkdbg(root, "init", "--yes"))
+    must(run_dkdbg(root, "init", "--yes"))
     assert 'command: ["python", "go.py"]' in (root / ".dkdbg/service.compose").read_text()
 
 
 def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(root, tmp_path):
     (root / "Dockerfile").write_text(SLIM)
-    well(run_dkdbg(root, "init", "--yes"))
+    must(run_dkdbg(root, "init", "--yes"))
     agent, run = root / ".dkdbg/agent.pyz", str(tmp_path / "run")
 
     def unpacked(name):
@@ -62,19 +58,19 @@ def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(roo
         bundle.ensure_debugpy(unpacked("before"), run, (3, 8))
     assert "`dkdbg init`" in str(error.value)
     (root / "Dockerfile").write_text(SLIM.replace("3.11", "3.8"))
-    well(run_dkdbg(root, "init", "--yes"))
+    must(run_dkdbg(root, "init", "--yes"))
     assert bundle.ensure_debugpy(unpacked("after"), run, (3, 8)).endswith("debugpy-1.8.21")
 
 
 def test_edited_files_are_kept_beside_when_the_undo_is_forced(root):
-    well(run_dkdbg(root, "init", "--yes"))
+    must(run_dkdbg(root, "init", "--yes"))
     file, generated = root / ".vscode/launch.json", root / "Dockerfile"
     file.write_text(file.read_text() + "// mine\n")
     generated.write_text("# mine\n")
     edited = snapshot(root)
     [line] = hinted(said(run_dkdbg(root, "init", "--undo"), EXIT_CONFLICT), hints.UNDO_ANYWAY)
     assert snapshot(root) == edited
-    assert "Dockerfile.dkdbg-saved" in well(in_shell(root, line))
+    assert "Dockerfile.dkdbg-saved" in must(in_shell(root, line)).stdout
     assert "// mine" in (root / ".vscode/launch.json.dkdbg-saved").read_text()
     assert (root / "Dockerfile.dkdbg-saved").read_text() == "# mine\n"
     assert not file.exists()
