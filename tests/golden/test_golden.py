@@ -136,12 +136,9 @@ def test_compose_and_docker_accept_the_files(case, tmp_path):
         done = command(["docker", "compose", "config", "--services"], root, env=env)
         assert done.stderr == "", (profile, gpu)
         assert any(name.endswith("-debug") for name in done.stdout.split()) == bool(profile)
-    check = (
-        ["--check"]
-        if "--check" in command(["docker", "build", "--help"]).stdout
-        else ["--target", "no-such-stage"]
-    )
+    has_check = "--check" in command(["docker", "build", "--help"]).stdout
+    check = ["--check"] if has_check else ["--target", "no-such-stage"]
     name = "Dockerfile" if (root / "Dockerfile").exists() else "Dockerfile.dkdbg"
     words = ["docker", "build", "--progress", "plain", *check, "--file", name, "."]
-    done = command(words, root, check=check == ["--check"])
-    assert check == ["--check"] or "no-such-stage" in done.stderr.splitlines()[-1], done.stderr
+    done = command(words, root, check=has_check)
+    assert has_check or "no-such-stage" in done.stderr.splitlines()[-1], done.stderr

@@ -104,9 +104,8 @@ class Bench:
         configuration = {"subProcessId": pid, "name": f"rank {pid}", **more}
         arguments = {"request": "attach", "configuration": configuration}
         self.do(self.router.from_upstream(upstream, request("startDebugging", 9, **arguments)))
-        return next(each for each in self.heard() if each.get("command") == "startDebugging")["arguments"][
-            "configuration"
-        ]
+        said = next(each for each in self.heard() if each.get("command") == "startDebugging")
+        return said["arguments"]["configuration"]
 
 
 def test_what_dkdbg_attach_was_told_of_ranks_goes_to_all_targets_unless_the_editor_says_it():

@@ -14,14 +14,10 @@ def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys
     assert parse(toml_template()) == Config()
     text = toml_template().replace("\n# command", "\ncommand").replace("\n# ", "\n")
     sync = SyncConfig(ignore=("data/", "!data/tiny.csv"), max_size=100_000_000)
-    debug = {"command": "python train.py --epochs 1", "service": "web", "port": 5678, "wait": 600}
-    choices = {
-        "dockerfile": "Dockerfile.gpu",
-        "python": "3.11",
-        "gpu": "optional",
-        "beats": "heartbeat,Lease*",
-    }
-    assert parse(text) == Config(**debug, **choices, reload=False, sync=sync)
+    assert parse(text) == Config(
+        command="python train.py --epochs 1", service="web", port=5678, wait=600, dockerfile="Dockerfile.gpu",
+        python="3.11", gpu="optional", beats="heartbeat,Lease*", reload=False, sync=sync,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,8 @@ ENGINE = Engine(
     buildx="0.25.0", gpu="nvidia", disk=Disk(path="/var/lib/docker", total=500 * GIB, free=90 * GIB),
 )  # fmt: skip
 REPOSITORY = Repository(
-    root=Path("/home/ada/x"),
-    service=SERVICE,
-    model=MODEL,
-    agent="0.2",
-    installed="0.2",
-    port=5678,
-    folders=900,
-    is_git=True,
-)
+    root=Path("/home/ada/x"), service=SERVICE, model=MODEL, agent="0.2", installed="0.2", port=5678, folders=900, is_git=True,
+)  # fmt: skip
 HEALTHY = Situation(machine=MACHINE, engine=ENGINE, repository=REPOSITORY)
 THERE = Situation(machine=replace(MACHINE, label="k8s://ml/train", torch="2.4.0", torch_cuda="12.1"))
 
@@ -153,13 +146,7 @@ def test_a_row_names_the_cause_and_the_next_command(situation, found, cause, fol
 
 
 def test_each_row_and_each_known_version_has_a_case():
-    seen = {
-        index
-        for situation, *_ in CASES
-        for index, check in enumerate(CHECKS)
-        if any(True for _ in check.read(situation))
-    }
-    assert seen == set(range(len(CHECKS)))
+    assert [each for each in CHECKS if not any([*each.read(situation)] for situation, *_ in CASES)] == []
     texts = [finding.cause for situation, *_ in CASES for finding in examine(CHECKS, situation)]
     assert [row.cause for row in KNOWN_BAD if not any(row.cause in text for text in texts)] == []
 
@@ -203,13 +190,8 @@ def test_the_answer_of_the_script_is_read():
         Disk(path="/w w", total=102400, free=51200, kind="nfs4"),
         Disk(path="/tmp", total=102400, free=51200, kind="ext4"),
     )
-    assert (seen.skew, seen.umask, seen.torch, seen.torch_cuda, seen.visible) == (
-        6.0,
-        0o022,
-        "2.4.0+cu121",
-        "12.1",
-        "",
-    )
+    assert (seen.skew, seen.umask, seen.visible) == (6.0, 0o022, "")
+    assert (seen.torch, seen.torch_cuda) == ("2.4.0+cu121", "12.1")
     assert seen.limits == {"fs.inotify.max_user_watches": 8192}
     assert probe.machine(SAID, label="x", asked=999.5, answered=1000.5).skew == 0.0
     assert probe.machine(SAID, label="x", asked=1007.0, answered=1009.0).skew == -6.0

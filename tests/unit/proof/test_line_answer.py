@@ -63,10 +63,7 @@ def test_an_answer_about_the_asked_files_is_taken():
 
 def test_an_agent_that_fails_shows_no_traceback():
     target = answering({})
-    target.wrap = lambda _: [
-        "sh",
-        "-c",
-        "echo 'Traceback (most recent call last):' >&2; echo 'KeyError: 1' >&2; exit 1",
-    ]
+    line = "echo 'Traceback (most recent call last):' >&2; echo 'KeyError: 1' >&2; exit 1"
+    target.wrap = lambda _: ["sh", "-c", line]
     with pytest.raises(DkdbgError, match=r"^it: its agent ended with exit code 1$"):
         line_answer.ask(target, "/a.py", 1)

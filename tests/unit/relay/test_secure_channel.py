@@ -45,10 +45,8 @@ def test_lines_and_then_much_data_pass_both_ways_at_once(pair):
     job.say("one")
     proxy.say("two\nthree")
     end = time.monotonic() + 300
-    assert (proxy.hear(10, end), job.hear(10, end)) == (
-        "one",
-        "two",
-    )  # the rest is the first that the pump passes on
+    # The rest is the first that the pump passes on.
+    assert (proxy.hear(10, end), job.hear(10, end)) == ("one", "two")
     data = os.urandom(3_000_000)
     ends, got = [], {}
 

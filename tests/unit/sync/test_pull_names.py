@@ -12,15 +12,8 @@ from tests.unit.sync.trees import put
 
 
 def test_a_folder_is_meant_relative_to_the_root_there_or_absolute_and_below_it():
-    meant = {
-        "outputs": "outputs",
-        "outputs/": "outputs",
-        "./a//b": "a/b",
-        ".": "",
-        "/ws/outputs": "outputs",
-        "/ws": "",
-    }
-    assert {folder: relative(folder, "/ws") for folder in meant} == meant
+    assert [relative(folder, "/ws") for folder in ("outputs", "outputs/", "/ws/outputs")] == ["outputs"] * 3
+    assert [relative(folder, "/ws") for folder in ("./a//b", ".", "/ws")] == ["a/b", "", ""]
 
 
 @pytest.mark.parametrize("folder", ["/etc", "..", "../etc", "/ws2/a", "a/../../b"])

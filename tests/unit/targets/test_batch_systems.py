@@ -1,7 +1,6 @@
 """What a batch system has to hold, by its module and its line in the registry: a new one is in all of these tests."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from dkdbg.targets import registry
 from dkdbg.targets.batch.job import NoCommandsError
 from dkdbg.targets.batch.job_script import Script
 from dkdbg.verbs import command_line
+from tests.engine.projects import command
 
 PROGRAM = Path(__file__).parents[3] / "cli" / "dkdbg"
 SCRIPT = Script(
@@ -29,9 +29,7 @@ def system(entry):
 
 
 def is_shell(text):
-    return (
-        subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False).returncode == 0
-    )
+    return command(["sh", "-n"], text=text, check=False).returncode == 0
 
 
 @each_system

@@ -43,10 +43,8 @@ def test_each_line_of_a_build_is_a_step_and_its_share_grows():
     steps = BuildSteps()
     seen = [steps.read(line) for line in BUILDKIT]
     assert None not in seen
-    assert (
-        seen[BUILDKIT.index("#5 1.152 more")].text
-        == "building 2/3: RUN echo hello && sleep 1 && echo more | more"
-    )
+    step = seen[BUILDKIT.index("#5 1.152 more")]
+    assert step.text == "building 2/3: RUN echo hello && sleep 1 && echo more | more"
     shares = [each.share for each in seen]
     assert shares == sorted(shares)
     assert shares[-1] == 2 / 3
@@ -67,17 +65,13 @@ def test_a_step_that_fails_brings_all_that_its_command_printed_and_a_build_that_
     assert steps.left() == ()
 
 
+STAGES = "#1 [web build 1/2] FROM x|#1 DONE 0.1s|#2 [db stage-1 1/4] FROM y|#2 CACHED|#3 [web build 2/2] RUN a|#3 DONE 3.0s"
+
+
 def test_stages_that_run_beside_each_other_and_begin_late_never_take_the_bar_back():
     steps = BuildSteps()
-    lines = [
-        "#1 [web build 1/2] FROM x",
-        "#1 DONE 0.1s",
-        "#2 [db stage-1 1/4] FROM y",
-        "#2 CACHED",
-        "#3 [web build 2/2] RUN a",
-        "#3 DONE 3.0s",
-    ]
-    assert [steps.read(line).share for line in lines] == [0, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2]
+    shares = [steps.read(line).share for line in STAGES.split("|")]
+    assert shares == [0, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2]
 
 
 PODMAN = "STEP 1/2: FROM python:3.11|STEP 2/2: RUN pip install x|Collecting x|ERROR: no such x"
@@ -96,14 +90,9 @@ def test_podmans_lines_are_held_back_and_shown_where_it_ends_in_them():
     assert steps.left() == ("Collecting x", "ERROR: no such x")
 
 
+NO_BUILD = "engine 26.1.5; GPU: none| Container a-1  Started|# a heading|#7 loss 0.3|#nine [x] y|step 1/2: x"
+
+
 def test_what_is_no_build_is_left_alone():
     steps = BuildSteps()
-    for line in (
-        "engine 26.1.5; GPU: none",
-        " Container a-1  Started",
-        "# a heading",
-        "#7 loss 0.3",
-        "#nine [x] y",
-        "step 1/2: x",
-    ):
-        assert steps.read(line) is None
+    assert [steps.read(line) for line in NO_BUILD.split("|")] == [None] * 6

@@ -21,14 +21,9 @@ def test_slurm_tells_a_job_when_it_ends_and_the_line_has_the_command_for_more_ti
     assert deadlines.line(found, NOW) == (
         "goes on while you hold the program: Slurm ends job 12 in 52 min (more time: scontrol update JobId=12 TimeLimit=+60)"
     )
-    assert deadlines.as_json(found, NOW) == [
-        {
-            "what": "Slurm ends job 12",
-            "left_s": 3120.0,
-            "after_s": None,
-            "lift": "scontrol update JobId=12 TimeLimit=+60",
-        }
-    ]
+    lift = "scontrol update JobId=12 TimeLimit=+60"
+    said = {"what": "Slurm ends job 12", "left_s": 3120.0, "after_s": None, "lift": lift}
+    assert deadlines.as_json(found, NOW) == [said]
     assert deadlines.line(found, NOW + 4000) == ""
 
 
@@ -74,12 +69,8 @@ def inspected(check, **labels):
 
 
 def test_a_healthcheck_of_a_users_container_goes_on_and_that_of_a_debug_service_does_not():
-    check = {
-        "Test": ["CMD", "curl", "localhost"],
-        "Interval": 5_000_000_000,
-        "Timeout": 1_000_000_000,
-        "Retries": 2,
-    }
+    second = 1_000_000_000
+    check = {"Test": ["CMD", "curl"], "Interval": 5 * second, "Timeout": second, "Retries": 2}
     (found,) = inspected(check).deadlines
     assert deadlines.described(found, NOW) == (
         "the container web becomes unhealthy, and services that depend on it do not start, after 12 s without an answer"

@@ -342,12 +342,9 @@ def test_a_subfolder_sees_the_repository_around_it_but_no_home_folder(repository
 
 def test_a_command_in_a_project_brings_its_dependencies(repository):
     several(repository)
-    assert repository.plan(command="python mnist/main.py").facts.dependency_files == (
-        "mnist/requirements.txt",
-    )
-    assert repository.plan(command="cd vae && python main.py").facts.dependency_files == (
-        "vae/requirements.txt",
-    )
+    for command, project in (("python mnist/main.py", "mnist"), ("cd vae && python main.py", "vae")):
+        files = repository.plan(command=command).facts.dependency_files
+        assert files == (f"{project}/requirements.txt",)
 
 
 def in_a_terminal(root):
