@@ -101,7 +101,7 @@ def test_an_endpoint_that_rejects_attaches_yet_is_waited_for(proxy, tmp_path, mo
 def test_a_slow_endpoint_gets_more_time_at_each_look(listener, tmp_path, monkeypatch):
     monkeypatch.setattr(upstream, "ANSWER_TIMEOUT_S", 0.05)
     told = json.dumps(RECORD).encode()
-    _, port = answer_with(listener, HTTP + b"%d\r\n\r\n%b" % (len(told), told), after=0.08)
+    _, port = answer_with(listener, HTTP + b"%d\r\n\r\n%b" % (len(told), told), after=0.4)
     slow = Upstream(target_of(f"127.0.0.1:{port}", tmp_path), "x")
     assert slow.look().agent == ""
     wait_for(lambda: slow.look().agent, bool)
