@@ -20,7 +20,7 @@ from dkdbg.setup.detect.docker.compose_parts import names_of, used_parts
 from dkdbg.setup.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.substitution import insisted, names, parse_env, substitute
-from dkdbg.setup.detect.values import load_yaml
+from dkdbg.setup.detect.values import elements, load_yaml, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,8 +107,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
 
 
 def _bodies(document: Value) -> dict[str, Value]:
-    services = document.get("services") if isinstance(document, dict) else None
-    return {str(name): body for name, body in services.items()} if isinstance(services, dict) else {}
+    return {str(name): body for name, body in table(table(document).get("services")).items()}
 
 
 @dataclass(frozen=True)
@@ -185,20 +184,15 @@ def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
     These are required variables, and those whose absence leaves a mount without a source, an image without a name or a
     port without a number.
     """
-    services = document.get("services") if isinstance(document, dict) else None
     found = [name for text in _texts(document) for name in insisted(text, env)]
-    for body in services.values() if isinstance(services, dict) else ():
-        if not isinstance(body, dict):
-            continue
-        volumes = body.get("volumes")
-        for each in volumes if isinstance(volumes, list) else ():
+    for body in map(table, _bodies(document).values()):
+        for each in elements(body.get("volumes")):
             if isinstance(each, str) and not each.startswith(":") and substitute(each, env).startswith(":"):
                 found.extend(name for name in names(each.split(":/")[0]) if not env.get(name))
         image = body.get("image")
         if isinstance(image, str) and image and "build" not in body and not substitute(image, env):
             found.extend(names(image))
-        ports = body.get("ports")
-        for each in ports if isinstance(ports, list) else ():
+        for each in elements(body.get("ports")):
             if isinstance(each, str) and not substitute(each, env).rpartition(":")[2].partition("/")[0]:
                 found.extend(name for name in names(each) if not env.get(name))
     return tuple(dict.fromkeys(found))
@@ -208,11 +202,10 @@ def _needed_files(
     tree: Tree, path: str, document: Value, env: dict[str, str]
 ) -> tuple[tuple[str, str | None], ...]:
     """Return the missing environment files of services that compose starts without a profile."""
-    services = document.get("services") if isinstance(document, dict) else None
     absent = dict.fromkeys(
         name
-        for body in (services.values() if isinstance(services, dict) else ())
-        if isinstance(body, dict) and not body.get("profiles")
+        for body in map(table, _bodies(document).values())
+        if not body.get("profiles")
         for name in absent_files(tree, parent(path), _interpolate(body.get("env_file"), env))
     )
     return tuple((name, _example_of(tree, name)) for name in absent)
@@ -287,12 +280,9 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
         return "."
     named = re.compile(rf"(?:-f|--file)[ =](?:\./)?{re.escape(path)}\b")
     texts = (tree.text(other) for other in (path, f"{here}/README.md", "README.md"))
-    services = document.get("services") if isinstance(document, dict) else None
-    bodies = services.values() if isinstance(services, dict) else ()
-    contexts = {read_build(tree, here, body.get("build"))[0] for body in bodies if isinstance(body, dict)} - {
-        None
-    }
-    from_root = any(named.search(text) for text in texts) or contexts == {"."}
+    bodies = map(table, _bodies(document).values())
+    contexts = {read_build(tree, here, body.get("build"))[0] for body in bodies}
+    from_root = any(named.search(text) for text in texts) or contexts - {None} == {"."}
     return "/".join(".." for _ in here.split("/")) if from_root else "."
 
 
@@ -321,17 +311,13 @@ def _load(tree: Tree, path: str, *, strict: bool) -> Value:
             ) from error
         tree.note(message)
         return {}
-    if document is None:
-        return {}
-    services = document.get("services", {}) if isinstance(document, dict) else None
-    if services is not None and not isinstance(services, dict):
-        services = None
-    if services is None and strict:
+    is_valid = isinstance(document, dict) and isinstance(document.get("services", {}), dict)
+    if document is not None and not is_valid and strict:
         raise DkdbgError(
             f"{path}:1: not a compose file: `services` must be a mapping of names to services",
             hint=f"Correct {path}; then check it: docker compose config -q",
         )
-    return document if isinstance(document, dict) else {}
+    return table(document)
 
 
 def _where(error: Exception) -> tuple[int | None, str]:
@@ -345,17 +331,14 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
     extends = body.get("extends")
     if not extends or depth > _MAX_EXTENDS:
         return body
-    name = (
-        extends if isinstance(extends, str) else extends.get("service") if isinstance(extends, dict) else None
-    )
-    file = extends.get("file") if isinstance(extends, dict) else None
+    name = extends if isinstance(extends, str) else table(extends).get("service")
+    file = table(extends).get("file")
     other_path: str | None = path
     other: Value = document
     if isinstance(file, str):
         other_path = join(parent(path), file)
         other = _load(tree, other_path, strict=False) if other_path and tree.has(other_path) else {}
-    services = other.get("services") if isinstance(other, dict) else None
-    base = services.get(name) if isinstance(services, dict) and isinstance(name, str) else None
+    base = _bodies(other).get(name) if isinstance(name, str) else None
     if not isinstance(base, dict) or other_path is None:
         return body
     below = _extended(tree, other_path, other, base, depth + 1)

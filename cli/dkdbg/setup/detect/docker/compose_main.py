@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from dkdbg.setup.detect.files import join, parent
-from dkdbg.setup.detect.values import elements
+from dkdbg.setup.detect.values import elements, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +39,6 @@ def included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterat
 
 
 def _included_names(document: Value) -> Iterator[str]:
-    for item in elements(document.get("include") if isinstance(document, dict) else None)[:_MAX_FILES]:
+    for item in elements(table(document).get("include"))[:_MAX_FILES]:
         named = item.get("path") if isinstance(item, dict) else item
         yield from (name for name in elements(named) if isinstance(name, str))

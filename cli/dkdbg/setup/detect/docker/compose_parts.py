@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dkdbg.setup.detect.files import parent
-from dkdbg.setup.detect.values import elements
+from dkdbg.setup.detect.values import elements, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +45,7 @@ def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str,
 
 
 def _section(document: Value, section: str) -> dict[str, Value]:
-    found = document.get(section) if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
+    return table(table(document).get(section))
 
 
 def _uses(body: Value) -> Iterator[tuple[str, str]]:
@@ -58,11 +57,10 @@ def _uses(body: Value) -> Iterator[tuple[str, str]]:
             yield "volumes", str(each.get("source"))
         elif isinstance(each, str) and ":" in each:
             yield "volumes", each.split(":")[0]
-    build = body.get("build")
     for section, value in (
         ("configs", body.get("configs")),
         ("secrets", body.get("secrets")),
-        ("secrets", build.get("secrets") if isinstance(build, dict) else None),
+        ("secrets", table(body.get("build")).get("secrets")),
     ):
         for each in elements(value):
             yield section, str(each.get("source") if isinstance(each, dict) else each)
@@ -77,7 +75,7 @@ def _plain(value: Value) -> Value:
 
 def _moved(definition: Value, here: str) -> Value:
     """Rewrite the file path of a config or secret, which compose resolves from the file that contains it."""
-    file = definition.get("file") if isinstance(definition, dict) else None
+    file = table(definition).get("file")
     if not isinstance(file, str) or file.startswith(("/", "~", "$")):
         return definition
     return {**definition, "file": "./" + posixpath.normpath(f"{here.replace('$', '$$')}/{file}")}

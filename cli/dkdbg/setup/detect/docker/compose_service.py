@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg.core.facts import ServiceFact
 from dkdbg.setup.detect.docker.dockerfile import absolute
 from dkdbg.setup.detect.files import join, parent
-from dkdbg.setup.detect.values import Value, elements
+from dkdbg.setup.detect.values import Value, elements, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
     """Return the facts of a service; `body` has its variables replaced and its extended services merged in."""
     here = parent(path)
     context, dockerfile, build = read_build(tree, here, body.get("build"))
-    refers = dict(_refers(body))
+    refers, environment = dict(_refers(body)), _environment(body.get("environment"))
     fact = ServiceFact(
         name=name,
         file=path,
@@ -54,8 +54,8 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
         env_files=_env_files(tree, here, body.get("env_file")),
-        pythonpath=_environment(body.get("environment")).get("PYTHONPATH"),
-        variables=_variables(body.get("environment")),
+        pythonpath=environment.get("PYTHONPATH"),
+        variables=frozenset(environment),
         networks=_networks(body.get("networks")),
         called=tuple(
             filter(_NAME.fullmatch, (_text(body.get(key)) or "" for key in ("container_name", "hostname")))
@@ -90,8 +90,8 @@ def _networks(said: Value) -> tuple[str, ...]:
 
 
 def _optional(depends: Value) -> Iterator[str]:
-    for name, how in depends.items() if isinstance(depends, dict) else ():
-        if isinstance(how, dict) and how.get("required") is False:
+    for name, how in table(depends).items():
+        if table(how).get("required") is False:
             yield str(name)
 
 
@@ -190,29 +190,21 @@ def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
     return found
 
 
-def _environment(value: Value) -> dict[str, str]:
+def _environment(value: Value) -> dict[str, str | None]:
+    """Return the variables of a service; None for one without a value."""
     if isinstance(value, dict):
-        return {str(key): str(each) for key, each in value.items() if each is not None}
-    return {
-        name: text for name, equals, text in (str(each).partition("=") for each in elements(value)) if equals
-    }
-
-
-def _variables(value: Value) -> frozenset[str]:
-    names = value if isinstance(value, dict) else (str(each).partition("=")[0] for each in elements(value))
-    return frozenset(map(str, names))
+        return {str(name): _text(each) for name, each in value.items()}
+    pairs = (str(each).partition("=") for each in elements(value))
+    return {name: text if equals else None for name, equals, text in pairs}
 
 
 def wants_gpu(body: Value) -> bool:
     """Return whether a service requests a GPU: by reservations, `gpus`, nvidia runtime, device nodes or CDI names."""
-    value: Value = body.get("deploy")
-    for key in ("resources", "reservations", "devices"):
-        value = value.get(key) if isinstance(value, dict) else None
-    for device in elements(value):
-        if isinstance(device, dict):
-            words = {str(word) for word in elements(device.get("capabilities"))}
-            if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
-                return True
+    reserved = table(table(table(body.get("deploy")).get("resources")).get("reservations"))
+    for device in map(table, elements(reserved.get("devices"))):
+        words = {str(word) for word in elements(device.get("capabilities"))}
+        if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
+            return True
     if body.get("gpus") or body.get("runtime") == "nvidia":
         return True
     nodes = " ".join(str(device) for device in elements(body.get("devices")))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.core.facts import DevcontainerFact
 from dkdbg.errors import DkdbgError
 from dkdbg.setup.detect.files import is_vendored, join, parent
+from dkdbg.setup.detect.values import elements, table
 from dkdbg.setup.render import jsonc
 
 if TYPE_CHECKING:
@@ -28,25 +29,20 @@ def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
         except DkdbgError as error:
             tree.note(error.message)
             document = {}
-        found.append(_read(tree, path, document if isinstance(document, dict) else {}))
+        found.append(_read(tree, path, table(document)))
     return tuple(found)
 
 
 def _read(tree: Tree, path: str, document: dict[str, Any]) -> DevcontainerFact:
     here = parent(path)
-    build = document.get("build")
-    build = build if isinstance(build, dict) else {}
+    build = table(document.get("build"))
     dockerfile = build.get("dockerfile") or document.get("dockerFile")
     local = join(here, str(dockerfile)) if dockerfile else None
     context = join(here, str(build.get("context") or document.get("context") or "."))
-    compose = document.get("dockerComposeFile")
-    files = [compose] if isinstance(compose, str) else compose if isinstance(compose, list) else []
-    compose_files = (join(here, str(name)) for name in files)
-    requirements = document.get("hostRequirements")
-    run_args = document.get("runArgs")
-    words = " ".join(str(word) for word in run_args) if isinstance(run_args, list) else ""
+    compose_files = (join(here, str(name)) for name in elements(document.get("dockerComposeFile")))
+    words = " ".join(map(str, elements(document.get("runArgs"))))
     wants = bool(re.search(r"--gpus|--runtime[= ]nvidia|nvidia\.com/gpu|/dev/kfd", words))
-    asked = requirements.get("gpu") if isinstance(requirements, dict) else None
+    asked = table(document.get("hostRequirements")).get("gpu")
     return DevcontainerFact(
         path=path,
         dockerfile=local if local is not None and tree.has(local) else None,

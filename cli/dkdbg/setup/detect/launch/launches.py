@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.launchers import registry
@@ -13,6 +13,7 @@ from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.code_blocks import code_blocks
 from dkdbg.setup.detect.launch.tasks import pipelines, read_tasks, with_tasks
 from dkdbg.setup.detect.substitution import substitute
+from dkdbg.setup.detect.values import elements, table
 from dkdbg.setup.render import jsonc
 
 if TYPE_CHECKING:
@@ -213,29 +214,22 @@ def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
 
 def _editor(tree: Tree) -> Iterator[Seen]:
     """Yield the launch configurations of VS Code, which have been used for debugging."""
-    for path in (".vscode/launch.json",):
-        if not tree.has(path):
+    path = ".vscode/launch.json"
+    try:
+        document = table(jsonc.loads(tree.text(path), file=path))
+    except DkdbgError as error:
+        tree.note(error.message)
+        return
+    for item in map(table, elements(document.get("configurations"))):
+        if str(item.get("type")) not in {"python", "debugpy"} or item.get("request") != "launch":
             continue
-        try:
-            document: Any = jsonc.loads(tree.text(path), file=path)
-        except DkdbgError as error:
-            tree.note(error.message)
+        raw = item.get("args")
+        args = [str(word) for word in raw] if isinstance(raw, list) else str(raw or "").split()
+        program = item.get("module") or item.get("program")
+        if not isinstance(program, str) or "${file" in program:
             continue
-        configurations = document.get("configurations") if isinstance(document, dict) else None
-        for item in configurations if isinstance(configurations, list) else ():
-            if (
-                not isinstance(item, dict)
-                or str(item.get("type")) not in {"python", "debugpy"}
-                or item.get("request") != "launch"
-            ):
-                continue
-            raw = item.get("args")
-            args = [str(word) for word in raw] if isinstance(raw, list) else str(raw or "").split()
-            program = item.get("module") or item.get("program")
-            if not isinstance(program, str) or "${file" in program:
-                continue
-            program = re.sub(r"\$\{workspace(?:Folder|Root)\}/?", "", program)
-            words = ["python", "-m", program, *args] if item.get("module") else ["python", program, *args]
-            cwd = re.sub(r"\$\{workspace(?:Folder|Root)\}/?", "", str(item.get("cwd") or "")) or "."
-            for launch in parse_line(" ".join(words)):
-                yield Seen(launch=launch, cwd=cwd if tree.has_dir(cwd) else ".", place="editor", source=path)
+        program = re.sub(r"\$\{workspace(?:Folder|Root)\}/?", "", program)
+        words = ["python", "-m", program, *args] if item.get("module") else ["python", program, *args]
+        cwd = re.sub(r"\$\{workspace(?:Folder|Root)\}/?", "", str(item.get("cwd") or "")) or "."
+        for launch in parse_line(" ".join(words)):
+            yield Seen(launch=launch, cwd=cwd if tree.has_dir(cwd) else ".", place="editor", source=path)
