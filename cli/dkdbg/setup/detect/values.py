@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: A value from a parser; narrowed by the functions here at each use.
 Value = Any
@@ -53,12 +57,7 @@ def load_yaml(text: str) -> Value:
         ValueError: it is larger or deeper than any configuration, with its aliases expanded.
         RecursionError: likewise.
     """
-    check_text(text)
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = _Constructor
-    value = next(iter(yaml.load_all(text)), None)
-    _check_value(value)
-    return value
+    return next(_yaml_documents(text), None)
 
 
 def load_yaml_documents(text: str) -> list[Value]:
@@ -67,16 +66,19 @@ def load_yaml_documents(text: str) -> list[Value]:
     Raises:
         YAMLError, ValueError, RecursionError: as `load_yaml`.
     """
+    found = list(itertools.islice(_yaml_documents(text), MAX_DOCUMENTS + 1))
+    if len(found) > MAX_DOCUMENTS:
+        raise ValueError(f"it has more than {MAX_DOCUMENTS} documents")
+    return found
+
+
+def _yaml_documents(text: str) -> Iterator[Value]:
     check_text(text)
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
-    found = []
     for each in yaml.load_all(text):
         _check_value(each)
-        found.append(each)
-        if len(found) > MAX_DOCUMENTS:
-            raise ValueError(f"it has more than {MAX_DOCUMENTS} documents")
-    return found
+        yield each
 
 
 @functools.lru_cache(maxsize=16)

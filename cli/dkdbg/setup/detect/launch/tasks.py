@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import YAMLError
-from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.setup.detect.files import is_vendored, join, parent
-from dkdbg.setup.detect.values import elements, load_toml, load_yaml, table
+from dkdbg.setup.detect.python.pyproject import read_toml
+from dkdbg.setup.detect.values import elements, load_yaml, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,9 +28,9 @@ _RUN = re.compile(
 
 def read_tasks(tree: Tree) -> Tasks:
     """Return the tasks of the project in the root; none if its files cannot be read."""
-    tool = table(_document(tree, "pyproject.toml").get("tool"))
+    tool = table(read_toml(tree, "pyproject.toml").get("tool"))
     found: Tasks = {}
-    for pixi in (_document(tree, "pixi.toml"), table(tool.get("pixi"))):
+    for pixi in (read_toml(tree, "pixi.toml"), table(tool.get("pixi"))):
         for feature in (*table(pixi.get("feature")).values(), pixi):
             _add(found, "pixi", table(table(feature).get("tasks")))
     for name, value in table(table(tool.get("hatch")).get("envs")).items():
@@ -82,13 +82,6 @@ def _filled(command: str, parameters: Mapping[str, Value]) -> str:
         return f"<{name[1]}>" if default is None else str(default)
 
     return re.sub(r"\{(\w+)\}", value, command)
-
-
-def _document(tree: Tree, path: str) -> dict[str, Value]:
-    try:
-        return load_toml(tree.text(path)) if tree.has(path) else {}
-    except (TOMLKitError, ValueError, RecursionError):
-        return {}  # the reader of its dependencies reports it
 
 
 def _add(found: Tasks, runner: str, tasks: Mapping[str, Value]) -> None:

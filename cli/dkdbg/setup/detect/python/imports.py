@@ -90,12 +90,7 @@ _MAX_NOTEBOOKS = 40
 
 def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
     """Return the top names of third-party modules that the Python files import, in order of first use."""
-    own = _own_modules(tree)
-    found: dict[str, None] = {}
-    for path in files[:_MAX_FILES]:
-        if not is_vendored(path):
-            _collect(tree.text(path), own, found)
-    return tuple(found)
+    return _third_party(tree, (tree.text(path) for path in files[:_MAX_FILES] if not is_vendored(path)))
 
 
 def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -103,11 +98,8 @@ def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[st
 
     Imports in a `try`, an `if` or a `def` do not count: they may be optional.
     """
-    own = _own_modules(tree)
-    found: dict[str, None] = {}
-    for _, text in program:
-        _collect("\n".join(line for line in text.splitlines() if line[:1] in {"i", "f"}), own, found)
-    return tuple(found)
+    lines = (line for _, text in program for line in text.splitlines())
+    return _third_party(tree, (line for line in lines if line[:1] in {"i", "f"}))
 
 
 def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
@@ -196,11 +188,7 @@ def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, 
 
 def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
     """Return the top names of third-party modules that notebooks import."""
-    own = _own_modules(tree)
-    found: dict[str, None] = {}
-    for path in notebooks[:_MAX_NOTEBOOKS]:
-        _collect(notebook_code(tree, path), own, found)
-    return tuple(found)
+    return _third_party(tree, (notebook_code(tree, path) for path in notebooks[:_MAX_NOTEBOOKS]))
 
 
 def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -241,17 +229,16 @@ def _stem(distribution: str) -> str:
     )
 
 
-def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
-    for dotted in _imported(text):
+def _third_party(tree: Tree, texts: Iterable[str]) -> tuple[str, ...]:
+    # Every directory and module of the repository may be importable from some folder.
+    own = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
+    own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}
+    found: dict[str, None] = {}
+    for dotted in (dotted for text in texts for dotted in _imported(text)):
         name = dotted.split(".")[0]
         # torch contains the wrapper, but not tensorboard.
         if dotted.startswith("torch.utils.tensorboard"):
             found.setdefault("tensorboard")
         if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
             found.setdefault(name)
-
-
-def _own_modules(tree: Tree) -> frozenset[str]:
-    """Return every directory and module name of the repository: it may be importable from some folder."""
-    names = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
-    return frozenset(names | {path.rsplit("/", 1)[-1] for path in tree.dirs})
+    return tuple(found)

@@ -33,14 +33,18 @@ _CONDA_ALONE = re.compile(
 )
 
 
-def read_pyproject(tree: Tree, path: str) -> DependencyFile:
-    """Return the content of a pyproject.toml: PEP 621, poetry, uv, pdm and pixi tables; empty if it is not TOML."""
-    document: Value
+def read_toml(tree: Tree, path: str) -> dict[str, Value]:
+    """Return the content of a TOML file; empty if it is missing, or is not TOML, which is noted."""
     try:
-        document = load_toml(tree.text(path))
+        return table(load_toml(tree.text(path)))
     except (TOMLKitError, ValueError, RecursionError) as error:
         tree.note(f"{path}: not valid TOML: {error}")
-        return DependencyFile(path=path, kind="pyproject")
+        return {}
+
+
+def read_pyproject(tree: Tree, path: str) -> DependencyFile:
+    """Return the content of a pyproject.toml: PEP 621, poetry, uv, pdm and pixi tables; empty if it is not TOML."""
+    document = read_toml(tree, path)
     project = table(document.get("project"))
     tool = table(document.get("tool"))
     poetry = table(tool.get("poetry"))
@@ -113,13 +117,8 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
 
 def read_pixi(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a pixi.toml, whose top level is `tool.pixi` of a pyproject.toml."""
-    document: Value
-    try:
-        document = load_toml(tree.text(path))
-    except (TOMLKitError, ValueError, RecursionError) as error:
-        tree.note(f"{path}: not valid TOML: {error}")
-        return DependencyFile(path=path, kind="pixi")
-    wanted, python = _pixi_items(table(document), path)
+    document = read_toml(tree, path)
+    wanted, python = _pixi_items(document, path)
     about = table(document.get("workspace")) or table(document.get("project"))
     # pixi installs nothing on a machine without that driver.
     needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
@@ -195,12 +194,7 @@ def caret(text: str) -> str:
 
 def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     """Return the content of a Pipfile."""
-    document: Value
-    try:
-        document = load_toml(tree.text(path))
-    except (TOMLKitError, ValueError, RecursionError) as error:
-        tree.note(f"{path}: not valid TOML: {error}")
-        return DependencyFile(path=path, kind="Pipfile")
+    document = read_toml(tree, path)
     wanted = [
         Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value)[0].replace("==*", ""), source=path)
         for name, value in table(document.get("packages")).items()
