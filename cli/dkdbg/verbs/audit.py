@@ -29,17 +29,9 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return audit(root, Path(options.directory).resolve(), options.paths, as_sarif=options.format == "sarif")
-
-
-def audit(root: Path, here: Path, paths: list[str], *, as_sarif: bool) -> int:
     """Print what the files of a repository leave open; return 1 if there is anything.
 
-    Args:
-        root: the repository's root, resolved.
-        here: folder that `paths` are relative to.
-        paths: files and folders; a folder outside of the repository is audited as one of its own. Empty for all.
+    Paths are relative to the folder of -C; a folder outside of the repository is audited as one of its own.
 
     Raises:
         DkdbgError: a path does not exist, or is a file outside of the repository.
@@ -49,7 +41,7 @@ def audit(root: Path, here: Path, paths: list[str], *, as_sarif: bool) -> int:
 
     found: list[Finding] = []
     notes: list[str] = []
-    for folder, below in _roots(root, here, paths).items():
+    for folder, below in _roots(root, Path(options.directory).resolve(), options.paths).items():
         every, problems = _audited(folder)
         found += [
             one
@@ -57,7 +49,7 @@ def audit(root: Path, here: Path, paths: list[str], *, as_sarif: bool) -> int:
             if not below or one.path == "." or any(_is_below(one.path, path) for path in below)
         ]
         notes += problems
-    if as_sarif:
+    if options.format == "sarif":
         console.emit(sarif.report(found, version=__version__, notes=notes))
         return EXIT_ERROR if found else 0
     for note in notes:

@@ -28,13 +28,8 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return completion(options.shell)
-
-
-def completion(shell: str) -> int:
     """Print the text that a shell's start file evaluates; return the exit code."""
-    console.say(shellcode(["dkdbg"], shell=shell))
+    console.say(shellcode(["dkdbg"], shell=options.shell))
     return 0
 
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.agent.proxy.listener import tokens
@@ -29,9 +29,22 @@ if TYPE_CHECKING:
     from dkdbg.core.plan import ProjectPlan
     from dkdbg.dap.values import Frame, Stop
     from dkdbg.verbs.parser import Parser
+    from dkdbg.verbs.parts.demo_targets import ComposeRun, LocalRun
+
+    Target = ComposeRun | LocalRun
 
 #: Mark of the breakpoint line in both training functions of the example, of which one runs.
 MARK = "# breakpoint"
+
+
+@dataclass(kw_only=True)
+class _Report:
+    """Results of the demo, for the last line and for --json."""
+
+    target: str = ""
+    why: str = ""
+    seconds: float = 0.0
+    stops: int = 0
 
 
 def add_options(parser: Parser) -> None:
@@ -46,50 +59,14 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, _root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return demo(target=options.on, as_json=options.json)
-
-
-class Target(Protocol):
-    """The target on which the example runs."""
-
-    @property
-    def name(self) -> str:
-        """Its name, for display."""
-
-    @property
-    def path_mappings(self) -> tuple[tuple[str, str], ...]:
-        """(local root, remote root), absolute; empty if both sides are the same."""
-
-    def start(self) -> int:
-        """Start the program under the agent; return the local port to attach to, once an attach will work."""
-
-    def restart(self) -> int:
-        """Restart it with the current files; return the port in the same way."""
-
-    def stop(self) -> None:
-        """Remove everything."""
-
-
-@dataclass(kw_only=True)
-class _Report:
-    """Results of the demo, for the last line and for --json."""
-
-    target: str = ""
-    why: str = ""
-    seconds: float = 0.0
-    stops: int = 0
-
-
-def demo(*, target: str, as_json: bool) -> int:
-    """Run the demo on `target` (`auto`, `compose` or `local`); return the exit code.
+    """Run the demo; return the exit code.
 
     Raises:
         DkdbgError: a step failed; everything has been removed.
     """
     began = time.monotonic()
     report = _Report()
-    show = not as_json
+    target, show = options.on, not options.json
     # Hexadecimal: compose derives the name of an image from it, and `_-` is invalid there.
     folder = Path(tempfile.gettempdir()).resolve() / f"dkdbg-demo-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
@@ -101,7 +78,7 @@ def demo(*, target: str, as_json: bool) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     report.seconds = round(time.monotonic() - began, 2)
-    if as_json:
+    if options.json:
         outcome = "failed" if failure else "passed"
         console.emit({"outcome": outcome, "error": failure.message if failure else None, **vars(report)})
     if failure:

@@ -38,29 +38,17 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    if options.json and options.fix:
-        raise DkdbgError(
-            "--fix asks, and --json is for a program", hint="dkdbg doctor --fix", exit_code=EXIT_USAGE
-        )
-    return doctor(root, options.target, notes=options.all, as_json=options.json, fix=options.fix)
-
-
-def doctor(root: Path, target: str | None, *, notes: bool, as_json: bool, fix: bool) -> int:
     """Print what is wrong and the next command for each; return 1 if there is an error.
-
-    Args:
-        root: the repository's root, resolved.
-        target: address or name of the target to check; None for this machine, its engine and the repository.
-        notes: whether to print notes.
-        as_json: print one JSON object instead of text.
-        fix: run the safe commands, which ask.
 
     Raises:
         DkdbgError: the target cannot be reached, or runs no commands.
     """
-    found = list(_findings(root, target))
-    commands = dict.fromkeys(each.next for _, each in found if each.safe) if fix else {}
+    if options.json and options.fix:
+        raise DkdbgError(
+            "--fix asks, and --json is for a program", hint="dkdbg doctor --fix", exit_code=EXIT_USAGE
+        )
+    found = list(_findings(root, options.target))
+    commands = dict.fromkeys(each.next for _, each in found if each.safe) if options.fix else {}
     for command in commands:
         console.say(f"$ {command}")
         process.attached(
@@ -68,14 +56,14 @@ def doctor(root: Path, target: str | None, *, notes: bool, as_json: bool, fix: b
             tty=sys.stdin.isatty(),
         )
     if commands:
-        found = list(_findings(root, target))
-    if as_json:
+        found = list(_findings(root, options.target))
+    if options.json:
         from dkdbg.doctor.table import CHECKS
 
         rows = [{"target": label or None, **asdict(each)} for label, each in found]
         console.emit({"checks": len(CHECKS), "findings": rows})
     else:
-        _print(found, notes=notes)
+        _print(found, notes=options.all)
     return EXIT_ERROR if any(each.severity == "error" for _, each in found) else 0
 
 

@@ -27,22 +27,17 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    if options.target:
-        from dkdbg.verbs.parts import debug_copy
-
-        return debug_copy.down(root, options.target)
-    return down(root, everything=options.all)
-
-
-def down(root: Path, *, everything: bool) -> int:
-    """Stop and remove the debug service, or with `everything` all that belongs to it; return the exit code.
+    """Stop and remove the debug service, the whole project or a copy; return the exit code.
 
     Raises:
         DkdbgError: it cannot be stopped, with cause and next step.
     """
+    if options.target:
+        from dkdbg.verbs.parts import debug_copy
+
+        return debug_copy.down(root, options.target)
     check_root(root, "down")
     service = debug_service(root)
     target = startable(registry.home(root, service.name))
-    console.say(target.down(service, everything=everything))
+    console.say(target.down(service, everything=options.all))
     return 0

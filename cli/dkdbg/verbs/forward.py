@@ -19,7 +19,7 @@ from dkdbg.verbs import values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from dkdbg.core.target import Target
@@ -45,35 +45,15 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return forward(
-        root, options.target, options.ports, as_json=options.json, is_over=values.has_passed(options.limit)
-    )
-
-
-def forward(
-    root: Path,
-    name: str,
-    ports: Sequence[tuple[int | None, int]],
-    *,
-    as_json: bool,
-    is_over: Callable[[], bool] = lambda: False,
-) -> int:
     """Forward ports of 127.0.0.1 to ports of the target's loopback until Ctrl-C; return the exit code.
-
-    Args:
-        root: the repository's root, resolved.
-        name: an address or a name.
-        ports: local port, None for the same number or the next free one, and remote port.
-        as_json: print events as JSON objects, one a line.
-        is_over: polled; ends it once it returns True.
 
     Raises:
         DkdbgError: the target cannot be reached, or a port here is taken.
     """
+    as_json, is_over = options.json, values.has_passed(options.limit)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    with contextlib.closing(registry.target_of(name, root)) as target:
+    with contextlib.closing(registry.target_of(options.target, root)) as target:
         if Capability.REMOTE not in target.capabilities:
             raise DkdbgError(
                 f"{target.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",
@@ -84,7 +64,7 @@ def forward(
         agent = _Agent(target)
         with contextlib.closing(agent), contextlib.closing(Relay(agent.command)) as relay:
             for local, there in sorted(
-                ports, key=lambda each: each[0] is None
+                options.ports, key=lambda each: each[0] is None
             ):  # named ports first, so that no other takes them
                 chosen = _listen(relay, local, there)
                 text = f"127.0.0.1:{chosen} is port {there} of {target.label}"

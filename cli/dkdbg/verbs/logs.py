@@ -30,22 +30,12 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return logs(root, options.target, follow=options.follow, lines=options.tail)
-
-
-def logs(root: Path, name: str | None, *, follow: bool, lines: int | None) -> int:
     """Print the output of the program there; if no stream is a terminal, exec the command that prints it.
-
-    Args:
-        root: the repository's root, resolved.
-        name: an address or a name; None for the debug service of this repository.
-        follow: continue with new output until Ctrl-C.
-        lines: number of lines from the end; None for all.
 
     Raises:
         DkdbgError: nothing has run there, or its output is not kept.
     """
+    name = options.target
     if name is None:
         check_root(root, "logs")
         target = registry.home(root, debug_service(root).name)
@@ -55,7 +45,7 @@ def logs(root: Path, name: str | None, *, follow: bool, lines: int | None) -> in
         if Capability.LOGS not in target.capabilities:
             raise _kept_nowhere(target)
         try:
-            argv = target.logs(follow=follow, lines=lines)
+            argv = target.logs(follow=options.follow, lines=options.tail)
         except DkdbgError as error:
             if name is None and error.exit_code == EXIT_ERROR:
                 raise DkdbgError(f"{target.label} does not run", hint=hints.SERVICE_UP()) from error

@@ -37,23 +37,14 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return pdb(root, options.target, pid=options.pid, rank=options.rank)
-
-
-def pdb(root: Path, name: str | None, *, pid: int | None, rank: int | None = None) -> int:
     """Attach pdb to a session's process at its next line, until `q` detaches it; return the exit code.
 
-    Args:
-        root: the repository's root, resolved.
-        name: an address, or the name of a service, a container or a session; None for this repository's debug service, or else the only session.
-        pid: PID on the target; by default rank 0, or else the program's first Python process.
-        rank: rank of the process.
+    The process is that of rank 0 by default, or else the program's first Python process.
 
     Raises:
         DkdbgError: no session fits, or several do, or its program waits for an editor.
     """
-    session = _session(root, name)
+    session = _session(root, options.target)
     if session.state == "waiting" and not session.processes:
         raise DkdbgError(
             f"the program of {session.name} has not started yet: it is {session.detail or 'waiting for a debugger'}",
@@ -65,8 +56,9 @@ def pdb(root: Path, name: str | None, *, pid: int | None, rank: int | None = Non
         raise DkdbgError(
             f"no agent of dkdbg runs on {session.target}", hint=registry.how_to_begin(session.address)
         )
-    words = ["pdb", "--name", session.id, *(["--pid", str(pid)] if pid is not None else [])]
-    words += ["--rank", str(rank)] if rank is not None else []
+    words = ["pdb", "--name", session.id]
+    words += ["--pid", str(options.pid)] if options.pid is not None else []
+    words += ["--rank", str(options.rank)] if options.rank is not None else []
     return process.become(target.wrap([*agent, *words], tty=sys.stdin.isatty()))
 
 

@@ -36,32 +36,21 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return ps(root, options.targets, everything=options.all, as_json=options.json)
-
-
-def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -> int:
     """Print the sessions of all targets that can be queried, or of some; return the exit code.
-
-    Args:
-        root: the repository's root, resolved.
-        targets: addresses or names; empty for all targets that are queried by default.
-        everything: include sessions that have ended.
-        as_json: print one JSON object instead of a table.
 
     Raises:
         DkdbgError: a named target cannot be queried.
     """
     now = time.time()
-    seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
+    seen, missing = (_of(root, options.targets), {}) if options.targets else registry.sessions()
     names: dict[str, str] = {}
-    if not targets:
+    if not options.targets:
         try:
             names = registry.names(root)
         except DkdbgError as error:  # the sessions are shown all the same
             console.warn(f"dkdbg: {error.message}")
-    shown = [each for each in seen if everything or not each.is_ended]
-    if as_json:
+    shown = [each for each in seen if options.all or not each.is_ended]
+    if options.json:
         # `engine` and `places` are the former names of `missing` (of one target) and `targets`.
         reasons = "; ".join(missing.values())
         console.emit(

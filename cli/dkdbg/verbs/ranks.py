@@ -77,51 +77,15 @@ def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return ranks(
-        root, options.what, options.expression, targets=options.on + options.on_behind, chosen=options.set, frame=options.frame,
-        limit=options.limit, as_json=options.json, plot=getattr(options, "plot", False), out=getattr(options, "out", None),
-    )  # fmt: skip
-
-
-def ranks(
-    root: Path,
-    verb: str,
-    expression: str,
-    *,
-    targets: Sequence[str],
-    chosen: str,
-    frame: int,
-    limit: float,
-    as_json: bool,
-    plot: bool = False,
-    out: str | None = None,
-) -> int:
     """Query all chosen ranks and show their answers; return 1 if a rank has none.
-
-    Args:
-        root: the repository's root, resolved.
-        verb: pause, continue, stack or eval. expression: for eval.
-        targets: addresses or names; empty for this repository's debug service, or else the only session.
-        chosen: set of ranks, as typed.
-        frame: number of callers above the top of the stack in which an expression is evaluated.
-        limit: timeout in seconds for the answers.
-        plot: write a PNG of the expression's tensors to `out`, or to a new file named after the expression.
 
     Raises:
         DkdbgError: no session fits, or its agent does not answer.
     """
-    words = [
-        "ranks",
-        "--json",
-        "--ranks",
-        answers.check_set(chosen),
-        "--frame",
-        str(frame),
-        "--limit",
-        str(limit),
-        verb,
-    ]
+    verb, expression, targets = options.what, options.expression, options.on + options.on_behind
+    plot = verb == "eval" and options.plot
+    words = ["ranks", "--json", "--ranks", answers.check_set(options.set), "--frame", str(options.frame)]
+    words += ["--limit", str(options.limit), verb]
     asked = pictures.expression(expression) if plot else expression
     words += ["--", asked] if verb == "eval" else []
     rows: list[Row] = []
@@ -130,12 +94,13 @@ def ranks(
     for target in targets or (None,):
         session = _session(root, target, typed)
         at = session.address
-        found = _ask(root, session, words, limit)
+        found = _ask(root, session, words, options.limit)
         rows += [{**row, "on": session.target} for row in found] if len(targets) > 1 else found
     if plot:
         hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
-        return _plot(rows, _unused(root, expression) if out is None else root / out, hint)
-    if as_json:
+        path = _unused(root, expression) if options.out is None else root / options.out
+        return _plot(rows, path, hint)
+    if options.json:
         console.emit({"rows": rows, "summary": comparing.summary(rows)})
     else:
         console.say(comparing.table(rows, frames=verb == "stack"))

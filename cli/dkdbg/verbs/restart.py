@@ -26,20 +26,12 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return restart(root, options.target)
-
-
-def restart(root: Path, name: str | None = None) -> int:
     """Ask the agent there to restart the program; return the exit code.
-
-    Args:
-        root: the repository's root, resolved.
-        name: an address or a name; None for the debug service of this repository.
 
     Raises:
         DkdbgError: nothing runs there, or it was not restarted.
     """
+    name = options.target
     if name is None:
         check_root(root, "restart")
         service = debug_service(root, starts=True)

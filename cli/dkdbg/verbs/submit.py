@@ -64,68 +64,28 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return submit(
-        root, options.on, options.others, options.ranks, wait=options.wait, folder=options.folder, port=options.port,
-        attaches=not options.no_attach, interactive=options.interactive, keep=options.keep, as_json=options.json,
-    )  # fmt: skip
-
-
-def submit(
-    root: Path,
-    target: str | None,
-    options: Sequence[str],
-    command: Sequence[str],
-    *,
-    wait: int,
-    folder: str,
-    port: int,
-    attaches: bool,
-    interactive: bool,
-    keep: bool,
-    as_json: bool,
-) -> int:
     """Submit a job and stay with it; return the exit code.
-
-    Args:
-        root: the repository's root, resolved.
-        target: the batch system's address, without a job; None for the default one of this machine.
-        options: options of the batch system's own program, as typed.
-        command: command of each rank, or with `interactive` the first one to run; word by word.
-        wait: seconds that each rank waits for an editor.
-        folder: remote folder in which the job runs; empty for the home.
-        port: port on 127.0.0.1 for the editor.
-        attaches: serve an editor once the ranks are up, as `dkdbg attach` does.
-        interactive: hold the nodes and open a shell there.
-        keep: do not cancel the held job when the shell ends.
-        as_json: print events as JSON objects, one a line.
 
     Raises:
         DkdbgError: the job is refused, or ends before its ranks are up.
     """
-    target = target or f"{registry.batch_systems()[0].scheme}://"
-    if not command and not interactive:
+    target, command = options.on or f"{registry.batch_systems()[0].scheme}://", options.ranks
+    if not command and not options.interactive:
         raise DkdbgError(
             "there is no command to run",
             hint=hints.SUBMIT(target=target),
             exit_code=EXIT_USAGE,
         )
     with contextlib.closing(registry.queue_of(target)) as queue, _hinting(target):
-        say = _Said(as_json)
-        if interactive:
-            return _hold(root, queue, options, command, wait=wait, folder=folder, keep=keep, say=say)
-        wanted = Submission(
-            command=tuple(command),
-            options=tuple(options),
-            wait=wait,
-            name=f"dkdbg-{_name(command)}",
-            folder=folder,
-        )
+        say = _Said(options.json)
+        if options.interactive:
+            return _hold(root, queue, options, say)
+        wanted = _submission(options, command, wait=options.wait, name=_name(command))
         with _one_by_one() as asked_to_end:
             job = queue.submit(wanted)
         address = queue.address(job)
         say("job", f"job {job} is submitted: {address}", job=job, address=address)
-        if not attaches and not asked_to_end:
+        if options.no_attach and not asked_to_end:
             return 0
         try:
             if asked_to_end:
@@ -137,7 +97,7 @@ def submit(
         from dkdbg.verbs.attach import attach
 
         end = _End(queue, job)
-        code = attach(root, [address], port=port, ports=None, as_json=as_json, is_over=end)
+        code = attach(root, [address], port=options.port, ports=None, as_json=options.json, is_over=end)
         last = _noted(queue, end.job) if end.job is not None else None
         if last is not None and not last.succeeded:
             raise _ended(queue, last)
@@ -300,22 +260,22 @@ def _answers_no(job: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"n", "no"}
 
 
-def _hold(
-    root: Path,
-    queue: Queue,
-    options: Sequence[str],
-    command: Sequence[str],
-    *,
-    wait: int,
-    folder: str,
-    keep: bool,
-    say: _Said,
-) -> int:
+def _submission(options: argparse.Namespace, command: Sequence[str], *, wait: int, name: str) -> Submission:
+    return Submission(
+        command=tuple(command),
+        options=tuple(options.others),
+        wait=wait,
+        name=f"dkdbg-{name}",
+        folder=options.folder,
+    )
+
+
+def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> int:
     """Run a shell or a command on the first node of an allocation; use an allocation again that is already held."""
     job = queue.held()
     taken = bool(job)
     if taken:
-        if options:
+        if options.others:
             raise DkdbgError(
                 f"job {job} is already held, and options only apply to a new one",
                 hint=f"without them it is used again; dkdbg run --on {queue.address(job)} -- CMD uses it too",
@@ -324,22 +284,19 @@ def _hold(
         say("job", f"job {job} is already held and is used again", job=job, address=queue.address(job))
         came: list[int] = []
     else:
-        wanted = Submission(
-            command=(), options=tuple(options), wait=0, name="dkdbg-interactive", folder=folder
-        )
         with _one_by_one() as came:
-            job = queue.submit(wanted)
+            job = queue.submit(_submission(options, (), wait=0, name="interactive"))
         say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))
     address = queue.address(job)
     code = EXIT_INTERRUPTED
     try:
         if not came:
             _wait_for_nodes(queue, job, say)
-            code = _in_there(root, address, command, wait)
+            code = _in_there(root, address, options.ranks, options.wait)
     except KeyboardInterrupt:
         pass
     finally:
-        if taken or (keep and code != EXIT_INTERRUPTED):
+        if taken or (options.keep and code != EXIT_INTERRUPTED):
             say("left", f"job {job} is still held: dkdbg run --on {address} -- python train.py", job=job)
         else:
             queue.cancel(job)

@@ -85,7 +85,11 @@ def _add_copy(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
+    """Start the debug service, or a copy of TARGET, and wait until an attach will work; return the exit code.
+
+    Raises:
+        DkdbgError: not initialised, or it could not be started, with cause and next step.
+    """
     if options.target:
         if options.limit is not None:
             raise DkdbgError(
@@ -95,10 +99,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
             )
         from dkdbg.verbs.parts import debug_copy
 
-        return debug_copy.up(
-            root, options.target, command=options.command, wait=options.wait, yes=options.yes, diff=options.diff,
-            wait_timeout=options.wait_timeout, overlay=options.overlay, attach=options.attach,
-        )  # fmt: skip
+        return debug_copy.up(root, options)
     if options.overlay or options.attach:
         raise DkdbgError(
             "--overlay and --attach are for a copy of TARGET",
@@ -107,20 +108,15 @@ def call(options: argparse.Namespace, root: Path) -> int:
         )
     if options.limit is not None:  # the debug service reads it from the environment of compose
         os.environ[ENV_FOR] = f"{options.limit:.3f}s"
-    code = up(root, as_json=options.json, wait_timeout=options.wait_timeout)
-    if code or not options.sync:
-        return code
+    _up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+    if not options.sync:
+        return 0
     from dkdbg.verbs.sync import after_up
 
     return after_up(root, as_json=options.json)
 
 
-def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
-    """Start the debug service and wait until an attach will work; return the exit code.
-
-    Raises:
-        DkdbgError: not initialised, or it could not be started, with cause and next step.
-    """
+def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
     check_root(root, "up")
     service = debug_service(root, starts=True)
     target = startable(registry.home(root, service.name))
@@ -173,7 +169,6 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         for inside, outside in started.ports:
             console.say(f"  http://{outside} is port {inside} of your program")
         console.say(hints.UP_DONE())
-    return 0
 
 
 def startable(target: Target) -> Target:

@@ -63,41 +63,16 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    for number in signals.ENDING:  # until the process ends: it still has to remove the run
-        signal.signal(number, signals.interrupt_once)
-    return verify(
-        root, on=options.on, command=tuple(options.command), sync=options.sync, fix=options.fix, yes=options.yes,
-        timeout=options.timeout, as_json=options.json,
-    )  # fmt: skip
-
-
-def verify(
-    root: Path,
-    *,
-    on: str | None = None,
-    command: tuple[str, ...] = (),
-    sync: bool = False,
-    fix: bool = False,
-    yes: bool = False,
-    timeout: float = 300.0,
-    as_json: bool = False,
-) -> int:
     """Prove the debug service, or a run on another target; return 0 only if it is proven.
 
-    Nothing that runs is touched, and no file is changed without `fix`.
-
-    Args:
-        root: the repository's root, resolved.
-        on: address or name of the target; None for the debug service.
-        command: words of the program on that target; empty for the one in dkdbg.toml or of the plan.
-        sync: copy the files there first.
-        fix: mend what is safe, after showing it. yes: without asking.
-        timeout: seconds for the start, and for the first stop.
+    Nothing that runs is touched, and no file is changed without --fix.
 
     Raises:
         DkdbgError: this is not a repository.
     """
+    for number in signals.ENDING:  # until the process ends: it still has to remove the run
+        signal.signal(number, signals.interrupt_once)
+    as_json = options.json
     check_root(root, "verify")
     with StartReport() as shown:
         report: Callable[[str], None] = (lambda _: None) if as_json else shown
@@ -108,10 +83,10 @@ def verify(
         )
         mended: list[str] = []
         while True:
-            proof = _once(root, on, command, sync=sync, timeout=timeout, report=report, held=held)
-            if proof.finding is None or not fix:
+            proof = _once(root, options, report=report, held=held)
+            if proof.finding is None or not options.fix:
                 break
-            done = proof_repair.mend(root, proof.finding, yes=yes, as_json=as_json, report=report)
+            done = proof_repair.mend(root, proof.finding, yes=options.yes, as_json=as_json, report=report)
             if not done or done in mended:
                 break
             mended.append(done)
@@ -119,20 +94,25 @@ def verify(
 
 
 def _once(
-    root: Path, on: str | None, command: tuple[str, ...], *, sync: bool, timeout: float,
-    report: Callable[[str], None], held: Callable[[str, str], None],
-) -> Proof:  # fmt: skip
+    root: Path,
+    options: argparse.Namespace,
+    *,
+    report: Callable[[str], None],
+    held: Callable[[str, str], None],
+) -> Proof:
     try:
-        if on is not None:
+        if options.on is not None:
             from dkdbg.verbs.parts import proof_on
 
-            subject = proof_on.subject(root, on, command, sync=sync, timeout=timeout)
+            subject = proof_on.subject(
+                root, options.on, options.command, sync=options.sync, timeout=options.timeout
+            )
         else:
             service = debug_service(root, starts=True)
             taken = _taken_port(root, service)
             if taken is not None:
                 return proving.Proof(finding=taken)
-            subject = _of_service(root, service, timeout)
+            subject = _of_service(root, service, options.timeout)
     except DkdbgError as error:
         finding = Finding(
             link="setup",

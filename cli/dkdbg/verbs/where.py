@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -55,65 +54,29 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return where(
-        root, options.targets,
-        Shown(
-            ranks=options.set, watch=options.watch, as_json=options.json, native=options.native,
-            html=None if options.html is None else root / options.html,
-        ),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """Display options of the hang map.
-
-    Attributes:
-        ranks: set of ranks, as typed.
-        watch: repeat until Ctrl-C. as_json: print a JSON object, one a line when watching.
-        html: file of the page; None for none.
-        native: include native frames, if py-spy is permitted.
-    """
-
-    ranks: str = "all"
-    watch: bool = False
-    as_json: bool = False
-    html: Path | None = None
-    native: bool = False
-
-
-def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
     """Show the hang map of all sessions that are visible from here, or of some; return the exit code.
-
-    Args:
-        root: the repository's root, resolved.
-        targets: addresses or names; empty for all targets that are queried by default.
-        shown: display options.
 
     Raises:
         DkdbgError: nothing runs, a named target cannot be queried, or the set of ranks is invalid.
     """
-    wanted = _ranks(shown.ranks)
-    staleness = Staleness() if shown.watch else None
+    wanted = _ranks(options.set)
+    staleness = Staleness() if options.watch else None
     try:
         while True:
-            code = _look(root, targets, shown, wanted, staleness)
-            if not shown.watch:
+            code = _look(root, options, wanted, staleness)
+            if not options.watch:
                 return code
             time.sleep(_PAUSE)
     except KeyboardInterrupt:
-        if not shown.watch:
+        if not options.watch:
             raise
         return 0
 
 
-def _look(
-    root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, staleness: Staleness | None
-) -> int:
+def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: Staleness | None) -> int:
     began = time.monotonic()
-    wanted_of, unreadable = _wanted(root, targets)
-    found, missing = ask(wanted_of, native=shown.native)
+    wanted_of, unreadable = _wanted(root, options.targets)
+    found, missing = ask(wanted_of, native=options.native)
     missing = {**unreadable, **missing}
     jobs = hang_map.jobs(each for each in found if each.processes)
     if not wanted.everyone:
@@ -121,15 +84,15 @@ def _look(
     if staleness is not None:
         staleness.look(jobs, began)
     asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
-    if shown.html is not None:
+    page_file = None if options.html is None else root / options.html
+    if page_file is not None:
         from dkdbg.hang import page  # 40 ms, which other outputs save
 
-        page.write(
-            shown.html, page.page([json_output.job(each) for each in jobs], asked=asked, again=shown.watch)
-        )
-    if shown.as_json:
+        shown = [json_output.job(each) for each in jobs]
+        page.write(page_file, page.page(shown, asked=asked, again=options.watch))
+    if options.json:
         answer = {"asked": asked, "jobs": [json_output.job(each) for each in jobs], "missing": missing}
-        (console.emit_line if shown.watch else console.emit)(answer)
+        (console.emit_line if options.watch else console.emit)(answer)
         return EXIT_ERROR if missing and not jobs else 0
     for label, reason in missing.items():
         console.warn(f"dkdbg: {printable(label)} cannot be queried: {printable(reason)}")
@@ -137,11 +100,11 @@ def _look(
     if not jobs:
         lines = ["no process has answered" if missing else _NONE, ""]
     lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
-    if shown.native:
+    if options.native:
         lines[-1] = f"asked in {time.monotonic() - began:.1f} s; py-spy stopped each process for a moment"
-    if shown.html is not None:
-        lines.append(f"the page is {printable(shown.html)}")
-    (console.screen if shown.watch else console.say)("\n".join(lines))
+    if page_file is not None:
+        lines.append(f"the page is {printable(page_file)}")
+    (console.screen if options.watch else console.say)("\n".join(lines))
     return EXIT_ERROR if missing and not jobs else 0
 
 

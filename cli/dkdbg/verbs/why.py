@@ -46,31 +46,21 @@ def add_options(parser: Parser) -> None:
 
 
 def call(options: argparse.Namespace, root: Path) -> int:
-    """Run the verb with the parsed options."""
-    return why(root, options.where, on=options.on, as_json=options.json)
-
-
-def why(root: Path, where: str, *, on: str | None = None, as_json: bool = False) -> int:
     """Print the causes, the first broken link first; return 0 if none is found.
-
-    Args:
-        root: the repository's root, resolved.
-        where: FILE:LINE, the file relative to the working folder or the root.
-        on: address or name of the target; None for the debug service, else the only session.
 
     Raises:
         DkdbgError: there is no such file, or the target is unknown.
     """
-    path, line = _parsed(root, where)
+    path, line = _parsed(root, options.where)
     facts: list[str] = []
     found: list[Finding] = []
     try:
         with contextlib.ExitStack() as opened:
-            target, seen = _session(root, on, opened)
-            found = _causes(root, target, seen, (path, line), facts, is_home=on is None)
+            target, seen = _session(root, options.on, opened)
+            found = _causes(root, target, seen, (path, line), facts, is_home=options.on is None)
     except BrokenError as error:
         found = [error.finding]
-    if as_json:
+    if options.json:
         console.emit(
             {"file": str(path), "line": line, "facts": facts, "findings": [each.as_json() for each in found]}
         )

@@ -18,47 +18,28 @@ from dkdbg.targets import registry
 from dkdbg.verbs.parts.attach_proxy import open_proxy
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from dkdbg.core.target import Target
     from dkdbg.core.target_values import CopyPlan
 
 
-def up(
-    root: Path,
-    name: str,
-    *,
-    command: str,
-    wait: int,
-    yes: bool,
-    diff: bool,
-    wait_timeout: int,
-    overlay: str | None = None,
-    attach: int | None = None,
-) -> int:
+def up(root: Path, options: argparse.Namespace) -> int:
     """Show the copy, start it once the user confirms, and wait until an attach will work; return the exit code.
-
-    Args:
-        name: an address.
-        command: program to run instead of the original's, in shell syntax; empty for the original's.
-        wait: seconds that the program waits for an editor.
-        yes: start it without asking. diff: only show it.
-        wait_timeout: timeout in seconds until it is ready.
-        overlay: folder of its manifests, relative to `root`; None to copy the workload that is there.
-        attach: local port that forwards an editor to the copy until Ctrl-C; then the copy is removed.
 
     Raises:
         DkdbgError: the copy cannot be made, with cause and next step.
     """
-    words = _words(command)
-    with contextlib.closing(registry.target_of(name, root)) as target:
+    words, attach = _words(options.command), options.attach
+    with contextlib.closing(registry.target_of(options.target, root)) as target:
         _check(target)
-        manifests = None if overlay is None else _folder(root, overlay)
-        plan = target.plan_copy(words, wait=wait, overlay=manifests, replace=attach is not None)
-        _show(plan, whole=diff or not yes)
-        if diff:
+        manifests = None if options.overlay is None else _folder(root, options.overlay)
+        plan = target.plan_copy(words, wait=options.wait, overlay=manifests, replace=attach is not None)
+        _show(plan, whole=options.diff or not options.yes)
+        if options.diff:
             return 0
-        if not yes:
+        if not options.yes:
             if not console.interactive():
                 raise DkdbgError(
                     "not started: no terminal for confirmation",
@@ -69,8 +50,8 @@ def up(
                 console.say("nothing was started")
                 return EXIT_ERROR
         if attach is not None:
-            return _attached(root, target, attach, wait_timeout)
-        ready = target.make_copy(report=console.say, limit=wait_timeout)
+            return _attached(root, target, attach, options.wait_timeout)
+        ready = target.make_copy(report=console.say, limit=options.wait_timeout)
         console.say(hints.COPY_READY(target=" ".join(ready)))
         console.say(hints.COPY_DOWN(target=target.address))
     return 0
