@@ -131,61 +131,36 @@ def _add_overlay(parser: Parser) -> None:
 def call(options: argparse.Namespace, root: Path) -> int:
     """Run the verb with the parsed options."""
     if options.undo:
-        return undo(root, force=options.force, as_json=options.json)
+        return _undo(root, force=options.force, as_json=options.json)
     if options.target is not None:
         from dkdbg.verbs.parts.init_target import init_target
 
-        return init_target(
-            root, options.target, command=options.command, port=options.port, yes=options.yes, diff=options.diff, check=options.check,
-            as_json=options.json,
-        )  # fmt: skip
+        return init_target(root, options)
     if options.count is not None:
-        return init_ranks(
-            root,
-            options.count,
-            port=options.port,
-            yes=options.yes,
-            diff=options.diff,
-            check=options.check,
-            as_json=options.json,
-        )
+        return _init_ranks(root, options)
     if options.k8s is not None:
         from dkdbg.verbs.parts.init_k8s import init_k8s
 
-        return init_k8s(
-            root, options.k8s, source=options.source, container=options.container, namespace=options.namespace,
-            folder=options.folder, command=options.command, port=options.port, yes=options.yes, diff=options.diff,
-            check=options.check, as_json=options.json,
-        )  # fmt: skip
+        return init_k8s(root, options)
     if options.pai is not None:
         from dkdbg.verbs.parts.init_pai import init_pai
 
-        return init_pai(
-            root, options.pai, role=options.role, command=options.command, agent=options.agent, dap=options.dap,
-            yes=options.yes, diff=options.diff, check=options.check, as_json=options.json,
-        )  # fmt: skip
-    return init(
-        root, {key: getattr(options, key) for key in configuration.ANSWERS}, yes=options.yes, diff=options.diff,
-        check=options.check, as_json=options.json,
-    )  # fmt: skip
+        return init_pai(root, options)
+    return _init(root, options)
 
 
-def init(
-    root: Path, asked: dict[str, str | int | None], *, yes: bool, diff: bool, check: bool, as_json: bool
-) -> int:
+def _init(root: Path, options: argparse.Namespace) -> int:
     """Plan, show and write; return the exit code.
-
-    Args:
-        root: the repository.
-        asked: values of flags, by their keys in dkdbg.toml.
 
     Raises:
         DkdbgError: not a repository, unreadable files, a folder that cannot be written.
     """
     check_root(root)
+    asked = {key: getattr(options, key) for key in configuration.ANSWERS}
+    asks = not (options.yes or options.diff or options.check or options.json) and console.interactive()
     plan, config = make_plan(root, **asked)
     # A repository that is set up keeps its choices: the next version asks nothing again.
-    if not (yes or diff or check or as_json or manifest.load(root).files) and console.interactive():
+    if asks and not manifest.load(root).files:
         folder = "" if config.command else choose_project(plan)
         if folder:
             root = root / folder
@@ -193,13 +168,13 @@ def init(
         plan, config = with_answers(root, plan, config, asked)
     plan = with_unasked(plan)
     return offer(
-        root, files_for(root, plan, config), plan.describe(console.width()), yes=yes, diff=diff, check=check,
-        as_json=None if not as_json else lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
+        root, files_for(root, plan, config), plan.describe(console.width()), options,
+        as_json=lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
         next_steps=lambda count: _next_steps(root, plan, count),
     )  # fmt: skip
 
 
-def undo(root: Path, *, force: bool, as_json: bool) -> int:
+def _undo(root: Path, *, force: bool, as_json: bool) -> int:
     """Undo all that `init` wrote here, byte for byte; return the exit code.
 
     Raises:
@@ -324,30 +299,25 @@ def _as_json(
     }
 
 
-def init_ranks(
-    root: Path, count: int, *, port: int | None, yes: bool, diff: bool, check: bool, as_json: bool
-) -> int:
+def _init_ranks(root: Path, options: argparse.Namespace) -> int:
     """Plan the entries, their compound and the task that opens their ports, show and write them; return the exit code.
-
-    Args:
-        port: local port of rank 0; the next ranks use the next ports. None for 5678, or for the ports after the debug
-            service's if that is among them.
 
     Raises:
         DkdbgError: the repository is not set up, or a file cannot be read or written.
     """
     check_root(root)
+    count = options.count
     plan, _ = make_plan(root)
     check_written(root, plan.service.compose_file)
     service = launch_port(root) or plan.service.port
-    base = port or editor.first_rank_port(service, count)
+    base = options.port or editor.first_rank_port(service, count)
     entries = editor.rank_entries(plan, base, count)
     files = ranks_files(root, entries, editor.ranks_compound(entries), editor.ranks_task(base))
     more = f"other editors: rank r is on {LOOPBACK}:{base} + r while `dkdbg attach --ports {base}` runs"
     return offer(
-        root, {**files}, f"F5 attaches to {count} ranks, each by a port of its own from {base} on", yes=yes, diff=diff,
-        check=check, next_steps=lambda written: next_steps(editor.RANKS_NAME, written, more),
-        as_json=None if not as_json else lambda todo, kept, written: {
+        root, {**files}, f"F5 attaches to {count} ranks, each by a port of its own from {base} on", options,
+        next_steps=lambda written: next_steps(editor.RANKS_NAME, written, more),
+        as_json=lambda todo, kept, written: {
             "ranks": count, "port": base, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip

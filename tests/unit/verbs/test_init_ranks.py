@@ -4,14 +4,17 @@ import json
 
 import pytest
 
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE
+from dkdbg.main import main
 from dkdbg.setup.render.editor_files import LAUNCH, TASKS, with_port
-from dkdbg.verbs import init
 
 
-def write(root, count, port=None):
-    options = {"yes": True, "diff": False, "check": False, "as_json": True}
-    assert init.init_ranks(root, count, port=port, **options) == 0
+def init(root, *words):
+    return main(["-C", str(root), "init", "--json", *words])
+
+
+def write(root, count, *words):
+    assert init(root, "--yes", "--ranks", str(count), *words) == 0
 
 
 @pytest.fixture
@@ -19,13 +22,8 @@ def repository(tmp_path):
     (tmp_path / "train.py").write_text("import torch\nprint(1)\n")
     (tmp_path / "requirements.txt").write_text("torch\n")
     (tmp_path / ".git").mkdir()
-    assert set_up(tmp_path) == 0
+    assert init(tmp_path, "--yes", "--command", "python3 train.py") == 0
     return tmp_path
-
-
-def set_up(root, *, check=False):
-    asked = {"command": "python3 train.py"}
-    return init.init(root, asked, yes=True, diff=False, check=check, as_json=True)
 
 
 def read(root, name):
@@ -49,20 +47,19 @@ def test_each_rank_has_an_entry_at_its_port_and_one_compound_starts_and_stops_th
 
 def test_another_init_keeps_them_and_fewer_ranks_take_the_place_of_more(repository):
     write(repository, 4)
-    assert set_up(repository, check=True) == 0
-    write(repository, 2, port=7000)
+    assert init(repository, "--check", "--command", "python3 train.py") == 0
+    write(repository, 2, "--port", "7000")
     launch = read(repository, LAUNCH)
     names = [each["name"] for each in launch["configurations"]]
     assert names == ["dkdbg: attach", "dkdbg: rank 0", "dkdbg: rank 1"]
     moved = with_port(repository, 9999)  # what `up` writes where the service's port is taken
     ports = [each["connect"]["port"] for each in json.loads(moved.content)["configurations"]]
     assert ports == [9999, 7000, 7001]
-    assert init.undo(repository, force=False, as_json=True) == 0
+    assert init(repository, "--undo") == 0
     assert not (repository / LAUNCH).exists()
 
 
 def test_a_repository_that_is_not_set_up_gets_no_entries(tmp_path):
     (tmp_path / "train.py").write_text("print(1)\n")
-    with pytest.raises(DkdbgError):
-        write(tmp_path, 2)
+    assert init(tmp_path, "--yes", "--ranks", "2") == EXIT_USAGE
     assert not (tmp_path / LAUNCH).exists()

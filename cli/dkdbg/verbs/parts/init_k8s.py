@@ -29,6 +29,7 @@ from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
 from dkdbg.verbs.parts.repository import check_root
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -42,39 +43,19 @@ _PREFERRED = ("dev", "development", "local", "debug", "sandbox", "staging", "tes
 _SHOWN = 12
 
 
-def init_k8s(
-    root: Path,
-    which: str,
-    *,
-    source: str | None,
-    container: str,
-    namespace: str | None,
-    folder: str | None,
-    command: str | None,
-    port: int | None,
-    yes: bool,
-    diff: bool,
-    check: bool,
-    as_json: bool,
-) -> int:
+def init_k8s(root: Path, options: argparse.Namespace) -> int:
     """Plan the overlay, the launch entry and its task, show and write them; return the exit code.
 
-    Args:
-        which: NAME or KIND/NAME of the workload; empty for the only one.
-        source: manifest, or folder that kustomize builds, relative to the root; None to find one.
-        container: container whose program is debugged; empty for the usual one.
-        namespace: None for the manifest's, or else that of kubectl's context.
-        folder: folder of the code in the container; None for the one in the manifest or the Dockerfile.
-        command: shell text of the program to run instead of the manifest's.
-        port: local port that the entry attaches to; None for its present one, or the next that no entry uses.
+    Without --port the entry keeps its port, or gets the next that no entry uses.
 
     Raises:
         DkdbgError: the workload is missing, kustomize cannot build it, or a file cannot be written.
     """
     check_root(root)
-    found = manifests.find(root)
-    chosen = _chosen(found, which, _inside(root, source))
-    base = _base(found, chosen, _inside(root, source))
+    found, source = manifests.find(root), _inside(root, options.source)
+    container, namespace, command = options.container, options.namespace, options.command
+    chosen = _chosen(found, options.k8s, source)
+    base = _base(found, chosen, source)
     rendered = _rendered(root, found, chosen, base)
     kind, name = chosen.kind, str(object_of(rendered["metadata"])["name"])
     space = namespace or object_of(rendered["metadata"]).get("namespace") or overlays.namespace()
@@ -93,7 +74,7 @@ def init_k8s(
             raise DkdbgError(f"{chosen.file}: {kind}/{name} is not a usable manifest: {error}") from error
 
     copied({})  # report problems of the workload first
-    remote, why = _code(rendered, kind, container, folder, facts.dockerfiles)
+    remote, why = _code(rendered, kind, container, options.folder, facts.dockerfiles)
     mappings = described([(".", remote)])
     copy = copied({ENV_MAPPINGS: json.dumps(mappings, separators=(",", ":"))})
     follows = bool(base) and not _renames(found, base) and not _holds_overlays(base)
@@ -115,7 +96,7 @@ def init_k8s(
     )
     target = f"k8s://{space}/{kind}/{name}" + (f"/{container}" if container else "")
     entry_name = editor.TARGET_NAME + target
-    port = port or target_port(root, entry_name)
+    port = options.port or target_port(root, entry_name)
     entry = {**editor.target_entry(target, port, mappings), "redirectOutput": True}
     files |= target_files(root, entry, editor.copy_task(target, port, overlay.folder))
     decisions = [
@@ -129,11 +110,11 @@ def init_k8s(
         [f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in copy.notes]
     )
     return offer(
-        root, files, heading, yes=yes, diff=diff, check=check,
+        root, files, heading, options,
         next_steps=lambda count: next_steps(
             entry_name, count, f"or by hand: kubectl apply --server-side -k {overlay.folder}, then dkdbg attach {target}"
         ),
-        as_json=None if not as_json else lambda todo, kept, written: {
+        as_json=lambda todo, kept, written: {
             "place": target, "workload": f"{kind}/{name}", "source": overlay.source, "overlay": overlay.folder, "folder": remote,
             "port": port, "plan": [{"what": what, "why": why} for what, why in decisions], "notes": list(copy.notes),
             **changes_json(todo, kept, written=written),

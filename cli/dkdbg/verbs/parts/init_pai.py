@@ -21,6 +21,7 @@ from dkdbg.verbs.parts.offer import changes_json, offer
 from dkdbg.verbs.parts.repository import check_root
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from dkdbg.targets.openpai.job import Role
@@ -35,37 +36,21 @@ _SHOWN = 12
 _AGENT = f".dkdbg/{single_file.NAME}"
 
 
-def init_pai(
-    root: Path,
-    name: str,
-    *,
-    role: str,
-    command: str | None,
-    agent: str,
-    dap: bool,
-    yes: bool,
-    diff: bool,
-    check: bool,
-    as_json: bool,
-) -> int:
+def init_pai(root: Path, options: argparse.Namespace) -> int:
     """Plan the changes of a job protocol, show and write them; return the exit code.
 
-    Args:
-        name: file, relative to the root; empty for the only job protocol there.
-        role: role whose tasks are debugged; empty for the only one.
-        command: command that runs the program, such as `python train.py`; None to find it.
-        agent: path of the whole agent in the container; if empty, the job's text carries the part that pdb needs.
-        dap: wait for an editor instead of pdb over `nc`.
+    Without --agent the job's text carries the part of the agent that pdb needs.
 
     Raises:
         DkdbgError: the file is missing, is not a job protocol, cannot be edited safely, or cannot be written.
     """
     check_root(root)
-    path = _named(root, name) if name else _only(root)
+    agent, dap = options.agent, options.dap
+    path = _named(root, options.pai) if options.pai else _only(root)
     try:
         job = PaiJob(_text(root, path))
-        chosen = _role(job, role, path)
-        script = found = _script(chosen, command)
+        chosen = _role(job, options.role, path)
+        script = found = _script(chosen, options.command)
         if found is not None and found.starts_many and not dap:
             script = None
         secret = SECRET if SECRET in job.secrets else ""
@@ -112,8 +97,8 @@ def init_pai(
         content = single_file.build(sys.version_info[:2])
         files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
     return offer(
-        root, files, heading, yes=yes, diff=diff, check=check, next_steps=lambda count: _next_steps(path, count, dap=dap),
-        as_json=None if not as_json else lambda todo, kept, written: {
+        root, files, heading, options, next_steps=lambda count: _next_steps(path, count, dap=dap),
+        as_json=lambda todo, kept, written: {
             "job": str(path), "role": chosen.name, "script": (script.path or script.python) if script else None,
             "plan": [{"what": what, "why": why} for what, why in decisions], "notes": notes,
             **changes_json(todo, kept, written=written),

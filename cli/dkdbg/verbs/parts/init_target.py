@@ -17,44 +17,33 @@ from dkdbg.verbs.parts.offer import changes_json, next_steps, offer
 from dkdbg.verbs.parts.repository import check_root
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
 
-def init_target(
-    root: Path,
-    name: str,
-    *,
-    command: str | None,
-    port: int | None,
-    yes: bool,
-    diff: bool,
-    check: bool,
-    as_json: bool,
-) -> int:
+def init_target(root: Path, options: argparse.Namespace) -> int:
     """Plan the entry and the task, show and write them; return the exit code.
 
-    Args:
-        name: name or address of the target, which is queried for the location of the code.
-        command: shell text of the program; None for the one in dkdbg.toml, or else the one found in the repository.
-        port: local port that the entry attaches to; None for its present one, or the next that no entry uses.
+    The target is queried for the location of the code. Without --port the entry keeps its port, or gets the next that
+    no entry uses.
 
     Raises:
         DkdbgError: the target cannot be reached, the program is unknown, or a file cannot be written.
     """
     check_root(root)
-    argv = command_of(root, command)
+    name, argv = options.target, command_of(root, options.command)
     with contextlib.closing(registry.target_of(name, root)) as target:
         lies = target.planned_workdir(folder_name(root))
         where = f"{target.label}:{lies.remote}"
     entry_name = editor.TARGET_NAME + name
-    port = port or target_port(root, entry_name)
+    port = options.port or target_port(root, entry_name)
     entry = editor.target_entry(name, port, described([(lies.local, lies.remote)]))
     task = editor.target_task(name, port, argv)
     return offer(
-        root, {**target_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
-        check=check, next_steps=lambda count: next_steps(entry_name, count),
-        as_json=None if not as_json else lambda todo, kept, written: {
+        root, {**target_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", options,
+        next_steps=lambda count: next_steps(entry_name, count),
+        as_json=lambda todo, kept, written: {
             "target": name, "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip

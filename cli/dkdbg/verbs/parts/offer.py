@@ -10,6 +10,7 @@ from dkdbg.setup.render import changes
 from dkdbg.setup.render.manifest import FOLDER, MANIFEST
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
     from pathlib import Path
 
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def offer(
-    root: Path, wanted: dict[str, FileWanted | None], heading: str, *, yes: bool, diff: bool, check: bool,
-    as_json: Callable[[tuple[changes.Change, ...], tuple[changes.Kept, ...], bool], dict[str, object]] | None,
+    root: Path, wanted: dict[str, FileWanted | None], heading: str, options: argparse.Namespace, *,
+    as_json: Callable[[tuple[changes.Change, ...], tuple[changes.Kept, ...], bool], dict[str, object]],
     next_steps: Callable[[int], None],
 ) -> int:  # fmt: skip
     """Show the changes and write them once the user confirms; return the exit code.
 
     Args:
         heading: decisions, for the user.
-        as_json: returns the JSON output, in place of all text, for the changes, the kept files and whether they were
-            written.
+        options: of `init`.
+        as_json: returns the output of --json for the changes, the kept files and whether they were written.
         next_steps: prints the next steps, given the number of written files.
 
     Raises:
@@ -34,13 +35,13 @@ def offer(
     """
     todo = changes.between(root, wanted)
     kept = changes.kept(root, wanted)
-    if as_json is None:
-        _show(heading, todo, kept, diff=diff)
-    if check or diff or not todo or (as_json is not None and not yes):
-        if as_json is not None:
+    if not options.json:
+        _show(heading, todo, kept, diff=options.diff)
+    if options.check or options.diff or not todo or (options.json and not options.yes):
+        if options.json:
             console.emit(as_json(todo, kept, False))
-        return EXIT_ERROR if check and todo else 0
-    if not yes:
+        return EXIT_ERROR if options.check and todo else 0
+    if not options.yes:
         if not console.interactive():
             raise DkdbgError(
                 "nothing was written: no terminal for confirmation",
@@ -52,7 +53,7 @@ def offer(
             console.say("nothing was written")
             return EXIT_ERROR
     changes.apply(root, todo, changes.Journal(root=root))
-    if as_json is not None:
+    if options.json:
         console.emit(as_json(todo, kept, True))
     else:
         next_steps(len(todo))
