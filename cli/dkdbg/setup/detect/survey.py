@@ -12,7 +12,6 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.setup.detect.accelerator.frameworks import frameworks_of, uses_accelerator
 from dkdbg.setup.detect.accelerator.torch import TextEvidence
 from dkdbg.setup.detect.docker import compose_file, dockerfile_syntax, service
-from dkdbg.setup.detect.docker.compose_main import named_files
 from dkdbg.setup.detect.docker.devcontainer import read_devcontainers
 from dkdbg.setup.detect.docker.docker_run import read_docker_run
 from dkdbg.setup.detect.docker.dockerfile import absolute, read_dockerfile, run_lines
@@ -89,7 +88,8 @@ class Survey:
         self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"
         # Without COMPOSE_FILE compose uses the files with default names.
         self.compose_env = (
-            ":".join(named_files(variables.get("COMPOSE_FILE", ""), self.compose_separator)) or None
+            ":".join(compose_file.named_files(variables.get("COMPOSE_FILE", ""), self.compose_separator))
+            or None
         )
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()

@@ -6,6 +6,7 @@ engine, and never writes.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from dkdbg.core.compose_files import DEFAULT_NAMES, OVERRIDE_NAMES, main_files
 from dkdbg.core.debug_names import is_name
 from dkdbg.errors import DkdbgError
-from dkdbg.setup.detect.docker.compose_main import included
 from dkdbg.setup.detect.docker.compose_parts import names_of, used_parts
 from dkdbg.setup.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.setup.detect.files import is_vendored, join, parent
@@ -23,7 +23,7 @@ from dkdbg.setup.detect.substitution import insisted, names, parse_env, substitu
 from dkdbg.setup.detect.values import elements, load_yaml, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from dkdbg.core.facts import ServiceFact
     from dkdbg.setup.detect.docker.compose_service import ComposeBuild
@@ -37,6 +37,12 @@ _SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
+
+
+def named_files(value: str, separator: str) -> tuple[str, ...]:
+    """Return the files in COMPOSE_FILE, relative to the root, with normalised paths."""
+    names = (name.strip().strip("\"'") for name in value.split(separator or ":"))
+    return tuple(posixpath.normpath(name) for name in names if name)
 
 
 def find_compose_files(tree: Tree) -> tuple[str, ...]:
@@ -80,7 +86,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     whole: Value = {}
     for document in loaded.values():
         whole = merge(whole, document)
-    inner = dict(included(loaded, lambda path: _load(tree, path, strict=False)))
+    inner = dict(_included(loaded, lambda path: _load(tree, path, strict=False)))
     there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
         there |= {("networks", "default")}  # which every project has
@@ -104,6 +110,27 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
                 found.append((replace(read[0], parts=parts), read[1]))
     names = frozenset(name for document in (whole, *inner.values()) for name in _bodies(document))
     return ComposeFiles(services=tuple(found), read=(*main, *inner), names=names)
+
+
+def _included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterator[tuple[str, Value]]:
+    """Yield (path, document) of all directly or indirectly included files, each once."""
+    seen = set(files)
+    todo = list(files.items())
+    while todo and len(seen) < _MAX_FILES:
+        path, document = todo.pop(0)
+        for name in _included_names(document):
+            found = join(parent(path), name)
+            if found is not None and found not in seen:
+                seen.add(found)
+                inner = load(found)
+                todo.append((found, inner))
+                yield found, inner
+
+
+def _included_names(document: Value) -> Iterator[str]:
+    for item in elements(table(document).get("include"))[:_MAX_FILES]:
+        named = item.get("path") if isinstance(item, dict) else item
+        yield from (name for name in elements(named) if isinstance(name, str))
 
 
 def _bodies(document: Value) -> dict[str, Value]:
