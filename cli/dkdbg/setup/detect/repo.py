@@ -362,10 +362,7 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
     if survey.chosen is not None:
         return survey.chosen.mappings
     if survey.dockerfile is not None:
-        found = service.code_mappings(
-            survey.tree, (), survey.dockerfile, survey.build_context(survey.dockerfile.path)
-        )
-        found = found or _mounted_manually(survey)
+        found = survey.dockerfile.code or _mounted_manually(survey)
         if found:
             return found
     places = [item.workspace_folder for item in survey.devcontainers if item.workspace_folder]

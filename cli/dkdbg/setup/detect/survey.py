@@ -81,7 +81,7 @@ class Survey:
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
         for path, fact in self.dockerfiles.items():
-            context = self.build_context(path)
+            context = self._build_context(path)
             copied = service.code_mappings(tree, (), fact, context)
             self.dockerfiles[path] = replace(fact, code=copied, context=context)
         variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
@@ -182,7 +182,7 @@ class Survey:
         self.composed = compose_file.read_services(self.tree, self.compose_files, self.compose_env)
         names = self.project_names()
         images = {
-            path: self.build_context(path)
+            path: self.dockerfiles[path].context
             for path in self._dockerfiles_by_place()
             if self.dockerfiles[path].copies
         }
@@ -322,9 +322,9 @@ class Survey:
             resolved.append((replace(item.seen, place=place), item.file))
         for path, fact in self.dockerfiles.items():
             is_main = self.dockerfile is not None and path == self.dockerfile.path
-            context = "." if is_main else parent(path)
-            mappings = service.code_mappings(self.tree, (), fact, context)
-            inside = Inside(workdir=fact.workdir, mappings=mappings, scripts=self.scripts, context=context)
+            inside = Inside(
+                workdir=fact.workdir, mappings=fact.code, scripts=self.scripts, context=fact.context
+            )
             seen, file = started(self.tree, service.image_argv(fact), inside)
             if seen is not None and (file is not None or is_main):
                 place = "image" if is_main and self.chosen is None else "other-image"
@@ -358,31 +358,23 @@ class Survey:
     def _manager(self) -> Choice:
         chosen = self.chosen
         context = chosen.fact.context if chosen and chosen.fact.context else "."
-        builds = [
-            (path, self.context_of(path), run_lines(text)) for path, text in self.dockerfile_texts.items()
-        ]
-        build = None
-        if self.dockerfile is not None and self.dockerfile.path in self.dockerfile_texts:
-            where = context if chosen else self.context_of(self.dockerfile.path)
-            build = (self.dockerfile.path, where, run_lines(self.dockerfile_texts[self.dockerfile.path]))
+        builds = {
+            path: (path, self.dockerfiles[path].context, run_lines(text))
+            for path, text in self.dockerfile_texts.items()
+        }
+        build = builds.get(self.dockerfile.path) if self.dockerfile else None
+        if build is not None and chosen:
+            build = (build[0], context, build[2])
         return choose_manager(
             self.tree,
             self.dependency_files,
             home=context,
             entry=self.entry.file if self.entry else None,
             build=build,
-            dockerfiles=builds,
+            dockerfiles=[*builds.values()],
             readme=self.readme,
             told=installs_with(self.readme),
         )
-
-    def context_of(self, dockerfile: str) -> str:
-        """Return the build folder of a Dockerfile, relative to the root, guessed from its place."""
-        for item in self.devcontainers:
-            if item.dockerfile == dockerfile and item.context is not None:
-                return item.context
-        here = parent(dockerfile)
-        return here if here.rsplit("/", 1)[-1] not in _OF_IMAGES else "."
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
         """Return the dev containers, those beside the program first."""
@@ -422,7 +414,7 @@ class Survey:
         text = "\n".join(run_lines(self.dockerfile_texts[self.dockerfile.path]))
         return TextEvidence(text=text, source=self.dockerfile.path)
 
-    def build_context(self, dockerfile: str) -> str:
+    def _build_context(self, dockerfile: str) -> str:
         """Return the folder of a Dockerfile's copies: its own, unless they only exist below the root."""
         for item in self.devcontainers:
             if item.dockerfile == dockerfile and item.context is not None:
