@@ -331,7 +331,6 @@ class RepoFacts:
         build_apt: Debian packages needed to build its dependencies (compilers, git).
         harmless_scripts: names of shell scripts here that use nothing which needs another user's rights.
         notebooks: number of notebooks.
-        git: whether the root is in a git work tree.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
         asked_dockerfile: whether the user has named it.
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
@@ -384,7 +383,6 @@ class RepoFacts:
     build_apt: tuple[str, ...] = ()
     harmless_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
-    git: bool = False
     dockerfile: str | None = None
     asked_dockerfile: bool = False
     extras: tuple[str, ...] = ()

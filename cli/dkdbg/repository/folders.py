@@ -143,17 +143,6 @@ class Folder:
                 os.utime(descriptor, ns=times)
             os.fsync(descriptor)
 
-    def read(self, name: str) -> bytes | None:
-        """Return the bytes of a regular file; None if it does not exist or is a link."""
-        try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(name, flags, dir_fd=self.descriptor)
-        except OSError as error:
-            if error.errno in {errno.ENOENT, errno.ELOOP}:
-                return None
-            raise
-        return _whole(descriptor)
-
     def restore(self, name: str, *, mode: int, mtime_ns: int) -> None:
         """Set a regular file's permission bits and modification time."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

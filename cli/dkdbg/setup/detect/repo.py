@@ -133,7 +133,6 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
         build_apt=build_apt,
         harmless_scripts=harmless_scripts(tree),
         notebooks=len(survey.notebooks),
-        git=any((folder / ".git").exists() for folder in (tree.root, *tree.root.parents)),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         asked_dockerfile=survey.asked_dockerfile is not None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),

@@ -44,14 +44,12 @@ class Seen:
         cwd: directory to run it in, relative to the root.
         place: a key of PLACES.
         source: file, as text for the user.
-        order: number within its place, from 0.
     """
 
     launch: Launch
     cwd: str
     place: str
     source: str
-    order: int = 0
 
 
 def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
