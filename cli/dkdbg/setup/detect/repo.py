@@ -188,10 +188,6 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
     pins.append((".tool-versions", "\n".join(tools)))
     # Notebooks record the Python that they ran on.
     kernels = [] if survey.python_files else imports.notebook_pythons(survey.tree, survey.notebooks)
-    cog = [
-        ("cog.yaml", f"python {version}")
-        for version in re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml"))
-    ]
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
@@ -205,7 +201,7 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
         pins=pins,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels],
+        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *weak, *kernels],
         torch=torch,
     )
 
@@ -219,13 +215,8 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
         if file not in own and parent(file.path) in {".", "requirements"} and not is_side_file(file.path)
     ]
     in_root = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
-    cog_text = survey.tree.text("cog.yaml")
-    cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", cog_text, re.MULTILINE)
-    cog_cuda = re.search(r"^[ \t]*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
-    local = f"+cu{cog_cuda[1]}{cog_cuda[2]}" if cog_cuda else ""
     scripts = {**{path: survey.tree.text(path) for path in in_root}, **survey.setup_scripts()}
     documents = [*survey.own_documents(), *scripts.items()]
-    documents += [("cog.yaml", f"pip install {pin}{'' if '+' in pin else local}") for pin in cog]
     base = (
         survey.dockerfile.base if survey.dockerfile else survey.chosen.fact.image if survey.chosen else None
     )
@@ -276,9 +267,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
         if item.extra is None
     }
     if not packages:
-        # Optional imports are not requirements.
-        spared = imports.tried(tree, survey.python_files, survey.imported)
-        packages = set(imports.distributions(tuple(name for name in survey.imported if name not in spared)))
+        packages = set(imports.distributions(survey.imported))
     if any(NEEDS_CUDA in found.tables for found in survey.manager.read):
         packages.add(CUDA_DRIVER)
     others = [
@@ -286,9 +275,6 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
         for item in survey.services
         if item is not survey.chosen and item.fact.is_python
     ]
-    asks: dict[str, set[bool]] = {}
-    for item in survey.services:
-        asks.setdefault(item.fact.name, set()).add(item.fact.gpu)
     base = read_image(survey.dockerfile.base) if survey.dockerfile else None
     cuda = (
         (survey.dockerfile.path, survey.dockerfile.base)
@@ -298,10 +284,8 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
     extras = {extra for found in survey.dependency_files for extra in found.extras if "/" not in found.path}
     chosen = survey.chosen
     found = read_gpu(
-        either_way=next((name for name, gpu in asks.items() if len(gpu) == 2), None),
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
-        cpu_variant=survey.cpu_variant(),
         devcontainers=[(item.path, item.gpu) for item in survey.devcontainers if survey.near_devcontainers()],
         base_cuda=cuda,
         entry=(file, tree.text(file)) if file else None,

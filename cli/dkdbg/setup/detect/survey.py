@@ -392,21 +392,6 @@ class Survey:
         # With a program, dev containers of other folders are examples.
         return [*beside, *own] if file else list(self.devcontainers)
 
-    def cpu_variant(self) -> str | None:
-        """Return the compose file to use instead of the service's own on a machine without a GPU."""
-        own = self.chosen.fact.file if self.chosen else ""
-        return next(
-            (
-                item.fact.file
-                for item in self.services
-                if item.fact.file != own
-                and item.fact.is_python
-                and not item.fact.gpu
-                and re.search(r"(?:^|[/._-])cpu(?:[/._-]|$)", item.fact.file)
-            ),
-            None,
-        )
-
     def build_text(self) -> TextEvidence:
         """Return the RUN lines of the program's Dockerfile, empty if missing."""
         if self.dockerfile is None or self.dockerfile.path not in self.dockerfile_texts:

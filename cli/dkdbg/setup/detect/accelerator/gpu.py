@@ -80,7 +80,6 @@ def read_gpu(
     *,
     service: tuple[str, bool] | None,
     other_services: Iterable[tuple[str, bool]],
-    cpu_variant: str | None,
     devcontainers: Sequence[tuple[str, bool]],
     base_cuda: tuple[str, str] | None,
     entry: tuple[str, str] | None,
@@ -93,14 +92,12 @@ def read_gpu(
     uses_framework: bool,
     places_itself: bool,
     modules: Sequence[tuple[str, str]] = (),
-    either_way: str | None = None,
 ) -> GpuNeed:
     """Return the need for a GPU.
 
     Args:
         service: name of the service to debug, and whether it requests a GPU.
         other_services: the same for the other services that run this repository.
-        cpu_variant: a compose file for the same program without a GPU, None if missing.
         devcontainers: path, and whether it requests a GPU.
         base_cuda: (file, image) of a Dockerfile based on a CUDA image.
         entry: (path, text) of the program.
@@ -113,12 +110,9 @@ def read_gpu(
         uses_framework: whether a framework can use a GPU.
         places_itself: whether a framework uses a GPU by default (JAX, TensorFlow, Lightning and similar).
         modules: (path, text) of the program and of the repository's modules that it imports.
-        either_way: a service with a GPU in one compose file and without in another, None if missing.
     """
     others = list(other_services)
-    stated = _of_services(
-        service, others, cpu_variant, either_way, can=uses_framework or bool(packages & _GPU_PACKAGES)
-    )
+    stated = _of_services(service, others, can=uses_framework or bool(packages & _GPU_PACKAGES))
     if stated is not None:
         return stated
     with_gpu = [path for path, gpu in devcontainers if gpu]
@@ -171,22 +165,15 @@ def read_gpu(
 def _of_services(
     service: tuple[str, bool] | None,
     others: Sequence[tuple[str, bool]],
-    cpu_variant: str | None,
-    either_way: str | None,
     *,
     can: bool,
 ) -> GpuNeed | None:
     """Return what the services state, None if they state nothing; `can`: something here may compute on a GPU."""
     if service is None:
-        source = f"one compose file gives {either_way} a GPU, another one does not"
-        return None if either_way is None else GpuNeed(need="optional", source=source)
+        return None
     name, asks = service
     if not asks and (name, True) not in others and not can:
         return GpuNeed(need="none", source=f"{name} has nothing that computes on a GPU")
-    if asks and cpu_variant is not None:
-        return GpuNeed(
-            need="optional", source=f"compose service {name} asks for a GPU, {cpu_variant} is for a CPU"
-        )
     if asks:
         return GpuNeed(need="required", source=f"compose service {name} asks for a GPU")
     asking = next((other for other, gpu in others if gpu), None)

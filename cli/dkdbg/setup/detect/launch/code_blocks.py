@@ -1,8 +1,7 @@
-"""Extract the blocks of shell commands from Markdown, HTML in Markdown, and reStructuredText."""
+"""Extract the blocks of shell commands from Markdown and reStructuredText."""
 
 from __future__ import annotations
 
-import html
 import re
 from typing import TYPE_CHECKING
 
@@ -30,15 +29,10 @@ _SHELL_LANGUAGES = {
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _HEADING = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|=+\s*$|-{3,}\s*$)")
 _STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
-#: Start or end of a block in Markdown or HTML; all repetitions are bounded, because the document is untrusted.
-_EDGE = re.compile(r"^[ \t>]{0,20}(`{3,}|~{3,})|(<pre\b[^<>]{0,200}>)|</pre>", re.MULTILINE | re.IGNORECASE)
-_TAG = re.compile(r"</?(?:code|span|strong|font|em|b|i)\b[^<>]{0,200}>", re.IGNORECASE)
 
 
 def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
     """Yield the blocks of shell commands in a Markdown or reStructuredText document."""
-    if not is_rst and "<pre" in text.lower():
-        text = _with_fences(text)
     block: list[str] = []
     fence: str | None = None
     language = ""
@@ -78,21 +72,3 @@ def _commands(block: list[str], language: str) -> Iterator[str]:
         language.lower() in {"python", "py"} and _STARTS_PYTHON.match("\n".join(block))
     ):
         yield "\n".join(block)
-
-
-def _with_fences(text: str) -> str:
-    """Return the text with `<pre>` blocks as fences, except inside Markdown's own blocks."""
-    parts, done, fence, opened, begin = [], 0, "", 0, -1
-    for edge in _EDGE.finditer(text):
-        if fence or (edge[1] and begin < 0):
-            if not fence:
-                fence = edge[1][:3]
-            elif edge[1] and edge[1].startswith(fence):
-                fence = ""
-        elif edge[2]:
-            opened, begin = edge.span()
-        elif begin >= 0 and not edge[1]:
-            inside = html.unescape(_TAG.sub("", text[begin : edge.start()])).strip("\n")
-            parts += [text[done:opened], f"\n```\n{inside}\n```\n"]
-            done, begin = edge.end(), -1
-    return "".join([*parts, text[done:]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import sys
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from dkdbg.setup.detect.files import is_vendored
-from dkdbg.setup.detect.python.python_source import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,11 +55,6 @@ _COMES_ALONG = {
     "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
     "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
 }  # fmt: skip
-#: Exceptions that catch a missing module.
-_MISSING = {"ImportError", "ModuleNotFoundError", "Exception"}
-_CATCHES = re.compile(
-    r"^[ \t]*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE
-)
 #: Modules of Python 2, of installers, or with another name on the index.
 _OLD_MODULES = {
     "cPickle",
@@ -100,49 +93,6 @@ def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[st
     """
     lines = (line for _, text in program for line in text.splitlines())
     return _third_party(tree, (line for line in lines if line[:1] in {"i", "f"}))
-
-
-def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
-    """Return the `names` that the Python files import only where a missing module is caught."""
-    needed: set[str] = set()
-    caught: set[str] = set()
-    for path in files[:_MAX_FILES]:
-        text = tree.text(path)
-        # Without such a handler all imports are required.
-        if is_vendored(path) or not _CATCHES.search(text):
-            needed.update(_top_names(text))
-            continue
-        try:
-            module = parsed(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            needed.update(_top_names(text))
-            continue
-        inside = {
-            id(inner)
-            for node in ast.walk(module)
-            if isinstance(node, ast.Try) and any(map(_takes_missing, node.handlers))
-            for statement in node.body
-            for inner in ast.walk(statement)
-        }
-        for node in ast.walk(module):
-            if isinstance(node, ast.Import):
-                tops = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                tops = [node.module]
-            else:
-                continue
-            (caught if id(node) in inside else needed).update(name.split(".")[0] for name in tops)
-    return frozenset(name for name in names if name in caught and name not in needed)
-
-
-def _takes_missing(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or any(
-        isinstance(node, ast.Name) and node.id in _MISSING for node in ast.walk(handler.type)
-    )
-
-
-def _top_names(text: str) -> set[str]:
-    return {dotted.split(".")[0] for dotted in _imported(text)}
 
 
 def _imported(text: str) -> Iterator[str]:

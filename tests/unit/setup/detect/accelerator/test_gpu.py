@@ -68,11 +68,6 @@ OPTIONAL = {
         "run.py": IF_THERE + "else:\n    print('No GPU: falling back to CPU')\n" + MAIN,
         "README.md": ("You need a GPU: CUDA is required", "python3 run.py"),
     },
-    "a service with a gpu in one compose file alone": {
-        "docker-compose.yml": "services:\n  web: {image: 'org/web:latest'}\n",
-        "docker-compose.cuda.yml": "services:\n  web:\n    image: org/web:latest-cuda\n    " + GPU + "\n",
-        "main.py": "import flask, torch\n" + MAIN,
-    },
     "a library that takes a gpu automatically": {
         "requirements.txt": "sentence-transformers\n",
         "serve.py": "from sentence_transformers import SentenceTransformer\nSentenceTransformer('x')\n",
@@ -103,10 +98,7 @@ REQUIRED = {
     **{words: {"train.py": HARD, "README.md": f"{words}\n"} for words in NO_FALLBACK},
     "an actor without one": {"train.py": "import torch\nmodel.to('cuda')\nWorkers(num_gpus_per_actor=0)\n"},
     "an image with cuda where nothing picks the device": OF_NGC | {"p/training.py": "import torch\n"},
-    "a package that is tried in one file and imported in another": {
-        "layers.py": "try:\n    import apex\nexcept ImportError:\n    apex = None\n",
-        "train.py": "import apex\n" + FALLBACK + MAIN,
-    },
+    "a package for nvidia that is imported": {"train.py": "import apex\n" + FALLBACK + MAIN},
 }
 CASES = [
     pytest.param(need, files, id=name)
@@ -132,14 +124,6 @@ def test_the_chosen_service_decides(project, gpu, cpu, expected):
     assert need(project.files({"Dockerfile": dockerfile, "train.py": FALLBACK})) == expected
 
 
-def test_a_compose_file_for_a_cpu_beside_the_chosen_one_is_optional(project):
-    service = "services: {app: {build: ../.., command: python train.py, {0}}}\n"
-    project.write("docker/gpu/compose.yml", service.replace("{0}", GPU))
-    project.write("docker/cpu/compose.yml", service.replace("{0}", "tty: true"))
-    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n").write("train.py", HARD)
-    assert (project.facts().service.file, need(project)) == ("docker/gpu/compose.yml", "optional")
-
-
 @pytest.mark.parametrize(
     ("before", "expected"),
     [
@@ -161,16 +145,3 @@ def test_a_program_that_makes_each_tensor_one_of_cuda_needs_a_gpu(project, befor
 def test_code_for_a_gpu_beside_a_fallback_leaves_a_doubt(project, text, in_doubt):
     rivals = [each.is_close for each in project.write("train.py", text).facts().rivals if each.topic == "gpu"]
     assert rivals == [in_doubt]
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n", "optional"),
-        ("try:\n    from apex import amp\nexcept:\n    amp = None\n", "optional"),
-        ("try:\n    from apex import amp\nexcept KeyError:\n    amp = None\n", "required"),
-        ("from apex import amp\n", "required"),
-    ],
-)
-def test_a_package_for_nvidia_that_is_only_tried_is_no_requirement(project, body, expected):
-    assert need(project.program("train.py", FALLBACK).write("layers.py", body)) == expected

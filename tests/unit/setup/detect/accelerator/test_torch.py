@@ -126,14 +126,6 @@ def test_an_image_says_its_torch_by_an_old_cuda_a_wheels_file_or_over_its_lock(p
     assert (torch.version, torch.source) == ("2.2.1", "Dockerfile")
 
 
-@pytest.mark.parametrize(("said", "cuda"), [('cuda: "11.1"', "11.1"), ("gpu: true", "10.2")])
-def test_cog_says_which_cuda_its_torch_is_for(project, said, cuda):
-    project.write("train.py", "import torch\n")
-    project.write("cog.yaml", f'build:\n  {said}\n  python_packages:\n    - "torch==1.10.0"\n')
-    torch = project.facts().torch
-    assert (torch.version, torch.cuda, torch.source) == ("1.10.0", cuda, "cog.yaml")
-
-
 @pytest.mark.parametrize(
     ("path", "text", "index"),
     [

@@ -23,7 +23,6 @@ def test_nothing_said_or_a_statement_outside_the_required_range_is_the_default(p
         (".python-version", "3.10\n", "3.10"),
         (".tool-versions", "nodejs 20\npython 3.12.1\n", "3.12"),
         ("runtime.txt", "python-3.9.7\n", "3.9"),
-        ("cog.yaml", 'build:\n  python_version: "3.8"\n', "3.8"),
         ("environment.yml", "dependencies:\n  - python=3.8\n", "3.8"),
         ("environment.yml", "dependencies:\n  - python>=3.8\n", "3.11"),
         ("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10,<3.11"\n', "3.10"),
@@ -57,8 +56,6 @@ def test_the_image_beats_the_readme_whose_side_folders_say_nothing_a_pin_file_be
     assert version(project) == "3.10"
     project.empty().program("train.py").write("extras/README.md", "conda create -n p python=3.8\n")
     assert version(project) == "3.11"
-    project.empty().write("cog.yaml", 'build:\n  python_version: "3.11"\n')
-    assert version(project.readme("conda create -n p python=3.10 -y")) == "3.10"
 
 
 def test_the_dev_container_beside_the_program_and_a_document_on_getting_started_speak(project):
