@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["error", "warning", "note"]
 #: Values that a check has read, for the fields of its texts. `severity` replaces that of the check.
 Values: TypeAlias = "Mapping[str, object]"
+_Read: TypeAlias = "Callable[[Situation], Iterable[Values]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +33,29 @@ class Check:
 
     name: str
     severity: Severity
-    read: Callable[[Situation], Iterable[Values]]
+    read: _Read
     cause: str
     next: str
     safe: bool = False
+
+
+#: All checks; `table` imports the modules that add them.
+CHECKS: list[Check] = []
+
+
+def _check(
+    severity: Severity, name: str, cause: str = "{message}", todo: str = "{hint}", *, safe: bool = False
+) -> Callable[[_Read], _Read]:
+    """Add a row for the decorated function, its `read`."""
+
+    def add(read: _Read) -> _Read:
+        CHECKS.append(Check(name=name, severity=severity, read=read, cause=cause, next=todo, safe=safe))
+        return read
+
+    return add
+
+
+error, warning, note = partial(_check, "error"), partial(_check, "warning"), partial(_check, "note")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.doctor.check import Check
+from dkdbg.doctor.check import error, note, warning
 from dkdbg.doctor.engine_checks import first_line, running
 from dkdbg.setup.detect.docker.compose_service import wants_gpu
 
@@ -23,31 +23,49 @@ _GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 _REFUSED = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
 
 
+@warning(
+    "gpu-driver",
+    "a GPU of NVIDIA is on the PCI bus, and its driver is not loaded",
+    "sudo ubuntu-drivers install (other systems: NVIDIA's driver package), reboot; then nvidia-smi lists the GPU",
+)
 def _no_driver(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if machine.has_nvidia and not machine.driver and not machine.smi:
         yield {}
 
 
+@error(
+    "gpu-driver",
+    "nvidia-smi fails: {output}",
+    "sudo reboot if the driver was updated; sudo dmesg | grep -i nvrm shows another cause",
+)
 def _broken_driver(situation: Situation) -> Iterator[Values]:
     if situation.machine.smi:
         yield {"output": situation.machine.smi}
 
 
+@warning(
+    "gpu-hidden",
+    "CUDA_VISIBLE_DEVICES is {value}, which hides every GPU",
+    "unset CUDA_VISIBLE_DEVICES",
+)
 def _hidden(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if machine.driver and machine.visible is not None and machine.visible.strip() in _HIDDEN:
         yield {"value": repr(machine.visible)}
 
 
+@error(
+    "gpu-cuda",
+    "{what} needs CUDA {wanted}, and driver {driver} ends at CUDA {cuda}: torch.cuda.is_available() is False",
+    "pip install torch --index-url https://download.pytorch.org/whl/{wheels}, or a newer driver",
+)
 def _cuda(situation: Situation) -> Iterator[Values]:
-    machine, repository = situation.machine, situation.repository
+    machine, required = situation.machine, situation.repository.torch_cuda
     has = _major(machine.cuda)
     wanted = [(machine.torch_cuda, f"torch {machine.torch}")] if not situation.is_here else []
-    if repository is not None and repository.torch_cuda is not None:
-        wanted.append(
-            (repository.torch_cuda[0], f"the torch of this repository ({repository.torch_cuda[1]})")
-        )
+    if required is not None:
+        wanted.append((required[0], f"the torch of this repository ({required[1]})"))
     for version, what in wanted:
         if has and _major(version) > has:
             yield {
@@ -61,17 +79,26 @@ def _major(version: str) -> int:
     return int(found[0]) if found else 0
 
 
+@note(
+    "gpu-device",
+    "torch {torch} is built for CUDA {cuda}, and there is no GPU: it runs on the CPU",
+    "ask for one at the start: docker run --gpus all, --gres=gpu:1, limits: {{nvidia.com/gpu: 1}}",
+)
 def _no_device(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if not situation.is_here and machine.torch_cuda and not machine.has_device and not machine.driver:
         yield {"torch": machine.torch, "cuda": machine.torch_cuda}
 
 
+@warning(
+    "gpu-toolkit",
+    "driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
+    "{command}",
+)
 def _toolkit(situation: Situation) -> Iterator[Values]:
-    machine, engine, repository = situation.machine, _without_gpu(situation), situation.repository
+    machine, engine, service = situation.machine, _without_gpu(situation), situation.repository.service
     if engine is None or not engine.is_local or not machine.driver:
         return
-    is_wanted = repository is not None and repository.service is not None and repository.service.gpu
     install = "" if "nvidia-ctk" in machine.programs else "sudo apt-get install nvidia-container-toolkit && "
     configure = (
         _GENERATE
@@ -80,7 +107,7 @@ def _toolkit(situation: Situation) -> Iterator[Values]:
     )
     yield {
         "driver": machine.driver, "version": engine.version, "command": install + configure,
-        "severity": "error" if is_wanted else "warning",
+        "severity": "error" if service is not None and service.gpu else "warning",
     }  # fmt: skip
 
 
@@ -90,12 +117,22 @@ def _without_gpu(situation: Situation) -> Engine | None:
     return engine if engine is not None and engine.gpu == "none" else None
 
 
+@error(
+    "gpu-cdi",
+    "the CDI specification is of driver {made}, and driver {driver} is loaded: containers miss its libraries",
+    _GENERATE,
+)
 def _stale_cdi(situation: Situation) -> Iterator[Values]:
     engine, driver = situation.engine, situation.machine.driver
     if engine is not None and engine.cdi_driver and driver and engine.cdi_driver != driver:
         yield {"made": engine.cdi_driver, "driver": driver}
 
 
+@warning(
+    "gpu-runtime",
+    "the engine has a {kind}, and this machine has no working driver: a service with a GPU does not start",
+    "DKDBG_GPU=none dkdbg up",
+)
 def _runtime_alone(situation: Situation) -> Iterator[Values]:
     machine, engine = situation.machine, situation.engine
     has_gpu = machine.driver or machine.smi or machine.has_nvidia  # its driver is another row's
@@ -103,84 +140,21 @@ def _runtime_alone(situation: Situation) -> Iterator[Values]:
         yield {"kind": "nvidia runtime" if engine.gpu == "nvidia" else "CDI specification"}
 
 
+@warning(
+    "gpu-needed",
+    "the program of {service} stops without a GPU, and this engine has none",
+    "dkdbg --context GPU-BOX up; docker context ls lists the engines",
+)
 def _needed(situation: Situation) -> Iterator[Values]:
-    service = situation.repository.service if situation.repository is not None else None
+    service = situation.repository.service
     if service is not None and service.needs_gpu and _without_gpu(situation) is not None:
         yield {"service": service.name}
 
 
+@error("gpu-request", "{service}: {message}")
 def _refused(situation: Situation) -> Iterator[Values]:
-    repository = situation.repository
-    if repository is None or _without_gpu(situation) is None:
+    if _without_gpu(situation) is None:
         return
-    for name, body in repository.started().items():
+    for name, body in situation.repository.started().items():
         if wants_gpu(body):
             yield {"service": name, **first_line(_REFUSED)}
-
-
-CHECKS = (
-    Check(
-        name="gpu-driver",
-        severity="warning",
-        read=_no_driver,
-        cause="a GPU of NVIDIA is on the PCI bus, and its driver is not loaded",
-        next="sudo ubuntu-drivers install (other systems: NVIDIA's driver package), reboot; then nvidia-smi lists the GPU",
-    ),
-    Check(
-        name="gpu-driver",
-        severity="error",
-        read=_broken_driver,
-        cause="nvidia-smi fails: {output}",
-        next="sudo reboot if the driver was updated; sudo dmesg | grep -i nvrm shows another cause",
-    ),
-    Check(
-        name="gpu-hidden",
-        severity="warning",
-        read=_hidden,
-        cause="CUDA_VISIBLE_DEVICES is {value}, which hides every GPU",
-        next="unset CUDA_VISIBLE_DEVICES",
-    ),
-    Check(
-        name="gpu-cuda",
-        severity="error",
-        read=_cuda,
-        cause="{what} needs CUDA {wanted}, and driver {driver} ends at CUDA {cuda}: torch.cuda.is_available() is False",
-        next="pip install torch --index-url https://download.pytorch.org/whl/{wheels}, or a newer driver",
-    ),
-    Check(
-        name="gpu-device",
-        severity="note",
-        read=_no_device,
-        cause="torch {torch} is built for CUDA {cuda}, and there is no GPU: it runs on the CPU",
-        next="ask for one at the start: docker run --gpus all, --gres=gpu:1, limits: {{nvidia.com/gpu: 1}}",
-    ),
-    Check(
-        name="gpu-toolkit",
-        severity="warning",
-        read=_toolkit,
-        cause="driver {driver} works, and engine {version} gives containers no GPU: no nvidia runtime and no CDI specification",
-        next="{command}",
-    ),
-    Check(
-        name="gpu-cdi",
-        severity="error",
-        read=_stale_cdi,
-        cause="the CDI specification is of driver {made}, and driver {driver} is loaded: containers miss its libraries",
-        next=_GENERATE,
-    ),
-    Check(
-        name="gpu-runtime",
-        severity="warning",
-        read=_runtime_alone,
-        cause="the engine has a {kind}, and this machine has no working driver: a service with a GPU does not start",
-        next="DKDBG_GPU=none dkdbg up",
-    ),
-    Check(
-        name="gpu-needed",
-        severity="warning",
-        read=_needed,
-        cause="the program of {service} stops without a GPU, and this engine has none",
-        next="dkdbg --context GPU-BOX up; docker context ls lists the engines",
-    ),
-    Check(name="gpu-request", severity="error", read=_refused, cause="{service}: {message}", next="{hint}"),
-)

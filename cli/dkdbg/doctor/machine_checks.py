@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from dkdbg.delivery.debugpy import OLDEST_PYTHON
-from dkdbg.doctor.check import Check
+from dkdbg.doctor.check import error, warning
 from dkdbg.sync.watch import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from dkdbg.doctor.check import Values
     from dkdbg.doctor.situation import Situation
@@ -47,6 +47,11 @@ def sized(size: int) -> str:
     return f"{size / _GIB:.1f} GB" if size >= _GIB else f"{size >> 20} MB"
 
 
+@error(
+    "system",
+    "{system} is neither Linux nor macOS nor WSL 2",
+    "wsl --set-version Ubuntu 2 in PowerShell makes WSL 2 of WSL 1; dkdbg runs inside it",
+)
 def _system(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if machine.system and machine.system not in {"Linux", "Darwin"}:
@@ -55,24 +60,44 @@ def _system(situation: Situation) -> Iterator[Values]:
         yield {"system": f"WSL 1 ({machine.release})"}
 
 
+@error(
+    "workspace-owner",
+    "{user} may not write to {folder}, which belongs to uid {owner}",
+    'sudo chown -R "$(id -u):$(id -g)" .',
+)
 def _unwritable(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if situation.is_here and not machine.is_writable:
         yield {"folder": machine.folder, "user": machine.user or machine.uid, "owner": machine.owner}
 
 
+@warning(
+    "root",
+    "dkdbg runs as root, and {folder} belongs to uid {owner}: its files would become root's",
+    "run dkdbg as that user, who needs the group docker: sudo usermod -aG docker USER",
+)
 def _root(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if situation.is_here and machine.uid == 0 and machine.owner not in {0, None}:
         yield {"folder": machine.folder, "owner": machine.owner}
 
 
+@warning(
+    "umask",
+    "umask {umask} makes files that every user of the machine may change, such as the script that F5 runs",
+    "umask 022 in the profile of your shell, then: chmod -R o-w .",
+)
 def _open_umask(situation: Situation) -> Iterator[Values]:
     umask = situation.machine.umask
     if situation.is_here and umask is not None and not umask & 0o002:
         yield {"umask": f"{umask:03o}"}
 
 
+@warning(
+    "disk",
+    "{free} are left on the disk of {path}",
+    "df -h {path}; du -xhd1 {path} | sort -h shows what fills it",
+)
 def _disks(situation: Situation) -> Iterator[Values]:
     for disk in {(each.total, each.free): each for each in reversed(situation.machine.disks)}.values():
         if disk.free < _FEW_BYTES:
@@ -80,36 +105,62 @@ def _disks(situation: Situation) -> Iterator[Values]:
             yield {"path": disk.path, "free": sized(disk.free), "severity": severity}
 
 
+@warning(
+    "shm",
+    "/dev/shm has {size}: DataLoader workers and NCCL end with a bus error once it is full",  # noqa: S108
+    "shm_size: 8gb for the service; docker run --shm-size 8g; in a pod an emptyDir with medium: Memory at /dev/shm",
+)
 def _shm(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     if machine.shm is not None and not situation.is_here and machine.shm.total < _MIN_SHM_BYTES:
         yield {"size": sized(machine.shm.total)}
 
 
+@warning(
+    "shm",
+    "{free} of {size} are left in /dev/shm: DataLoader workers end with a bus error",
+    "ls -lS /dev/shm shows what fills it; files of ended programs may go",
+)
 def _full_shm(situation: Situation) -> Iterator[Values]:
     shm = situation.machine.shm
     if shm is not None and shm.free < _NO_BYTES <= shm.total // 2:
         yield {"size": sized(shm.total), "free": sized(shm.free)}
 
 
+@warning(
+    "open-files",
+    "a process may open {files} files, which DataLoader workers use up: Too many open files",
+    "ulimit -n 4096",
+)
 def _files(situation: Situation) -> Iterator[Values]:
     machine = situation.machine  # macOS has 256, and programs run in its engine's machine
     if machine.system == "Linux" and machine.files is not None and machine.files < _MIN_FILES:
         yield {"files": machine.files}
 
 
+@warning(
+    "clock",
+    "its clock is {skew} s {where} this machine's: certificates and times of files look wrong",
+    "sudo timedatectl set-ntp true there",
+)
 def _clock(situation: Situation) -> Iterator[Values]:
     skew = situation.machine.skew
     if abs(skew) > _MAX_SKEW_S:
         yield {"skew": f"{abs(skew):.0f}", "where": "ahead of" if skew > 0 else "behind"}
 
 
+@warning(
+    "inotify",
+    "{folders} folders to watch, and {name} is {value}: dkdbg sync and DKDBG_RELOAD poll instead",
+    "{command}",
+)
 def _watches(situation: Situation) -> Iterator[Values]:
-    repository = situation.repository
-    if repository is not None and (found := _limit(situation, "watches", repository.folders - 1)):
-        yield {"folders": repository.folders, **found}
+    folders = situation.repository.folders
+    if found := _limit(situation, "watches", folders - 1):
+        yield {"folders": folders, **found}
 
 
+@warning("inotify", "{used} programs of yours watch files, and {name} is {value}", "{command}")
 def _instances(situation: Situation) -> Iterator[Values]:
     used = situation.machine.watchers
     if situation.is_here and used is not None and (found := _limit(situation, "instances", used)):
@@ -125,6 +176,11 @@ def _limit(situation: Situation, what: str, used: int) -> dict[str, object]:
     return {"name": name, "value": value, "command": limits.more(what, name, value)}
 
 
+@warning(
+    "ptrace",
+    "kernel.yama.ptrace_scope is {scope}: dkdbg attach TARGET --pid may trace {whom}",
+    "sudo sysctl kernel.yama.ptrace_scope=0 for as long as you need it, or dkdbg run -- COMMAND",
+)
 def _ptrace(situation: Situation) -> Iterator[Values]:
     machine = situation.machine
     scope = machine.ptrace_scope or 0
@@ -133,6 +189,11 @@ def _ptrace(situation: Situation) -> Iterator[Values]:
         yield {"scope": scope, "whom": whom, "severity": "note" if scope == 1 else "warning"}
 
 
+@error(
+    "python",
+    "no Python 3.8 or newer for the agent ({found})",
+    "export DKDBG_PYTHON=/path/to/python3 there, or install one",
+)
 def _no_python(situation: Situation) -> Iterator[Values]:
     pythons = situation.machine.pythons
     if not situation.is_here and not any(_numbers(version) >= OLDEST_PYTHON for _, version in pythons):
@@ -143,119 +204,25 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"[0-9]{1,9}", version)[:3])
 
 
-def _mounts(kinds: frozenset[str]) -> Callable[[Situation], Iterator[Values]]:
-    def read(situation: Situation) -> Iterator[Values]:
-        workspace = next(iter(situation.machine.disks), None)
-        if situation.is_here and workspace is not None and workspace.kind in kinds:
-            yield {"path": workspace.path, "kind": workspace.kind}
-
-    return read
-
-
-CHECKS = (
-    Check(
-        name="system",
-        severity="error",
-        read=_system,
-        cause="{system} is neither Linux nor macOS nor WSL 2",
-        next="wsl --set-version Ubuntu 2 in PowerShell makes WSL 2 of WSL 1; dkdbg runs inside it",
-    ),
-    Check(
-        name="workspace-owner",
-        severity="error",
-        read=_unwritable,
-        cause="{user} may not write to {folder}, which belongs to uid {owner}",
-        next='sudo chown -R "$(id -u):$(id -g)" .',
-    ),
-    Check(
-        name="root",
-        severity="warning",
-        read=_root,
-        cause="dkdbg runs as root, and {folder} belongs to uid {owner}: its files would become root's",
-        next="run dkdbg as that user, who needs the group docker: sudo usermod -aG docker USER",
-    ),
-    Check(
-        name="umask",
-        severity="warning",
-        read=_open_umask,
-        cause="umask {umask} makes files that every user of the machine may change, such as the script that F5 runs",
-        next="umask 022 in the profile of your shell, then: chmod -R o-w .",
-    ),
-    Check(
-        name="disk",
-        severity="warning",
-        read=_disks,
-        cause="{free} are left on the disk of {path}",
-        next="df -h {path}; du -xhd1 {path} | sort -h shows what fills it",
-    ),
-    Check(
-        name="shm",
-        severity="warning",
-        read=_shm,
-        cause="/dev/shm has {size}: DataLoader workers and NCCL end with a bus error once it is full",  # noqa: S108
-        next="shm_size: 8gb for the service; docker run --shm-size 8g; in a pod an emptyDir with medium: Memory at /dev/shm",
-    ),
-    Check(
-        name="shm",
-        severity="warning",
-        read=_full_shm,
-        cause="{free} of {size} are left in /dev/shm: DataLoader workers end with a bus error",
-        next="ls -lS /dev/shm shows what fills it; files of ended programs may go",
-    ),
-    Check(
-        name="open-files",
-        severity="warning",
-        read=_files,
-        cause="a process may open {files} files, which DataLoader workers use up: Too many open files",
-        next="ulimit -n 4096",
-    ),
-    Check(
-        name="clock",
-        severity="warning",
-        read=_clock,
-        cause="its clock is {skew} s {where} this machine's: certificates and times of files look wrong",
-        next="sudo timedatectl set-ntp true there",
-    ),
-    Check(
-        name="inotify",
-        severity="warning",
-        read=_watches,
-        cause="{folders} folders to watch, and {name} is {value}: dkdbg sync and DKDBG_RELOAD poll instead",
-        next="{command}",
-    ),
-    Check(
-        name="inotify",
-        severity="warning",
-        read=_instances,
-        cause="{used} programs of yours watch files, and {name} is {value}",
-        next="{command}",
-    ),
-    Check(
-        name="ptrace",
-        severity="warning",
-        read=_ptrace,
-        cause="kernel.yama.ptrace_scope is {scope}: dkdbg attach TARGET --pid may trace {whom}",
-        next="sudo sysctl kernel.yama.ptrace_scope=0 for as long as you need it, or dkdbg run -- COMMAND",
-    ),
-    Check(
-        name="python",
-        severity="error",
-        read=_no_python,
-        cause="no Python 3.8 or newer for the agent ({found})",
-        next="export DKDBG_PYTHON=/path/to/python3 there, or install one",
-    ),
-    Check(
-        name="workspace-mount",
-        severity="warning",
-        read=_mounts(_NETWORK),
-        cause="{path} is on a network file system ({kind}): changes from elsewhere are not reported, and containers may not read it",
-        next="clone the repository to a disk of this machine, or run dkdbg where the disk is: dkdbg run --on ssh://HOST -- COMMAND",
-    ),
-    Check(
-        name="workspace-mount",
-        severity="warning",
-        read=_mounts(_WINDOWS),
-        cause="{path} is on a drive of Windows ({kind}): reading is slow, and saves are not reported",
-        next="git clone it to a folder of Linux, such as ~/code",
-    ),
+@warning(
+    "workspace-mount",
+    "{path} is on a network file system ({kind}): changes from elsewhere are not reported, and containers may not read it",
+    "clone the repository to a disk of this machine, or run dkdbg where the disk is: dkdbg run --on ssh://HOST -- COMMAND",
 )
+def _network(situation: Situation) -> Iterator[Values]:
+    return _workspace_on(_NETWORK, situation)
+
+
+@warning(
+    "workspace-mount",
+    "{path} is on a drive of Windows ({kind}): reading is slow, and saves are not reported",
+    "git clone it to a folder of Linux, such as ~/code",
+)
+def _windows(situation: Situation) -> Iterator[Values]:
+    return _workspace_on(_WINDOWS, situation)
+
+
+def _workspace_on(kinds: frozenset[str], situation: Situation) -> Iterator[Values]:
+    workspace = next(iter(situation.machine.disks), None)
+    if situation.is_here and workspace is not None and workspace.kind in kinds:
+        yield {"path": workspace.path, "kind": workspace.kind}

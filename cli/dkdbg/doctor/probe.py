@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.doctor.situation import Disk, Machine
 
@@ -15,6 +15,9 @@ PROGRAMS = ("docker", "git", "ssh", "nvidia-smi", "nvidia-ctk", "podman")
 _PYTHONS = ("python3", "python", *(f"python3.{minor}" for minor in range(15, 7, -1)))
 #: Maximum bytes of the answer, and its timeout in seconds: a network file system may hang.
 MAX_BYTES, TIMEOUT_S = 1 << 20, 60.0
+#: Keys of the script whose values are attributes of the same name, as text and as a number.
+_TEXTS = ("system", "release", "user", "folder", "driver", "cuda", "smi", "visible")
+_NUMBERS = ("uid", "owner", "files", "watchers", "ptrace_scope")
 
 #: Prints `KEY<TAB>VALUE` lines. It reads and changes nothing. torch is not imported, which takes seconds. Programs and
 #: modules are not taken from the working folder, which may be an untrusted repository.
@@ -36,7 +39,7 @@ done
 for name in fs/inotify/max_user_watches fs/inotify/max_user_instances user/max_inotify_watches user/max_inotify_instances; do
   [ ! -r "/proc/sys/$name" ] || say limit "$name $(cat "/proc/sys/$name")"
 done
-[ ! -r /proc/sys/kernel/yama/ptrace_scope ] || say ptrace "$(cat /proc/sys/kernel/yama/ptrace_scope)"
+[ ! -r /proc/sys/kernel/yama/ptrace_scope ] || say ptrace_scope "$(cat /proc/sys/kernel/yama/ptrace_scope)"
 [ ! -r /proc/self/mounts ] || head -n 2000 /proc/self/mounts | while read -r _ at kind _; do say mount "$at $kind"; done
 if command -v find >/dev/null; then
   say watchers "$(find /proc/[0-9]*/fd -user "$(id -u)" -lname 'anon_inode:*inotify*' 2>/dev/null | wc -l)"
@@ -94,37 +97,26 @@ def machine(answer: str, *, label: str, asked: float, answered: float) -> Machin
         if tab:
             found.setdefault(key, []).append(value.strip(" "))
     one = {key: values[0] for key, values in found.items()}
+    as_is: dict[str, Any] = {key: one[key] for key in _TEXTS if key in one}
+    as_is |= {key: _number(one.get(key)) for key in _NUMBERS}
     mounts = dict(pair for each in found.get("mount", ()) if (pair := _pair(each)) is not None)
     torch = one.get("torch", "").split(" ")
-    folder = one.get("folder", "")
-    disks = [_disk(each, mounts, {".": folder}) for each in found.get("disk", ())]
+    disks = [_disk(each, mounts, {".": one.get("folder", "")}) for each in found.get("disk", ())]
     return Machine(
+        **as_is,
         label=label,
-        system=one.get("system", ""),
-        release=one.get("release", ""),
         skew=_skew(one.get("time", ""), asked, answered),
-        uid=_number(one.get("uid")),
-        user=one.get("user", ""),
-        owner=_number(one.get("owner")),
         is_writable="unwritable" not in one,
-        folder=folder,
         umask=int(one["umask"], 8) if re.fullmatch(r"[0-7]{1,5}", one.get("umask", "")) else None,
-        files=_number(one.get("files")),
         pythons=tuple(pair for each in found.get("python", ()) if (pair := _pair(each)) is not None),
         programs=frozenset(found.get("program", ())),
         disks=tuple(each for each in disks if each is not None),
         shm=_disk(one["shm"], mounts, {}) if "shm" in one else None,
         limits=_limits(found.get("limit", ())),
-        watchers=_number(one.get("watchers")),
-        ptrace_scope=_number(one.get("ptrace")),
         has_nvidia="nvidia" in one,
         has_device="device" in one,
-        driver=one.get("driver", ""),
-        cuda=one.get("cuda", ""),
-        smi=one.get("smi", ""),
         torch=torch[0].strip("-"),
         torch_cuda=torch[1].strip("-") if len(torch) > 1 else "",
-        visible=one.get("visible"),
     )
 
 

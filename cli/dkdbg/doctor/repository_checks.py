@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.delivery import single_file
-from dkdbg.doctor.check import Check
+from dkdbg.doctor.check import error, warning
 from dkdbg.doctor.engine_checks import values_of
 from dkdbg.doctor.machine_checks import sized
 from dkdbg.setup.detect.docker.compose_service import wants_gpu
@@ -20,33 +20,52 @@ if TYPE_CHECKING:
 _MAX_CONTEXT_BYTES = 500 << 20
 
 
+@error("files")
 def _files(situation: Situation) -> Iterator[Values]:
-    for error in situation.repository.errors if situation.repository is not None else ():
-        yield values_of(error)
+    yield from map(values_of, situation.repository.errors)
 
 
+@warning(
+    "agent",
+    ".dkdbg/agent.pyz is of dkdbg {agent}, and {installed} is installed",
+    "dkdbg init",
+    safe=True,
+)
 def _old_agent(situation: Situation) -> Iterator[Values]:
     repository = situation.repository
-    if repository is None or repository.agent is None:
-        return
-    if single_file.is_older(repository.agent, repository.installed):
+    if repository.agent is not None and single_file.is_older(repository.agent, repository.installed):
         yield {"agent": repository.agent, "installed": repository.installed}
 
 
+@warning(
+    "port",
+    "port {port}, which launch.json attaches to, is taken by {holder}",
+    "dkdbg up takes the next free port and writes it to launch.json",
+)
 def _port(situation: Situation) -> Iterator[Values]:
     repository = situation.repository
-    if repository is not None and repository.holder:
+    if repository.holder:
         yield {"port": repository.port, "holder": repository.holder}
 
 
+@warning(
+    "shm",
+    "{service} asks for a GPU and has Docker's 64 MB of /dev/shm: DataLoader workers end with a bus error",
+    "shm_size: 8gb for {service}, in your compose file or an override file",
+)
 def _shm(situation: Situation) -> Iterator[Values]:
-    for name, body in situation.repository.started().items() if situation.repository is not None else ():
+    for name, body in situation.repository.started().items():
         if wants_gpu(body) and not body.get("shm_size") and body.get("ipc") != "host":
             yield {"service": name}
 
 
+@warning(
+    "build-context",
+    "each build of {service} reads {size} from {folder}, {of} of it {name}",
+    "{command}",
+)
 def _context(situation: Situation) -> Iterator[Values]:
-    for each in situation.repository.contexts if situation.repository is not None else ():
+    for each in situation.repository.contexts:
         if each.size > _MAX_CONTEXT_BYTES:
             name, size = each.largest
             yield {
@@ -55,70 +74,23 @@ def _context(situation: Situation) -> Iterator[Values]:
             }  # fmt: skip
 
 
-def _closed_umask(situation: Situation) -> Iterator[Values]:
-    machine, repository = situation.machine, situation.repository
-    if (
-        repository is not None
-        and repository.images_user
-        and machine.umask is not None
-        and machine.umask & 0o004
-    ):
-        user, dockerfile = repository.images_user
-        yield {"umask": f"{machine.umask:03o}", "user": user, "dockerfile": dockerfile}
-
-
-def _git(situation: Situation) -> Iterator[Values]:
-    if (
-        situation.repository is not None
-        and situation.repository.is_git
-        and "git" not in situation.machine.programs
-    ):
-        yield {}
-
-
-CHECKS = (
-    Check(name="files", severity="error", read=_files, cause="{message}", next="{hint}"),
-    Check(
-        name="agent",
-        severity="warning",
-        read=_old_agent,
-        cause=".dkdbg/agent.pyz is of dkdbg {agent}, and {installed} is installed",
-        next="dkdbg init",
-        safe=True,
-    ),
-    Check(
-        name="port",
-        severity="warning",
-        read=_port,
-        cause="port {port}, which launch.json attaches to, is taken by {holder}",
-        next="dkdbg up takes the next free port and writes it to launch.json",
-    ),
-    Check(
-        name="shm",
-        severity="warning",
-        read=_shm,
-        cause="{service} asks for a GPU and has Docker's 64 MB of /dev/shm: DataLoader workers end with a bus error",
-        next="shm_size: 8gb for {service}, in your compose file or an override file",
-    ),
-    Check(
-        name="build-context",
-        severity="warning",
-        read=_context,
-        cause="each build of {service} reads {size} from {folder}, {of} of it {name}",
-        next="{command}",
-    ),
-    Check(
-        name="umask",
-        severity="warning",
-        read=_closed_umask,
-        cause="umask {umask} makes files that {user}, the USER of {dockerfile}, cannot read in the image",
-        next="chmod -R go+rX . && umask 022",
-    ),
-    Check(
-        name="git",
-        severity="warning",
-        read=_git,
-        cause="this is a git repository, and there is no git: dkdbg cannot tell which files are yours",
-        next="sudo apt-get install git",
-    ),
+@warning(
+    "umask",
+    "umask {umask} makes files that {user}, the USER of {dockerfile}, cannot read in the image",
+    "chmod -R go+rX . && umask 022",
 )
+def _closed_umask(situation: Situation) -> Iterator[Values]:
+    umask, images_user = situation.machine.umask, situation.repository.images_user
+    if images_user and umask is not None and umask & 0o004:
+        user, dockerfile = images_user
+        yield {"umask": f"{umask:03o}", "user": user, "dockerfile": dockerfile}
+
+
+@warning(
+    "git",
+    "this is a git repository, and there is no git: dkdbg cannot tell which files are yours",
+    "sudo apt-get install git",
+)
+def _git(situation: Situation) -> Iterator[Values]:
+    if situation.repository.is_git and "git" not in situation.machine.programs:
+        yield {}

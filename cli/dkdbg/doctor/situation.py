@@ -145,7 +145,7 @@ class Repository:
     """The repository that dkdbg works in.
 
     Attributes:
-        root: resolved.
+        root: resolved; None for no repository.
         service: the debug service as `init` wrote it; None if the repository is not set up.
         model: the project as compose merges it; empty without an engine or compose file.
         errors: of its files: dkdbg.toml, the compose file, the token.
@@ -159,7 +159,7 @@ class Repository:
         is_git: whether git has it.
     """
 
-    root: Path
+    root: Path | None = None
     service: DebugService | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
     errors: tuple[DkdbgError, ...] = ()
@@ -191,12 +191,12 @@ class Situation:
     Attributes:
         machine: this machine, or a target.
         engine: None for a target.
-        repository: None for a target, or outside of a repository.
+        repository: empty for a target, or outside of a repository.
     """
 
     machine: Machine
     engine: Engine | None = None
-    repository: Repository | None = None
+    repository: Repository = field(default_factory=Repository)
 
     @property
     def is_here(self) -> bool:

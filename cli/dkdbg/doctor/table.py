@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from dkdbg.doctor import engine_checks, gpu_checks, machine_checks, repository_checks
+from dkdbg.doctor import engine_checks, gpu_checks, machine_checks, repository_checks, versions
+from dkdbg.doctor.check import CHECKS
 
-CHECKS = (*machine_checks.CHECKS, *engine_checks.CHECKS, *gpu_checks.CHECKS, *repository_checks.CHECKS)
+__all__ = ["CHECKS", "engine_checks", "gpu_checks", "machine_checks", "repository_checks", "versions"]

@@ -104,7 +104,7 @@ def _here(root: Path) -> Situation:
     from dkdbg.doctor import probe
     from dkdbg.doctor.engine import engine
     from dkdbg.doctor.repository import repository
-    from dkdbg.doctor.situation import Situation
+    from dkdbg.doctor.situation import Repository, Situation
     from dkdbg.setup.detect.around import is_project
 
     asked = time.time()
@@ -118,7 +118,7 @@ def _here(root: Path) -> Situation:
         engine=found,
         repository=repository(root, has_engine=has_compose, cuda=bool(machine.cuda))
         if is_repository
-        else None,
+        else Repository(),
     )
 
 

@@ -11,7 +11,6 @@ from dkdbg.doctor.check import examine
 from dkdbg.doctor.engine import _skew
 from dkdbg.doctor.situation import Context, Disk, Engine, Machine, Repository, Situation
 from dkdbg.doctor.table import CHECKS
-from dkdbg.doctor.versions import KNOWN_BAD
 from dkdbg.errors import DkdbgError
 
 GIB = 1 << 30
@@ -87,7 +86,7 @@ CASES = [
     (machine(disks=(replace(DISK, kind="nfs4"),)), "warning workspace-mount", "(nfs4)", "dkdbg run --on ssh://HOST"),
     (machine(disks=(replace(DISK, kind="9p"),)), "warning workspace-mount", "a drive of Windows (9p)", "git clone"),
     (engine(error=DOWN), "error engine", "no Docker engine answers", "start it"),
-    (replace(engine(error=DOWN), repository=None), "note engine", "no Docker engine answers", "start it"),
+    (replace(engine(error=DOWN), repository=Repository()), "note engine", "no Docker engine answers", "start it"),
     (engine(compose=None), "error compose", "no compose plugin", "docker-compose-plugin"),
     (engine(buildx=None), "error buildx", "no buildx plugin", "docker-buildx"),
     (engine(is_podman=True, buildx=None), "error podman", "Podman 28.3.0", "install podman"),
@@ -110,7 +109,7 @@ CASES = [
     (there(torch_cuda="13.0", torch="2.9.0"), "error gpu-cuda", "torch 2.9.0 needs CUDA 13.0", "whl/cu126"),
     (there(has_device=False, driver="", has_nvidia=False), "note gpu-device", "torch 2.4.0 is built for CUDA 12.1", "limits: {nvidia.com/gpu: 1}"),
     (engine(gpu="none", info={"ServerVersion": "28.3.0"}), "error gpu-toolkit", "engine 28.3.0 gives containers no GPU", "sudo nvidia-ctk runtime configure"),
-    (replace(engine(gpu="none"), repository=None), "warning gpu-toolkit", "driver 550.54 works", "sudo nvidia-ctk runtime configure"),
+    (replace(engine(gpu="none"), repository=Repository()), "warning gpu-toolkit", "driver 550.54 works", "sudo nvidia-ctk runtime configure"),
     (engine(cdi_driver="535.104"), "error gpu-cdi", "of driver 535.104", "nvidia-ctk cdi generate"),
     (machine(driver="", cuda="", has_nvidia=False), "warning gpu-runtime", "nvidia runtime", "DKDBG_GPU=none dkdbg up"),
     (without_gpu(service=replace(SERVICE, needs_gpu=True)), "warning gpu-needed", "app-debug stops without a GPU", "dkdbg --context"),
@@ -127,7 +126,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     "situation",
-    [HEALTHY, THERE, without_gpu(), replace(HEALTHY, repository=None), Situation(machine=Machine())],
+    [HEALTHY, THERE, without_gpu(), replace(HEALTHY, repository=Repository()), Situation(machine=Machine())],
     ids=["here", "a pod", "without a GPU", "no repository", "nothing known"],
 )
 def test_a_healthy_situation_has_no_finding(situation):
@@ -145,10 +144,8 @@ def test_a_row_names_the_cause_and_the_next_command(situation, found, cause, fol
     assert not {"{", "}"} & set(finding.cause.replace("{nofile", "").replace("!", ""))
 
 
-def test_each_row_and_each_known_version_has_a_case():
+def test_each_row_has_a_case():
     assert [each for each in CHECKS if not any([*each.read(situation)] for situation, *_ in CASES)] == []
-    texts = [finding.cause for situation, *_ in CASES for finding in examine(CHECKS, situation)]
-    assert [row.cause for row in KNOWN_BAD if not any(row.cause in text for text in texts)] == []
 
 
 def test_errors_come_first_and_only_what_asks_itself_is_safe():
