@@ -219,16 +219,14 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
         "options": {"cwd": "${workspaceFolder}"},
         "problemMatcher": [],
     }
+    docker = {**ours, "command": "docker"}
     return (
         {
             "label": UP_LABEL,
-            "type": "process",
-            "command": "sh",
+            **ours,
             "args": [".dkdbg/up.sh"],
             "windows": {"command": "docker", "args": up},
-            "options": {"cwd": "${workspaceFolder}"},
             "presentation": shown,
-            "problemMatcher": [],
         },
         {
             "label": RESTART_LABEL,
@@ -246,20 +244,14 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
         },
         {
             "label": LOGS_LABEL,
-            "type": "process",
-            "command": "docker",
+            **docker,
             "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name],
-            "options": {"cwd": "${workspaceFolder}"},
             "presentation": shown,
-            "problemMatcher": [],
         },
         {
             "label": DOWN_LABEL,
-            "type": "process",
-            "command": "docker",
+            **docker,
             "args": [*compose, "rm", "--stop", "--force", *volumes, plan.service.name],
-            "options": {"cwd": "${workspaceFolder}"},
             "presentation": quiet,
-            "problemMatcher": [],
         },
     )
