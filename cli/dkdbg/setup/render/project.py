@@ -139,14 +139,12 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 def _including(plan: ProjectPlan) -> str:
     """Return the compose file that includes the debug service; its paths start at the folder of the first file."""
     home = posixpath.dirname(plan.compose_chain[0]) or "."
-    return render(
-        "compose/include.yaml.j2",
-        name=plan.service.name,
-        masks=plan.service.masks,
-        profiled=plan.service.profiled,
-        file=posixpath.relpath(plan.service.compose_file, home),
-        project_directory=posixpath.relpath(".", home),
-    )
+    values = {
+        **vars(plan.service),
+        "file": posixpath.relpath(plan.service.compose_file, home),
+        "project_directory": posixpath.relpath(".", home),
+    }
+    return render("compose/include.yaml.j2", **values)
 
 
 def _service(plan: ProjectPlan, project: str) -> str:
@@ -160,59 +158,38 @@ def _service(plan: ProjectPlan, project: str) -> str:
     if released is not None:
         context = released.context or "."
         dockerfile = posixpath.relpath(released.dockerfile or "Dockerfile", context)
-    return render(
-        "compose/service.yaml.j2",
-        name=service.name,
-        project=project,
-        devcontainer=debug_names.devcontainer(plan.service.name),
-        compose_file=service.compose_file,
-        included_by=service.included_by,
-        extends=service.extends,
-        includes=service.includes,
-        parts={
+    values = {
+        **vars(service),
+        "project": project,
+        "devcontainer": debug_names.devcontainer(plan.service.name),
+        "parts": {
             section: [(name, json.loads(body)) for part, name, body in service.parts if part == section]
             for section in ("networks", "volumes", "configs", "secrets")
         },
-        dependencies=service.dependencies,
-        resets=service.resets,
-        gpu=service.gpu,
-        build=released is not None or service.extends is None,
-        release=released is not None,
-        context=context,
-        dockerfile=dockerfile,
-        ours=image.ours,
-        base=image.base,
-        says=service.extends.says if service.extends else frozenset(),
-        terminal=service.terminal,
-        shm=service.shm,
-        ipc=service.ipc,
-        pythonpath=service.pythonpath,
-        no_bytecode=service.no_bytecode,
-        env=tuple(
+        "build": released is not None or service.extends is None,
+        "release": released is not None,
+        "context": context,
+        "dockerfile": dockerfile,
+        "ours": image.ours,
+        "base": image.base,
+        "says": service.extends.says if service.extends else frozenset(),
+        "env": tuple(
             (name, value) for name, value in service.env if not (name == "PYTHONPATH" and service.pythonpath)
         ),
-        env_files=service.env_files,
-        working_dir=service.working_dir,
-        idle=service.idle,
-        entrypoint=_flow_sequence(
-            ("sh", "/opt/dkdbg/agent.pyz", "launch", "--"), _compose_argv(service)[:first]
-        ),
-        command="" if service.inherits_command else _flow_sequence((), _compose_argv(service)[first:]),
-        from_env=service.from_env,
-        host_network=service.host_network,
-        port=service.port,
-        app_ports=_app_ports(service),
-        settings=_settings(plan),
-        token=plan.token != FROM_NOWHERE,
-        owner=workspace if service.as_owner else None,
-        workspace=workspace,
-        aliases=_aliases(service),
-        image_files=service.image_files,
-        mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
-        volumes=[*(_bind(*mount) for mount in service.mounts)],
-        protected=[_bind(str(manifest.FOLDER), each, read_only=True) for each in _own_folders(plan)],
-        masks=[mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
-    )
+        "entrypoint": quoted(["sh", "/opt/dkdbg/agent.pyz", "launch", "--", *_compose_argv(service)[:first]]),
+        "command": "" if service.inherits_command else quoted(_compose_argv(service)[first:]),
+        "app_ports": _app_ports(service),
+        "settings": _settings(plan),
+        "token": plan.token != FROM_NOWHERE,
+        "owner": workspace if service.as_owner else None,
+        "workspace": workspace,
+        "aliases": _aliases(service),
+        "mappings": quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
+        "volumes": [_bind(*mount) for mount in service.mounts],
+        "protected": [_bind(str(manifest.FOLDER), each, read_only=True) for each in _own_folders(plan)],
+        "masks": [mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
+    }
+    return render("compose/service.yaml.j2", **values)
 
 
 def _settings(plan: ProjectPlan) -> list[tuple[Setting, object]]:
@@ -251,11 +228,6 @@ def _compose_argv(service: ServicePlan) -> list[str]:
     """Return the command line for compose: `$` for the container's shell doubled, values of .env by name."""
     written = dict(service.from_env)
     return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
-
-
-def _flow_sequence(ours: tuple[str, ...], theirs: list[str]) -> str:
-    """Return a YAML flow sequence."""
-    return quoted([*ours, *theirs])
 
 
 def _shell_command(service: ServicePlan) -> str:
@@ -306,19 +278,17 @@ def _shifted(port: int, *, taken: bool) -> int:
 
 def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
     folder, service = posixpath.dirname(plan.devcontainer), plan.service
-    text = render(
-        "devcontainer/devcontainer.json.j2",
-        title=f"dkdbg: {service.name}",
-        files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
-        name=debug_names.devcontainer(plan.service.name),
-        workspace=plan.workspace,
-        remote_user=plan.remote_user,
-        owner_feature=OWNER_FEATURE,
-        gpu=service.gpu,
-        port=service.port,
-        app_ports=service.app_ports,
-        extensions=plan.extensions,
-    )
+    values = {
+        **vars(service),
+        "title": f"dkdbg: {service.name}",
+        "files": [posixpath.relpath(name, folder) for name in plan.compose_chain],
+        "name": debug_names.devcontainer(service.name),
+        "workspace": plan.workspace,
+        "remote_user": plan.remote_user,
+        "owner_feature": OWNER_FEATURE,
+        "extensions": plan.extensions,
+    }
+    text = render("devcontainer/devcontainer.json.j2", **values)
     return {plan.devcontainer: _text(text, "Reopen in Container"), **_owner_feature(folder)}
 
 
@@ -349,36 +319,25 @@ def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
 
 
 def _payload(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted]:
-    up = render(
-        "templates/up.sh.j2",
-        attach_name=editor.ATTACH_NAME,
-        inputs=plan.service.inputs,
-        reads=_reads(root, plan),
-        image_files=plan.service.image_files,
-        as_owner=plan.service.as_owner,
-        files_script=artefact("templates", "image_files.sh").read_text("utf-8").rstrip(),
-        inputs_script=artefact("templates", "image_inputs.sh").read_text("utf-8").rstrip(),
-        masks=[mask for mask in plan.service.masks if ":" not in mask],
-        name=plan.service.name,
-        port=plan.service.port,
-        app_ports=() if plan.service.host_network else _app_ports(plan.service),
-        gpu=plan.service.gpu,
-        processes=plan.service.processes,
-        needs_gpu=plan.service.needs_gpu,
-        token=plan.token,
-        compose_file=plan.service.compose_file,
-        host_network=plan.service.host_network,
-        idle=plan.service.idle,
-        stands_for=next(iter(_aliases(plan.service)), ""),
-        command_sh=_shell_command(plan.service),
-        is_fetched=config.agent == FETCHED,
-    )
-    files = {
-        ".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True),
+    values = {
+        **vars(plan.service),
+        "attach_name": editor.ATTACH_NAME,
+        "reads": _reads(root, plan),
+        "files_script": artefact("templates", "image_files.sh").read_text("utf-8").rstrip(),
+        "inputs_script": artefact("templates", "image_inputs.sh").read_text("utf-8").rstrip(),
+        "masks": [mask for mask in plan.service.masks if ":" not in mask],
+        "app_ports": () if plan.service.host_network else _app_ports(plan.service),
+        "token": plan.token,
+        "stands_for": next(iter(_aliases(plan.service)), ""),
+        "command_sh": _shell_command(plan.service),
+        "is_fetched": config.agent == FETCHED,
     }
     python = tuple(int(part) for part in plan.python.split(".")[:2])
     agent = single_file.build(python)
-    files[f".dkdbg/{single_file.NAME}"] = FileWanted(
-        content=agent, reason="the agent and its debugpy, mounted read-only"
-    )
+    files = {
+        ".dkdbg/up.sh": _text(render("templates/up.sh.j2", **values), "what F5 runs first", executable=True),
+        f".dkdbg/{single_file.NAME}": FileWanted(
+            content=agent, reason="the agent and its debugpy, mounted read-only"
+        ),
+    }
     return {**files, **(fetched_agent.files(agent, python) if config.agent == FETCHED else {})}
