@@ -8,7 +8,7 @@ import secrets
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.dap.messages import PROJECT
+from dkdbg.agent.dap.messages import PROJECT, as_dict, as_list
 from dkdbg.errors import DkdbgError
 from dkdbg.repository.transaction import read
 from dkdbg.setup.plan import editor
@@ -16,7 +16,7 @@ from dkdbg.setup.render import jsonc, manifest
 from dkdbg.setup.render.changes import FileWanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from dkdbg.core.plan import ProjectPlan
@@ -128,7 +128,7 @@ def launch_names(root: Path) -> set[str]:
 
 def launch_port(root: Path) -> int | None:
     """Return the port of our entry in launch.json; None if it is missing or cannot be read."""
-    port = _connect(entry for _, entry in _entries(root)).get("port")
+    port = as_dict(attach_entry(root).get("connect")).get("port")
     return port if isinstance(port, int) else None
 
 
@@ -137,31 +137,13 @@ def attach_entry(root: Path) -> Mapping[str, Any]:
     return next((entry for name, entry in _entries(root) if name == editor.ATTACH_NAME), {})
 
 
-def connects(root: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the endpoint of our launch entry, as last written and as in launch.json now; empty if missing."""
-    written = _written(root, LAUNCH).get("configurations", ())
-    return _connect(written), _connect(entry for _, entry in _entries(root))
-
-
-def _connect(entries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    for entry in entries:
-        connect = entry.get("connect")
-        if entry.get("name") == editor.ATTACH_NAME and isinstance(connect, dict):
-            return connect
-    return {}
-
-
 def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
     try:
-        content: Any = jsonc.loads(_read(root, LAUNCH) or "{}", file=LAUNCH)
+        content = as_dict(jsonc.loads(_read(root, LAUNCH), file=LAUNCH))
     except DkdbgError:
         return []
-    arrays = (
-        [content.get(name) for name in ("configurations", "compounds")] if isinstance(content, dict) else []
-    )
-    entries = [
-        entry for array in arrays if isinstance(array, list) for entry in array if isinstance(entry, dict)
-    ]
+    arrays = (as_list(content.get(name)) for name in ("configurations", "compounds"))
+    entries = (as_dict(entry) for array in arrays for entry in array)
     return [(entry["name"], entry) for entry in entries if isinstance(entry.get("name"), str)]
 
 
@@ -210,8 +192,10 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_.-]{0,60}")
 
 def project_id(root: Path) -> str:
     """Return the project's id from the manifest or launch.json, else a new one that begins with the folder's name."""
-    for connect in connects(root):
-        found = connect.get(PROJECT)
+    written = _written(root, LAUNCH).get("configurations", ())
+    ours = (each for each in written if each["name"] == editor.ATTACH_NAME)
+    for entry in (*ours, attach_entry(root)):
+        found = as_dict(entry.get("connect")).get(PROJECT)
         if isinstance(found, str) and _ID.fullmatch(found):
             return found
     name = re.sub(r"[^a-z0-9_.-]+", "-", root.name.lower()).strip("-._")[:40] or "project"
