@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from dkdbg.core import debug_names
 from dkdbg.core.compose_files import main_files
 from dkdbg.core.config import Config, shell_argv
+from dkdbg.core.facts import DockerRun
 from dkdbg.core.plan import Decision, Mapping, ServicePlan
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers import registry
@@ -22,8 +23,11 @@ from dkdbg.setup.plan import image_inputs
 from dkdbg.setup.plan.other_file import brought, left_out
 
 if TYPE_CHECKING:
-    from dkdbg.core.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
+    from collections.abc import Iterator
+
+    from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts, ServiceFact
     from dkdbg.core.plan import ImagePlan
+    from dkdbg.setup.plan.other_file import Brought
 
 #: Mount point of the repository in an image of our own.
 WORKSPACE = "/workspace"
@@ -52,17 +56,18 @@ def plan_service(
     dockerfile = dockerfile_of(facts, base, image)
     chosen = choose_command(facts, config, base, dockerfile)
     mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
-    docker_run = facts.docker_run if base is None and not image.ours and dockerfile else None
+    run = facts.docker_run if base is None and not image.ours and dockerfile else None
+    run = run or DockerRun(source="", mounts=())
     bare = base is None and not image.ours and dockerfile is not None and not mappings
     workdir = workspace_of(facts) if image.ours and base is None else None
-    if docker_run is not None and docker_run.mounts:
-        added = tuple(each for each in docker_run.mounts if each[1] not in {remote for _, remote in mounts})
+    if run.mounts:
+        added = tuple(each for each in run.mounts if each[1] not in {remote for _, remote in mounts})
         mounts = (*mounts, *added)
         mappings = (
             *(Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in added),
             *mappings,
         )
-        workdir = docker_run.workdir
+        workdir = run.workdir
     elif bare:
         mounts, workdir = ((".", WORKSPACE),), WORKSPACE
         mappings = (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),)
@@ -70,13 +75,8 @@ def plan_service(
     others = brought(facts, base)
     name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
-    app_ports = tuple(
-        port
-        for port in (
-            base.ports if base else docker_run.ports if docker_run and docker_run.ports else facts.ports
-        )
-        if port != config.port
-    )
+    published = base.ports if base else run.ports or facts.ports
+    app_ports = tuple(port for port in published if port != config.port)
     seen = facts.entrypoint if config.command is None else None
     runs_it = chosen.from_entry or stands_in(seen, base, dockerfile)
     wait = (
@@ -84,7 +84,7 @@ def plan_service(
         if config.wait is not None
         else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
     )
-    given = frozenset(variable for variable, _ in docker_run.env) if docker_run else frozenset[str]()
+    given = frozenset(variable for variable, _ in run.env)
     plan = ServicePlan(
         name=name,
         extends=base,
@@ -102,10 +102,10 @@ def plan_service(
         from_env=chosen.from_env,
         from_entry=chosen.from_entry,
         working_dir=workdir,
-        shm=docker_run.shm if docker_run else None,
-        ipc=docker_run.ipc if docker_run else None,
-        env=docker_run.env if docker_run else (),
-        env_files=docker_run.env_files if docker_run else (),
+        shm=run.shm,
+        ipc=run.ipc,
+        env=run.env,
+        env_files=run.env_files,
         mounts=mounts,
         masks=masks,
         port=config.port,
@@ -135,15 +135,11 @@ def plan_service(
         (
             Decision(what=f"service {name} in {included_by}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
-            *_as_its_user(plan),
-            *_profiled(plan),
-            *_built_here(base),
-            *_environment(docker_run),
-            *_bytecode(plan, dockerfile),
+            *_settings(plan, base, dockerfile, run),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, docker_run)) for m in mappings),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, run)) for m in mappings),
         ),
-        (*chosen.notes, *_no_shell(dockerfile), *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
+        (*chosen.notes, *_of_command(facts, dockerfile, chosen.argv), *_of_service(facts, base, others, config)),
     )  # fmt: skip
 
 
@@ -172,152 +168,95 @@ def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | No
     return next(found, "") if dockerfile is not None else ""
 
 
-def _as_its_user(plan: ServicePlan) -> tuple[Decision, ...]:
-    if plan.as_owner:
-        return ()
-    why = f"{plan.argv[0]} may need it; files that the program writes here belong to that user"
-    return (Decision(what="it runs as the user of its image", why=why),)
+def _settings(
+    plan: ServicePlan, base: ServiceFact | None, dockerfile: DockerfileFact | None, run: DockerRun
+) -> Iterator[Decision]:
+    """Return the decisions that few services need."""
+    if not plan.as_owner:
+        why = f"{plan.argv[0]} may need it; files that the program writes here belong to that user"
+        yield Decision(what="it runs as the user of its image", why=why)
+    if plan.profiled:
+        it = "them" if plan.profiled[1:] else "it"
+        why = f"other services depend on {it}, and compose refuses to start anything without"
+        yield Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why)
+    if base is not None and base.release is not None:
+        why = f"{base.file} runs {base.release}, a release; breakpoints need the sources here to run"
+        yield Decision(what=f"image from {base.dockerfile}", why=why)
+    if run.env or run.env_files:
+        names = [name for name, value in run.env if value is not None]
+        yours = [f"{name} (from your environment or .env)" for name, value in run.env if value is None]
+        what = f"environment {', '.join((*run.env_files, *names, *yours))}"
+        yield Decision(what=what, why=f"{run.source} passes it to docker run")
+    if plan.no_bytecode and dockerfile is not None:
+        why = f"{dockerfile.path} builds from every file here, and with __pycache__ in the repository the next start would install again"
+        yield Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why)
 
 
-def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:
-    if not plan.profiled:
-        return ()
-    it = "them" if plan.profiled[1:] else "it"
-    why = f"other services depend on {it}, and compose refuses to start anything without"
-    return (Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why),)
+def _of_command(facts: RepoFacts, dockerfile: DockerfileFact | None, argv: tuple[str, ...]) -> Iterator[str]:
+    """Return notes on what the command needs."""
+    # /bin/sh starts the agent and checks its health.
+    if dockerfile is not None and _SHELL_LESS.search(dockerfile.base):
+        yield f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh, as the debug service needs: for debugging take a variant with a shell (distroless: the tag debug)"
+    broken = [entry for entry in facts.candidates if entry.error and entry.file]
+    if argv == IDLE:
+        for entry in broken[:3]:
+            yield f"{entry.file}:{entry.error}; so the container idles (sleep infinity): fix that line and run dkdbg init again"
+    else:
+        for entry in [entry for entry in broken if _is_run(PurePosixPath(str(entry.file)), argv)][:3]:
+            yield f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is fixed"
+    if facts.missing:
+        yield f"{facts.missing} is not in the repository; the command fails unless something makes it"
 
 
-def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
-    if base is None or base.release is None:
-        return ()
-    why = f"{base.file} runs {base.release}, a release; breakpoints need the sources here to run"
-    return (Decision(what=f"image from {base.dockerfile}", why=why),)
+def _is_run(file: PurePosixPath, argv: tuple[str, ...]) -> bool:
+    return any(str(file) in word or PurePosixPath(word).name == file.name for word in argv)
 
 
-def _environment(docker_run: DockerRun | None) -> tuple[Decision, ...]:
-    if docker_run is None or not (docker_run.env or docker_run.env_files):
-        return ()
-    names = [name for name, value in docker_run.env if value is not None]
-    yours = [name for name, value in docker_run.env if value is None]
-    what = [*docker_run.env_files, *names, *(f"{name} (from your environment or .env)" for name in yours)]
-    return (
-        Decision(what=f"environment {', '.join(what)}", why=f"{docker_run.source} passes it to docker run"),
-    )
-
-
-def _bytecode(plan: ServicePlan, dockerfile: DockerfileFact | None) -> tuple[Decision, ...]:
-    if not plan.no_bytecode or dockerfile is None:
-        return ()
-    why = f"{dockerfile.path} builds from every file here, and with __pycache__ in the repository the next start would install again"
-    return (Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why),)
-
-
-def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]:
-    """Report env files that are missing: compose rejects a file that it reads whole without them.
-
-    The debug service is not affected if it only extends from that file: it reads the env files that exist.
-    """
-    if base is not None and read_whole and base.needs_files:
+def _of_service(facts: RepoFacts, base: ServiceFact | None, others: Brought, config: Config) -> Iterator[str]:
+    """Return notes on what the debug service takes from the user's service, and what not."""
+    if base is None:
+        return
+    # Compose rejects a file that it reads whole without its env files. A service that only extends from the file reads
+    # those that exist.
+    if base.needs_files and base.file in {*facts.compose_read, *others.includes}:
         shown = ", ".join(name for name, _ in base.needs_files)
         copies = [
             f"cp {shlex.quote(example)} {shlex.quote(name)}" for name, example in base.needs_files if example
         ]
         how = f"; first: {' && '.join(copies)}" if len(copies) == len(base.needs_files) else ""
-        return (
-            f"compose refuses {base.file} until {shown} {'is' if len(base.needs_files) == 1 else 'are'} there{how}",
+        are = "is" if len(base.needs_files) == 1 else "are"
+        yield f"compose refuses {base.file} until {shown} {are} there{how}"
+    elif base.env_files:
+        yield f"{base.file} makes {base.name} read {', '.join(base.env_files)}, some of which are missing: {base.name} cannot start; the debug service reads the others"
+    if base.needs:
+        yield f"compose refuses {base.file} until these have a value in .env or your environment: {_first_ten(base.needs)}"
+    if others.without:
+        yield f"the debug service runs without {', '.join(others.without)}, which {base.file} starts for {base.name}: it cannot be combined with {', '.join(facts.compose_read)}"
+    if config.service == base.name and base.file not in facts.compose_read:
+        named = [
+            f"{each.file}:{each.name}"
+            for each in facts.services
+            if each.name == base.name and each.file != base.file
+        ]
+        if named:
+            yield f"--service {base.name} selects the one of {base.file}; there are others: {', '.join(named[:5])}"
+    own = {"command", "entrypoint", "ports", "container_name", "restart", "profiles"}
+    # Keys of the service in files that compose merges, which the debug service does not inherit.
+    left = [(file, key) for file, key in base.more if key not in own]
+    if left:
+        keys, files = (
+            ", ".join(dict.fromkeys(key for _, key in left)),
+            ", ".join(dict.fromkeys(file for file, _ in left)),
         )
-    if base is None or not base.env_files:
-        return ()
-    names = ", ".join(base.env_files)
-    return (
-        f"{base.file} makes {base.name} read {names}, some of which are missing: {base.name} cannot start; the debug service reads the others",
-    )
-
-
-def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...]) -> tuple[str, ...]:
-    if base is None or not without:
-        return ()
-    read = ", ".join(facts.compose_read)
-    return (
-        f"the debug service runs without {', '.join(without)}, which {base.file} starts for {base.name}: it cannot be combined with {read}",
-    )
+        yield f"{files} adds settings to {base.name} ({keys}): the debug service only has those of {base.file}; add the others to it if the program needs them"
 
 
 def _has_other_command(base: ServiceFact) -> bool:
     return any(option == "command" for _, option in base.more)
 
 
-def _more(base: ServiceFact | None) -> tuple[str, ...]:
-    """Report keys of the service in files that compose merges, which the debug service does not inherit."""
-    left = [
-        (file, key)
-        for file, key in (base.more if base else ())
-        if key not in {"command", "entrypoint", "ports", "container_name", "restart", "profiles"}
-    ]
-    if base is None or not left:
-        return ()
-    keys, files = (
-        ", ".join(dict.fromkeys(key for _, key in left)),
-        ", ".join(dict.fromkeys(file for file, _ in left)),
-    )
-    return (
-        f"{files} adds settings to {base.name} ({keys}): the debug service only has those of {base.file}; add the others to it if the program needs them",
-    )
-
-
-def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tuple[str, ...]:
-    """Report other services of the chosen name."""
-    if base is None or config.service != base.name:
-        return ()
-    others = [each for each in facts.services if each.name == base.name and each.file != base.file]
-    if not others or base.file in facts.compose_read:
-        return ()
-    names = ", ".join(f"{each.file}:{each.name}" for each in others[:5])
-    return (f"--service {base.name} selects the one of {base.file}; there are others: {names}",)
-
-
-def _needs(base: ServiceFact | None) -> tuple[str, ...]:
-    if base is None or not base.needs:
-        return ()
-    shown = _first_ten(base.needs)
-    return (f"compose refuses {base.file} until these have a value in .env or your environment: {shown}",)
-
-
 def _first_ten(names: tuple[str, ...]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if names[10:] else "")
-
-
-def _no_shell(dockerfile: DockerfileFact | None) -> tuple[str, ...]:
-    """Report an image without /bin/sh, which starts the agent and checks its health."""
-    if dockerfile is None or not _SHELL_LESS.search(dockerfile.base):
-        return ()
-    return (
-        f"{dockerfile.path} is FROM {dockerfile.base}, which has no /bin/sh, as the debug service needs: for debugging take a variant with a shell (distroless: the tag debug)",
-    )
-
-
-def _missing(facts: RepoFacts) -> tuple[str, ...]:
-    if not facts.missing:
-        return ()
-    return (f"{facts.missing} is not in the repository; the command fails unless something makes it",)
-
-
-def _unreadable(facts: RepoFacts, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Report scripts with a syntax error that the command runs, or that could have been the command."""
-    broken = [entry for entry in facts.candidates if entry.error and entry.file]
-    if argv == IDLE:
-        return tuple(
-            f"{entry.file}:{entry.error}; so the container idles (sleep infinity): fix that line and run dkdbg init again"
-            for entry in broken[:3]
-        )
-    return tuple(
-        f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is fixed"
-        for entry in broken
-        if any(
-            str(entry.file) in word or PurePosixPath(word).name == PurePosixPath(str(entry.file)).name
-            for word in argv
-        )
-    )[:3]
 
 
 def _inputs(
@@ -517,17 +456,13 @@ def _one_rank(
     return changed, ((at, changed[at][:-1] + f"${{{PROCESSES}:-1}}"),), (note,), documented
 
 
-def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
-    notes = []
+def _entry_notes(facts: RepoFacts) -> Iterator[str]:
     if facts.projects:
         shown = ", ".join(
             f"{each.folder} ({PurePosixPath(each.program).name})" for each in facts.projects[:30]
         )
         more = f", and {len(facts.projects) - 30} more" if facts.projects[30:] else ""
-        notes.append(
-            f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {shlex.quote(_first_project(facts))} init"
-        )
-    return tuple(notes)
+        yield f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {shlex.quote(_first_project(facts))} init"
 
 
 def _first_project(facts: RepoFacts) -> str:
@@ -628,11 +563,11 @@ def _why_file(merge: str) -> str:
     }[merge]
 
 
-def _why_mapping(mapping: Mapping, base: ServiceFact | None, docker_run: DockerRun | None) -> str:
+def _why_mapping(mapping: Mapping, base: ServiceFact | None, run: DockerRun) -> str:
     if base and (mapping.local, str(mapping.remote)) in base.binds:
         return f"{base.file} mounts it there"
-    if docker_run and (mapping.local, str(mapping.remote)) in docker_run.mounts:
-        return f"{docker_run.source} mounts it there"
+    if (mapping.local, str(mapping.remote)) in run.mounts:
+        return f"{run.source} mounts it there"
     if PurePosixPath(WORKSPACE) in mapping.remote.parents:
         return f"the repository around it is mounted at {WORKSPACE}"
     if str(mapping.remote) == WORKSPACE:
