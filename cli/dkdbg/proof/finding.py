@@ -42,6 +42,11 @@ class Finding:
         return {**asdict(self), "detail": list(self.detail)}
 
 
+def silent(says: str, remedy: str) -> Finding:
+    """Return the finding for an agent that gives no answer, or an unusable one."""
+    return Finding(link="agent", cause="agent-silent", says=says, remedy=remedy)
+
+
 class BrokenError(Exception):
     """The chain is broken at this finding."""
 

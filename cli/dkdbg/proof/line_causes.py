@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     Loaded = Sequence[tuple[Process, LoadedFile]]
 
 
-def causes(asked: Asked) -> list[Finding]:
-    """Return the causes, the first broken link first; empty if every link holds as far as can be seen."""
-    return list(_causes(asked))
-
-
-def _causes(asked: Asked) -> Iterator[Finding]:
+def causes(asked: Asked) -> Iterator[Finding]:
+    """Return the causes, the first broken link first; none if every link holds as far as can be seen."""
     session = asked.session
     if asked.isolated and is_loopback(session.host):
         yield listens_inside(session)

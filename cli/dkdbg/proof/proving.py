@@ -24,7 +24,7 @@ from dkdbg.proof import (
     stopping,
 )
 from dkdbg.proof.asked import Asked, below_packages
-from dkdbg.proof.finding import BrokenError, Finding
+from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.setup.detect.files import Tree
 
 if TYPE_CHECKING:
@@ -230,11 +230,7 @@ class _Run:
             try:
                 answer = self._ask(target, self._files[0], also)
             except DkdbgError as error:
-                raise BrokenError(
-                    Finding(
-                        link="agent", cause="agent-silent", says=error.message, remedy=error.hint or "dkdbg ps"
-                    )
-                ) from error  # fmt: skip
+                raise BrokenError(silent(error.message, error.hint or "dkdbg ps")) from error
             if answer.sessions or time.monotonic() > end:
                 break
             time.sleep(0.2)
@@ -338,7 +334,7 @@ class _Run:
             path=path, line=line, entry=entry, remote=entry.remote_of(str(path)), session=answer.sessions[0],
             there=answer.files[0] if answer.files else None, root=self._subject.root, isolated=self._subject.isolated,
         )  # fmt: skip
-        return line_causes.causes(asked)
+        return list(line_causes.causes(asked))
 
     def _copy_here(self, installed: str) -> str:
         """Return the local file of which an installed file is a copy, empty if it is none."""

@@ -16,7 +16,7 @@ from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.proof import editor, foreign, line_answer, line_causes, program_end
 from dkdbg.proof.asked import Asked
-from dkdbg.proof.finding import BrokenError, Finding
+from dkdbg.proof.finding import BrokenError, Finding, silent
 from dkdbg.repository.dotenv import local_port
 from dkdbg.targets import registry
 from dkdbg.verbs.parts import proof_repair
@@ -120,14 +120,7 @@ def _session(root: Path, on: str | None, opened: contextlib.ExitStack) -> tuple[
         raise BrokenError(_ended(root, target, there[-1]))
     unreadable = next((each for each in there if each.state == sessions.UNREADABLE), None)
     if unreadable is not None:
-        raise BrokenError(
-            Finding(
-                link="agent",
-                cause="agent-silent",
-                says=unreadable.detail,
-                remedy="dkdbg restart, or dkdbg up",
-            )
-        )
+        raise BrokenError(silent(unreadable.detail, "dkdbg restart, or dkdbg up"))
     if all(each.started is None for each in there):
         raise BrokenError(_no_session(target))
     chosen = sessions.choose(there, on, naming=lambda each: f"dkdbg why FILE:LINE --on {each}")
@@ -238,18 +231,9 @@ def _causes(
     try:
         answer = line_answer.ask(target, remote or str(path), line, name=seen.id)
     except DkdbgError as error:
-        return [
-            Finding(link="agent", cause="agent-silent", says=error.message, remedy=error.hint or "dkdbg ps")
-        ]
+        return [silent(error.message, error.hint or "dkdbg ps")]
     if not answer.sessions:
-        return [
-            Finding(
-                link="agent",
-                cause="agent-silent",
-                says=f"{seen.target} reports no session {seen.id}",
-                remedy="dkdbg ps",
-            )
-        ]
+        return [silent(f"{seen.target} reports no session {seen.id}", "dkdbg ps")]
     session = answer.sessions[0]
     if not entry.mappings:
         entry = editor.Entry(
