@@ -165,14 +165,13 @@ def _is_old(cuda: str | None) -> bool:
 def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
     wheel = next((cuda for url in file.indexes if (cuda := wheel_cuda(url))), None)
     conda_cuda = _conda_cuda(file)
-    wanted = [item for item in file.wanted if item.name == "torch"]
+    # A lock with variants contains 2.9.1+cpu and 2.9.1+cu128; prefer the one for a GPU.
+    wanted = sorted(
+        (item for item in file.wanted if item.name == "torch"), key=lambda item: "+cu" not in item.spec
+    )
     if file.kind == "lock":
-        # A lock with variants contains 2.9.1+cpu and 2.9.1+cu128; prefer the one for a GPU.
-        wanted.sort(key=lambda item: "+cu" not in item.spec)
         wheel = wheel or next((_local(item.spec) for item in file.wanted if _local(item.spec)), None)
         wheel = wheel or _nvidia_cuda(file.wanted)
-    else:
-        wanted.sort(key=lambda item: "+cu" not in item.spec)
     for item in wanted:
         cuda = _local(item.spec) or conda_cuda or _build_cuda(item) or wheel
         yield _Pin(version=_exact(item.spec), spec=_clean(item.spec), cuda=cuda, source=item.source)

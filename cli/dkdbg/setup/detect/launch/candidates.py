@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dkdbg.setup.detect.files import Tree
+    from dkdbg.setup.detect.python.python_source import SourceFact
 
 _ROLES = (
     ("tool", re.compile(
@@ -60,6 +61,7 @@ class Candidate:
         mentions: number of command lines for it.
         readme_mentions: number of those in the README.
         places: every place where it was seen.
+        fact: its source, None if it was not read; points: its rank.
     """
 
     launch: Launch
@@ -72,6 +74,8 @@ class Candidate:
     mentions: int = 1
     readme_mentions: int = 0
     places: set[str] = field(default_factory=set)
+    fact: SourceFact | None = None
+    points: float = 0.0
 
 
 def role_of(path: str) -> str:
@@ -251,14 +255,9 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             cwd, module = inside
             launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
         found[path] = Candidate(
-            launch=launch,
-            file=path,
-            cwd=cwd,
-            command=launch.command,
-            place=place,
-            source="its own code",
+            launch=launch, file=path, cwd=cwd, command=launch.command, place=place, source="its own code",
             order=600 + order,
-        )
+        )  # fmt: skip
 
 
 def _as_module(tree: Tree, path: str) -> tuple[str, str] | None:

@@ -103,47 +103,34 @@ def rank(
                 launch=launch, file=file, cwd=".", command=name, place=place, source="the console scripts", order=500
             ))  # fmt: skip
     add_guarded(tree, found)
+    command = "jupyter lab"
     for path in notebooks[:20]:
-        launch = Launch(command="jupyter lab", launcher="notebook", target=path)
         if path not in found:
+            launch = Launch(command=command, launcher="notebook", target=path)
             found[path] = Candidate(
-                launch=launch,
-                file=path,
-                cwd=".",
-                command="jupyter lab",
-                place="notebook",
-                source=path,
-                order=900,
+                launch=launch, file=path, cwd=".", command=command, place="notebook", source=path, order=900
             )
-    rough = sorted(
-        found.values(), key=lambda candidate: _rough(candidate, project, is_ml=is_ml), reverse=True
-    )
-    points: dict[int, float] = {}
-    sources: dict[int, SourceFact] = {}
-    for index, candidate in enumerate(rough):
-        score = _rough(candidate, project, is_ml=is_ml)
-        if candidate.file and candidate.file.endswith(".py") and index < _MAX_PARSED:
-            fact = sources[id(candidate)] = read_source(tree.text(candidate.file))
-            score += _source_points(candidate, fact, is_ml=is_ml)
-        points[id(candidate)] = score
-    ordered = sorted(rough, key=lambda item: (-points[id(item)], item.order, item.file or item.command))
-    if ordered and _is_course(ordered, notebooks, sources):
+    for candidate in found.values():
+        candidate.points = _rough(candidate, project, is_ml=is_ml)
+    rough = sorted(found.values(), key=lambda item: item.points, reverse=True)
+    for candidate in rough[:_MAX_PARSED]:
+        if candidate.file and candidate.file.endswith(".py"):
+            candidate.fact = read_source(tree.text(candidate.file))
+            candidate.points += _source_points(candidate, candidate.fact, is_ml=is_ml)
+    ordered = sorted(rough, key=lambda item: (-item.points, item.order, item.file or item.command))
+    if _is_course(ordered, notebooks):
         ordered.sort(key=lambda item: item.place != "notebook")
     best = ordered[0] if ordered else None
     has_best = best is not None and (
-        best.place == "notebook" or points[id(best)] >= _THRESHOLD or _is_all(ordered, sources)
+        best.place == "notebook" or best.points >= _THRESHOLD or _is_all(ordered)
     )
-    return Ranking(
-        candidates=tuple(
-            _entry_point(tree, item, sources.get(id(item)), points[id(item)]) for item in ordered[:60]
-        ),
-        has_best=has_best,
-    )
+    entries = tuple(_entry_point(tree, item) for item in ordered[:60])
+    return Ranking(candidates=entries, has_best=has_best)
 
 
-def _is_all(ordered: list[Candidate], sources: Mapping[int, SourceFact]) -> bool:
+def _is_all(ordered: list[Candidate]) -> bool:
     """Return whether all candidates are scripts in the root, and the best one is valid Python that does something."""
-    fact = sources.get(id(ordered[0]))
+    fact = ordered[0].fact
     return (
         all("/" not in (each.file or "/") for each in ordered)
         and (not ordered[1:] or role_of(ordered[0].file or "") != "tool")
@@ -153,17 +140,14 @@ def _is_all(ordered: list[Candidate], sources: Mapping[int, SourceFact]) -> bool
     )
 
 
-def _is_course(
-    ordered: list[Candidate], notebooks: tuple[str, ...], sources: Mapping[int, SourceFact]
-) -> bool:
+def _is_course(ordered: list[Candidate], notebooks: tuple[str, ...]) -> bool:
     """Return whether the repository is about its notebooks: many, more than programs, and the README starts no program.
 
     A package with a training module is not a course: its notebooks explore and explain.
     """
     programs = [item for item in ordered if item.place != "notebook"]
     for item in programs:
-        fact = sources.get(id(item))
-        if item.launch.is_module and role_of(item.file or "") == "train" and fact and fact.trains:
+        if item.launch.is_module and role_of(item.file or "") == "train" and item.fact and item.fact.trains:
             return False
     is_aside = all(place_points(item.place) <= place_points(_ASIDE_PLACE) for item in programs)
     return is_aside and len(notebooks) >= _MANY_NOTEBOOKS and len(notebooks) > len(programs)
@@ -230,8 +214,8 @@ def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> fl
     return score
 
 
-def _entry_point(tree: Tree, candidate: Candidate, fact: SourceFact | None, points: float) -> EntryPoint:
-    args = " ".join(candidate.launch.args)
+def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
+    fact, args = candidate.fact, " ".join(candidate.launch.args)
     missing = [
         name for name in (fact.required if fact else ())
         if (name.startswith("-") and name not in args) or (not name.startswith("-") and not candidate.launch.args)
@@ -245,7 +229,7 @@ def _entry_point(tree: Tree, candidate: Candidate, fact: SourceFact | None, poin
         source=candidate.source,
         line=_line(tree.text(candidate.source), candidate),
         error=fact.error if fact else "",
-        points=points,
+        points=candidate.points,
         trains=_trains(candidate),
         listens=fact.listens if fact else None,
         shows_windows=bool(fact and shows_windows(fact.imports)),

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from dkdbg.setup.detect.files import Tree
     from dkdbg.setup.detect.python.requirements import DependencyFile
 
-_LOCKS = {
+_LOCKS: dict[str, PackageManager] = {
     "uv.lock": "uv",
     "poetry.lock": "poetry",
     "pdm.lock": "pdm",
     "Pipfile.lock": "pipenv",
     "pixi.lock": "pixi",
 }
+#: The most general first.
+_MAIN_REQUIREMENTS = (
+    "requirements.txt", "base.txt", "main.txt", "prod.txt", "common.txt", "default.txt", "requirement.txt",
+)  # fmt: skip
 _REQUIREMENTS_IN_COMMAND = re.compile(r"(?:-r|--requirement)[\s=]*([^\s;&|\"']+\.(?:txt|in))")
 _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=]+([\w./-]+\.txt)")
 _README_CONDA = re.compile(
@@ -77,20 +81,18 @@ def choose_manager(
     """
     for directory in dict.fromkeys((home, ".")):
         found = _in_directory(tree, files, directory, readme)
-        if found is not None and found.manager == "setuptools" and (stated := _named_in(tree, readme)):
-            # `pip install -r sub/requirements.txt` in a README outweighs a setup.py that no document mentions.
-            return _of_paths("pip", stated, files) if not _INSTALLS_PROJECT.search(readme) else found
-        if (
-            found is not None
-            and found.manager == "setuptools"
-            and (by := _conda_named_in(files, readme, found))
-        ):
-            return by
-        is_bare = found is not None and found.manager == "setuptools" and not _has_requirements(found.read)
-        if found is not None and is_bare and told == "conda" and not _INSTALLS_PROJECT.search(readme):
-            return Choice(manager="conda", files=found.files, read=found.read)
-        if found is not None:
-            return _with_member(found, files, entry)
+        if found is None:
+            continue
+        if found.manager == "setuptools":
+            installs = _INSTALLS_PROJECT.search(readme)
+            if stated := _named_in(tree, readme):
+                # `pip install -r sub/requirements.txt` in a README outweighs a setup.py that no document mentions.
+                return found if installs else _of_paths("pip", stated, files)
+            if by := _conda_named_in(files, readme, found):
+                return by
+            if not _has_requirements(found.read) and told == "conda" and not installs:
+                return Choice(manager="conda", files=found.files, read=found.read)
+        return _with_member(found, files, entry)
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
     if named:
         return _of_paths("pip", named, files)
@@ -231,7 +233,7 @@ def _conda_files(files: Sequence[DependencyFile], readme: str) -> list[Dependenc
 
 
 def _choice(
-    manager: str,
+    manager: PackageManager,
     files: Sequence[DependencyFile | None],
     *,
     extra: tuple[str, ...] = (),
@@ -240,11 +242,7 @@ def _choice(
 ) -> Choice:
     read = [file for file in files if file is not None]
     paths = [*(file.path for file in read if file.kind != "lock"), *extra, *(file.path for file in after)]
-    managers: dict[str, PackageManager] = {
-        "uv": "uv", "poetry": "poetry", "pdm": "pdm", "pipenv": "pipenv", "pixi": "pixi", "conda": "conda", "pip": "pip",
-        "setuptools": "setuptools",
-    }  # fmt: skip
-    return Choice(manager=managers[manager], files=tuple(dict.fromkeys(paths)), read=(*read, *after, *rest))
+    return Choice(manager=manager, files=tuple(dict.fromkeys(paths)), read=(*read, *after, *rest))
 
 
 def _has_requirements(files: Sequence[DependencyFile]) -> bool:
@@ -256,16 +254,7 @@ def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile,
 
     def order(file: DependencyFile) -> tuple[int, int, str]:
         name = file.path.rsplit("/", 1)[-1]
-        preferred = (
-            "requirements.txt",
-            "base.txt",
-            "main.txt",
-            "prod.txt",
-            "common.txt",
-            "default.txt",
-            "requirement.txt",
-        )
-        at = preferred.index(name) if name in preferred else len(preferred)
+        at = _MAIN_REQUIREMENTS.index(name) if name in _MAIN_REQUIREMENTS else len(_MAIN_REQUIREMENTS)
         return at, len(name), name
 
     main = sorted(
