@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import SERVER, WORKER, Launch
-from dkdbg.launchers.lines.blanks import blanks, has_blank
+from dkdbg.launchers.lines.blanks import blanks
 from dkdbg.setup.detect.files import is_vendored, join, parent
 from dkdbg.setup.detect.launch.launches import PLACES, Seen
 from dkdbg.setup.detect.python.python_source import read_source
@@ -39,8 +39,6 @@ _NEVER = re.compile(
 #: A file that starts only as a module of its package: `python -m package.program`.
 _RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 _MAX_READ = 2500
-#: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: a usage line, not a command.
-_TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
 )
@@ -172,13 +170,10 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
     # A console script in a README stays a console script. A better place replaces the command line. So does a full run
-    # after one that only checks something, or after a usage line.
+    # after one that only checks something.
     better = place_points(candidate.place) - place_points(known.place)
     works = _worth(candidate.launch) - _worth(known.launch)
-    complete = _TEMPLATE.search(known.command) and not (
-        has_blank(candidate.command) or only_checks(candidate.launch)
-    )
-    if better > 0 or (better == 0 and (works > 0 or (works == 0 and complete))):
+    if better > 0 or (better == 0 and works > 0):
         candidate.mentions, candidate.places = known.mentions, known.places
         candidate.readme_mentions, candidate.order = known.readme_mentions, min(known.order, candidate.order)
         found[key] = candidate

@@ -14,7 +14,7 @@ from dkdbg.setup.detect import torch_matrix
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dkdbg.setup.detect.python.requirements import DependencyFile, Wanted
+    from dkdbg.setup.detect.python.requirements import DependencyFile
 
 #: Default without evidence: it has wheels of everything current, and of much that is old.
 DEFAULT = 11
@@ -138,10 +138,6 @@ def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
     for file in files:
         for spec, _ in file.python[:_MAX_SPECS]:
             allowed = _narrow(allowed, _minors_of(spec))
-    for file in files:
-        for item in file.wanted:
-            if item.extra is None:
-                allowed = _narrow(allowed, _wheels(item, file))
     return tuple(sorted(allowed))
 
 
@@ -172,27 +168,3 @@ def _of_torch(version: str | None) -> set[int] | None:
         ),
         None,
     )
-
-
-def _wheels(item: Wanted, file: DependencyFile) -> set[int] | None:
-    if item.name != "torch":
-        return None
-    cuda = next(
-        (
-            other.spec.lstrip("=").removesuffix(".*")
-            for other in file.wanted
-            if other.name in {"pytorch-cuda", "cudatoolkit"}
-        ),
-        None,
-    )
-    if not item.spec and not cuda:
-        return None
-    try:
-        spec = SpecifierSet(re.sub(r"\+[\w.]+", "", item.spec))
-    except InvalidSpecifier:
-        return None
-    fitting = [
-        release for release in torch_matrix.RELEASES
-        if any(spec.contains(f"{release.torch}.{patch}") for patch in range(4)) and (not cuda or cuda in release.cuda)
-    ]  # fmt: skip
-    return {minor for release in fitting for minor in range(release.python[0], release.python[1] + 1)} or None
