@@ -86,16 +86,10 @@ def _facts(survey: Survey, asked_python: str | None, asked_gpu: Gpu | None) -> R
     wanted = [item for file in files for item in file.wanted if item.extra is None]
     needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
     requirements = () if wanted or needs_nothing else _requirements(survey)
-    needed = {
-        *(imports.distributions(survey.imported) if not wanted and not needs_nothing else ()),
-        *requirements,
-    }
-    needed |= {
-        name
-        for name in imports.distributions(survey.imported)
-        if name in {"mpi4py", "opencv-python", "soundfile"}
-    }
-    apt, build_apt = system_packages(wanted, needed)
+    always = {"mpi4py", "opencv-python", "soundfile"} if wanted or needs_nothing else None
+    imported = imports.distributions(survey.imported)
+    needed = {name for name in imported if always is None or name in always}
+    apt, build_apt = system_packages(wanted, needed | set(requirements))
     dockerfiles = [
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
         *survey.dockerfiles.values(),
@@ -207,8 +201,7 @@ def _python(survey: Survey, torch: str | None) -> tuple[PythonFact, tuple[Rival,
 
 
 def _torch(survey: Survey, python: int) -> TorchFact | None:
-    kinds = {"lock": 0}
-    own = sorted(survey.manager.read, key=lambda file: kinds.get(file.kind, 1))
+    own = sorted(survey.manager.read, key=lambda file: file.kind != "lock")
     others = [
         file
         for file in survey.dependency_files
@@ -217,17 +210,15 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
     in_root = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
     scripts = {**{path: survey.tree.text(path) for path in in_root}, **survey.setup_scripts()}
     documents = [*survey.own_documents(), *scripts.items()]
-    base = (
-        survey.dockerfile.base if survey.dockerfile else survey.chosen.fact.image if survey.chosen else None
-    )
+    base, base_source = None, ""
+    if survey.dockerfile:
+        base, base_source = survey.dockerfile.base, survey.dockerfile.path
+    elif survey.chosen:
+        base, base_source = survey.chosen.fact.image, survey.chosen.fact.file
     return read_torch(
         files=[*own, *others],
         base=base,
-        base_source=survey.dockerfile.path
-        if survey.dockerfile
-        else survey.chosen.fact.file
-        if survey.chosen
-        else "",
+        base_source=base_source,
         build=survey.build_text(),
         documents=[TextEvidence(text=text, source=path) for path, text in documents],
         is_used="torch" in survey.frameworks or bool(read_image(base or "").torch),
@@ -276,18 +267,16 @@ def _gpu(survey: Survey) -> tuple[Gpu, str, tuple[Rival, ...]]:
         if item is not survey.chosen and item.fact.is_python
     ]
     base = read_image(survey.dockerfile.base) if survey.dockerfile else None
-    cuda = (
-        (survey.dockerfile.path, survey.dockerfile.base)
-        if survey.dockerfile and base and (base.cuda or base.torch)
-        else None
-    )
+    has_cuda = survey.dockerfile and base and (base.cuda or base.torch)
     extras = {extra for found in survey.dependency_files for extra in found.extras if "/" not in found.path}
     chosen = survey.chosen
     found = read_gpu(
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
         devcontainers=[(item.path, item.gpu) for item in survey.devcontainers if survey.near_devcontainers()],
-        base_cuda=cuda,
+        base_cuda=(survey.dockerfile.path, survey.dockerfile.base)
+        if survey.dockerfile and has_cuda
+        else None,
         entry=(file, tree.text(file)) if file else None,
         launcher=entry.launcher if entry else None,
         sources=sources,
@@ -345,33 +334,23 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
     if survey.chosen is not None:
         return survey.chosen.mappings
     if survey.dockerfile is not None:
-        found = survey.dockerfile.code or _mounted_manually(survey)
-        if found:
+        # An image that copies no code gets it by the mounts of a `docker run` line.
+        manual = survey.docker_run.mounts if survey.docker_run else ()
+        mounted = tuple(pair for pair in manual if service.holds_code(survey.tree, pair[0]))
+        if found := survey.dockerfile.code or mounted:
             return found
     places = [item.workspace_folder for item in survey.devcontainers if item.workspace_folder]
     return tuple((".", place) for place in places[:1] if "$" not in place)
 
 
-def _mounted_manually(survey: Survey) -> tuple[tuple[str, str], ...]:
-    """Return the mounts of code by `docker run` lines, for an image that copies no code."""
-    docker_run = survey.docker_run
-    return (
-        tuple(pair for pair in docker_run.mounts if service.holds_code(survey.tree, pair[0]))
-        if docker_run
-        else ()
-    )
-
-
 def _ports(survey: Survey) -> tuple[int, ...]:
-    found: list[int] = []
-    if survey.chosen is not None:
-        found.extend(survey.chosen.fact.ports)
+    found = survey.chosen.fact.ports if survey.chosen is not None else ()
     if not found and survey.dockerfile is not None:
-        found.extend(survey.dockerfile.exposed)
+        found = survey.dockerfile.exposed
     if not found and survey.entry is not None:
         port = port_of(survey.entry.command) or survey.entry.listens
-        found.extend([port] if port else [])
-    return tuple(dict.fromkeys(found))
+        found = (port,) if port else ()
+    return found
 
 
 def _empty_submodules(survey: Survey) -> list[str]:

@@ -94,7 +94,8 @@ class Survey:
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()
         self.asked_dockerfile = dockerfile
-        self._ranked = service.ranked(self._startable(wanted), self._devcontainer_service())
+        own = (item.service for item in self.devcontainers if item.service and item.compose_files)
+        self._ranked = service.ranked(self._startable(wanted), next(own, None))
         self.chosen = service.choose(self.services, self._ranked, wanted)
         if dockerfile is not None and dockerfile not in self.dockerfiles:
             raise DkdbgError(
@@ -104,11 +105,8 @@ class Survey:
             )
         if dockerfile is not None and wanted is None:
             self.chosen = None  # a Dockerfile alone is a program without a service
-        self.dockerfile = (
-            self.dockerfiles.get(dockerfile)
-            if dockerfile and self.chosen is None
-            else self._main_dockerfile()
-        )
+        is_asked = dockerfile and self.chosen is None
+        self.dockerfile = self.dockerfiles.get(dockerfile or "") if is_asked else self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
         # Notebooks beside a program are secondary; they count only if there are no Python files.
         self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
@@ -145,7 +143,7 @@ class Survey:
     def project_names(self) -> frozenset[str]:
         """Return possible names of the project, as an image or a distribution."""
         names = {self.tree.root.name.lower()}
-        names |= {file.name.lower() for file in self.dependency_files if file.name and "/" not in file.path}
+        names |= {name.lower() for name in self.distributions()}
         return frozenset({*names, *(name.replace("_", "-") for name in names)})
 
     def distributions(self) -> frozenset[str]:
@@ -210,11 +208,6 @@ class Survey:
             )
         )
 
-    def _devcontainer_service(self) -> str | None:
-        return next(
-            (item.service for item in self.devcontainers if item.service and item.compose_files), None
-        )
-
     def _main_dockerfile(self) -> DockerfileFact | None:
         """Return the Dockerfile of the program: of the service, the root, `docker/`, or a dev container."""
         if self.chosen is not None:
@@ -226,13 +219,8 @@ class Survey:
         """Return the Dockerfiles with this repository's sources, the root's plain one first."""
 
         def order(path: str) -> tuple[bool, int, bool, str]:
-            name = path.rsplit("/", 1)[-1]
-            return (
-                bool(_SIDE_IMAGE.search(path)),
-                path.count("/"),
-                name != "Dockerfile",
-                path,
-            )
+            is_plain = path.rsplit("/", 1)[-1] == "Dockerfile"
+            return bool(_SIDE_IMAGE.search(path)), path.count("/"), not is_plain, path
 
         near = [
             path
@@ -331,16 +319,13 @@ class Survey:
                 if file is None and place == "image" and self.python_files:
                     continue
                 resolved.append((replace(seen, place=place, source=path), file))
-        first = next(iter(sorted(self.project_names())), "")
+        named = (file.name for file in self.dependency_files if file.name and "/" not in file.path)
         return rank(
             self.tree,
             gather(self.tree, frozenset(self.scripts)),
             scripts=self.scripts,
             resolved=resolved,
-            project=next(
-                (file.name for file in self.dependency_files if file.name and "/" not in file.path), None
-            )
-            or first,
+            project=next(named, None) or min(self.project_names()),
             is_ml=uses_accelerator(self.frameworks),
             notebooks=self.notebooks,
         )
@@ -407,12 +392,6 @@ class Survey:
         sources = [local for local, _ in self.dockerfiles[dockerfile].copies if local != "."]
         here = parent(dockerfile)
         if here != "." and sources:
-            return (
-                here
-                if all(
-                    self.tree.has(f"{here}/{local}") or self.tree.has_dir(f"{here}/{local}")
-                    for local in sources
-                )
-                else "."
-            )
+            paths = [f"{here}/{local}" for local in sources]
+            return here if all(self.tree.has(path) or self.tree.has_dir(path) for path in paths) else "."
         return "." if here in {"docker", ".docker", ".devcontainer", "build", "deploy"} else here

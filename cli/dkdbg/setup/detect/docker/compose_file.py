@@ -243,13 +243,8 @@ def _example_of(tree: Tree, name: str) -> str | None:
     last = name.rsplit("/", 1)[-1]
     plain = last.removeprefix(".")
     for kind in ("example", "sample", "template", "dist", "default"):
-        for other in (
-            f"{last}.{kind}",
-            f"{last}-{kind}",
-            f"{kind}{last}",
-            f"{plain}.{kind}",
-            f".{kind}.{plain}",
-        ):
+        others = (f"{last}.{kind}", f"{last}-{kind}", f"{kind}{last}", f"{plain}.{kind}", f".{kind}.{plain}")
+        for other in others:
             path = join(parent(name), other)
             if path is not None and tree.has(path):
                 return path

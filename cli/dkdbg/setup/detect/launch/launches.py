@@ -31,6 +31,7 @@ PLACES = {
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
+_MAKEFILES = ("Makefile", "makefile", "justfile", "Taskfile.yml")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
 
@@ -57,14 +58,8 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
     found: list[Seen] = []
     documents = [path for path in tree.matching(_DOCUMENT) if not is_vendored(path)]
     documents += [path for path in tree.matching(_README) if path not in documents and "." not in path]
-    documents.sort(
-        key=lambda path: (
-            not _README.fullmatch(path.rsplit("/", 1)[-1]),
-            path.count("/"),
-            path.lower() != "readme.md",
-            path,
-        )
-    )
+    readmes = {path for path in documents if _README.fullmatch(path.rsplit("/", 1)[-1])}
+    documents.sort(key=lambda path: (path not in readmes, path.count("/"), path.lower() != "readme.md", path))
     tasks = read_tasks(tree)
     for path in documents[:_MAX_DOCUMENTS]:
         found.extend(_document(tree, path, scripts, tasks))
@@ -185,12 +180,7 @@ def spreads(launch: Launch) -> bool:
 
 
 def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
-    for path in (
-        *tree.named("Makefile"),
-        *tree.named("makefile"),
-        *tree.named("justfile"),
-        *tree.named("Taskfile.yml"),
-    ):
+    for path in (path for name in _MAKEFILES for path in tree.named(name)):
         if path.count("/") > 1 or is_vendored(path):
             continue
         text = tree.text(path)
