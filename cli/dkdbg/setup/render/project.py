@@ -255,25 +255,18 @@ def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str
     """Return a bind mount for compose, in the long form if a path contains a colon."""
     source = local if local.split("/", maxsplit=1)[0] in {".", ".."} else f"./{local}"
     if ":" in local + remote:
-        return {
-            "type": "bind",
-            "source": source,
-            "target": remote,
-            **({"read_only": True} if read_only else {}),
-        }
+        long: dict[str, str | bool] = {"type": "bind", "source": source, "target": remote}
+        return {**long, "read_only": True} if read_only else long
     return f"{source}:{remote}{':ro' if read_only else ''}"
 
 
 def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:
     """Return each port of the program in the container, with its default port on the host."""
-    return tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports)
-
-
-def _shifted(port: int, *, taken: bool) -> int:
-    """Return the host port for a port of the program: the user's own service may use the original one."""
-    if not taken:
-        return port
-    return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
+    if service.extends is None:
+        return tuple((port, port) for port in service.app_ports)
+    # The user's own service may use the original ones.
+    shift = APP_PORT_SHIFT
+    return tuple((port, port + shift if port + shift < 65536 else port - shift) for port in service.app_ports)
 
 
 def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
