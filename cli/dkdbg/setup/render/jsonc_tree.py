@@ -171,9 +171,9 @@ class _Parser:
             self._fail(f"at most {MAX_DEPTH} levels of nesting")
         match self._peek():
             case "{":
-                return self._object(depth)
+                return self._container(depth, "}")
             case "[":
-                return self._array(depth)
+                return self._container(depth, "]")
             case '"':
                 start = self.at
                 value: JsonValue = self._string()
@@ -196,64 +196,50 @@ class _Parser:
         self.at = self.token_end = found.end()
         return str(json.loads(found.group()))
 
-    def _object(self, depth: int) -> Node:
+    def _container(self, depth: int, close: str) -> Node:
+        """Take an object or an array."""
         start = self.at
         self._take()
         members: list[Member] = []
-        comma_end: int | None = None
-        while True:
-            self._skip()
-            if self._peek() == "}":
-                break
-            if members and comma_end is None:
-                self._fail("',' or '}'")
-            if self._peek() != '"':
-                self._fail("a key in double quotes or '}'")
-            key_start = self.at
-            key = self._string()
-            self._skip()
-            if self._peek() != ":":
-                self._fail(f"':' after the key {key!r}")
-            self._take()
-            self._skip()
-            members.append(Member(key=key, start=key_start, node=self._value(depth=depth + 1)))
-            comma_end = self._comma()
-        content_end = self.token_end
-        self._take()
-        return Node(
-            start=start,
-            end=self.at,
-            value={member.key: member.node.value for member in members},
-            members=tuple(members),
-            last_end=members[-1].node.end if members else None,
-            comma_end=comma_end,
-            content_end=content_end,
-        )
-
-    def _array(self, depth: int) -> Node:
-        start = self.at
-        self._take()
         items: list[Node] = []
         comma_end: int | None = None
         while True:
             self._skip()
-            if self._peek() == "]":
+            if self._peek() == close:
                 break
             if items and comma_end is None:
-                self._fail("',' or ']'")
+                self._fail(f"',' or '{close}'")
+            key_start = self.at
+            key = self._key() if close == "}" else ""
             items.append(self._value(depth=depth + 1))
+            members.append(Member(key=key, start=key_start, node=items[-1]))
             comma_end = self._comma()
         content_end = self.token_end
         self._take()
+        is_object = close == "}"
+        value: JsonValue = {each.key: each.node.value for each in members}
         return Node(
             start=start,
             end=self.at,
-            value=[item.value for item in items],
-            items=tuple(items),
+            value=value if is_object else [each.value for each in items],
+            members=tuple(members) if is_object else (),
+            items=() if is_object else tuple(items),
             last_end=items[-1].end if items else None,
             comma_end=comma_end,
             content_end=content_end,
         )
+
+    def _key(self) -> str:
+        """Take a key with its colon."""
+        if self._peek() != '"':
+            self._fail("a key in double quotes or '}'")
+        key = self._string()
+        self._skip()
+        if self._peek() != ":":
+            self._fail(f"':' after the key {key!r}")
+        self._take()
+        self._skip()
+        return key
 
     def _comma(self) -> int | None:
         """Take an optional comma after a child; return the offset after it, None if missing."""
