@@ -53,9 +53,14 @@ def _interrupt(read: int) -> None:
 
 def interrupt_once(*_: object) -> NoReturn:
     """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
+    ignore()
+    raise KeyboardInterrupt
+
+
+def ignore() -> None:
+    """Ignore the signals that end a verb from now on: a user who pressed Ctrl-C twice may press it again."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import contextlib
 import json
 import signal
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.core.target import Capability
@@ -52,7 +52,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """
     as_json, is_over = options.json, values.has_passed(options.limit)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, signal.default_int_handler)
     with contextlib.closing(registry.target_of(options.target, root)) as target:
         if Capability.REMOTE not in target.capabilities:
             raise DkdbgError(
@@ -128,7 +128,3 @@ def _say(as_json: bool, kind: str, text: str, **more: object) -> None:
         console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
     else:
         console.say(f"{time.strftime('%H:%M:%S')}  {text}")
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt

@@ -7,9 +7,9 @@ import contextlib
 import signal
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from dkdbg import console, hints, process
+from dkdbg import console, hints, process, signals
 from dkdbg.agent.settings import ENV_OWN_CONTAINER
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.record import BadRecord
@@ -27,15 +27,12 @@ from dkdbg.verbs.parts.rank_option import launch_flags, ranks_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-    from types import FrameType
 
     from dkdbg.core.target import Changes, Reach
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
     from dkdbg.verbs.parts.profiling import Profiling
 
-#: Signals that ask this process to end.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Exit codes of a command that SIGTERM and SIGKILL ended.
 _ENDED = {143, 137}
 
@@ -314,26 +311,15 @@ def _attached(target: Target, reach: Reach, brought: Brought, argv: Sequence[str
             raise DkdbgError(why, exit_code=code)
         return code
     finally:
-        _let_nothing_disturb()
+        signals.ignore()
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """Handle Ctrl-C in this process again after the program's end, until opened resources are closed."""
-
-    def interrupted(_number: int, _frame: FrameType | None) -> NoReturn:
-        _let_nothing_disturb()
-        raise KeyboardInterrupt
-
-    for number in _ENDING:
-        signal.signal(number, interrupted)
+    for number in signals.ENDING:
+        signal.signal(number, signals.interrupt_once)
     try:
         yield
     finally:
-        _let_nothing_disturb()
-
-
-def _let_nothing_disturb() -> None:
-    """Ignore signals while opened resources are closed: a user who pressed Ctrl-C twice may press it again."""
-    for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
+        signals.ignore()

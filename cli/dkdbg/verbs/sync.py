@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.core.mapping import folder_name
@@ -153,7 +153,7 @@ def _sync_with(
         done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
         return reporter.pulled(done, goal.path)
     session = Session(roots, target.find, report=reporter.event, contact=contact)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if once:
             session.once()
@@ -226,7 +226,3 @@ def explain(root: Path, path: str) -> int:
     reason = f"left out: {skip.reason}" if verdict.takes_part and skip else verdict.reason
     console.say(printable(f"{relative}: {reason}"))
     return 0
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
