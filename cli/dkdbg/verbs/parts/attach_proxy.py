@@ -80,7 +80,10 @@ class AttachProxy:
         self._extra = Ports(self._board, base or DEFAULT_BASE, log=report.line)
         self._board.offer = self._extra.offer
         self._changes = ChangeWatch(self.upstreams, report.line)
-        self._listener = _listen(self._board, port, report)
+        self._listener = listen(
+            port, report, self._board.status,
+            lambda client, first, parser: Connection(self._board, client, parser).serve(first),
+        )  # fmt: skip
 
     @property
     def port(self) -> int:
@@ -126,15 +129,6 @@ def _named(targets: Sequence[Target]) -> list[tuple[Target, str]]:
         (each, label if labels.count(label) == 1 else str(each.address))
         for each, label in zip(targets, labels, strict=True)
     ]
-
-
-def _listen(board: Switchboard, port: int, report: Reporting) -> listener.Listener:
-    return listen(
-        port,
-        report,
-        board.status,
-        lambda client, first, parser: Connection(board, client, parser).serve(first),
-    )
 
 
 def listen(

@@ -74,12 +74,7 @@ def changes_json(
     """Return the JSON output about the files."""
     return {
         "changes": [
-            {
-                "path": str(change.path),
-                "change": _verb(change),
-                "reason": change.reason,
-            }
-            for change in todo
+            {"path": str(change.path), "change": _verb(change), "reason": change.reason} for change in todo
         ],
         "kept": [{"path": str(file.path), "reason": file.reason} for file in kept],
         "diff": changes.diff(todo),
