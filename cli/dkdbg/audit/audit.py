@@ -23,7 +23,7 @@ from dkdbg.audit import (
     secrets,
 )
 from dkdbg.audit.documents import UnreadableError
-from dkdbg.audit.rules import OLD_AGENT, RULES, TOKEN, UNREAD, Finding, is_test
+from dkdbg.audit.rules import OLD_AGENT, RULES, TOKEN, UNREAD, Finding, Found, is_test
 from dkdbg.delivery import single_file
 from dkdbg.printable import printable
 from dkdbg.setup.detect.files import SKIP_DIRS, is_vendored
@@ -70,9 +70,9 @@ def audit(
     }
     found: list[Finding] = []
     for path, text in _in_time(texts, tree, until):
-        found += _tokens(path, text)
-        if path in own:
-            found += _of_kind(path, text, debug, parsed.get(path, ()), images)
+        by_kind = _of_kind(path, text, debug, parsed.get(path, ()), images) if path in own else ()
+        for line, rule, message in (*_tokens(path, text), *by_kind):
+            found.append(Finding(path=path, line=line, rule=rule, message=message))
     found += [each for path in agents if (each := _old_agent(path, version, read)) is not None]
     notes: list[str] = []
     for problem in tree.problems:
@@ -161,7 +161,7 @@ def _is_schema(text: str) -> bool:
 
 def _of_kind(
     path: str, text: str, debug: frozenset[int], parsed: Iterable[Value], images: dict[str, str]
-) -> Iterator[Finding]:
+) -> Iterator[Found]:
     """Return what the rules for this kind of file find."""
     for document in parsed:
         if compose.is_compose(document):
@@ -182,20 +182,20 @@ def _of_kind(
         yield from scripts.audit(path, text, debug)
 
 
-def _of_editor(path: str, text: str, debug: frozenset[int]) -> Iterator[Finding]:
+def _of_editor(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
     try:
         document = documents.json_document(text)
     except UnreadableError:
         return
     if editor_files.is_devcontainer(path):
-        yield from editor_files.audit_devcontainer(path, document, debug)
+        yield from editor_files.audit_devcontainer(document, debug)
     else:
-        yield from editor_files.audit_launch(path, document)
+        yield from editor_files.audit_launch(document)
 
 
-def _tokens(path: str, text: str) -> Iterator[Finding]:
+def _tokens(path: str, text: str) -> Iterator[Found]:
     for at, message in secrets.tokens(path, text, keys=not is_test(path)):
-        yield Finding(path=path, line=text.count("\n", 0, at) + 1, rule=TOKEN, message=message)
+        yield text.count("\n", 0, at) + 1, TOKEN, message
 
 
 def _old_agent(path: str, version: str, read: Callable[[str], bytes | None]) -> Finding | None:

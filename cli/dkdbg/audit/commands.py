@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dkdbg.audit import ports, secrets
 from dkdbg.audit.rules import BUILD_SECRET, HOST_PORT, OPEN_PORT, PRIVILEGED, PTRACE, UNCONFINED, WAITS
@@ -38,12 +37,8 @@ _BUILD = re.compile(r"\b(?:docker|podman|nerdctl|buildx)\b[^;&|\n]{0,80}?\bbuild
 _BUILD_ARGUMENT = re.compile(rf"(?<![\w-])--build-arg[=\s]{{1,4}}{_WORD}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A finding in a command line."""
-
-    rule: str
-    message: str
+#: A finding in a command line: the id of its rule, and the message.
+Found: TypeAlias = tuple[str, str]
 
 
 def traces(capability: str) -> bool:
@@ -79,18 +74,16 @@ def listens(text: str) -> Iterator[Found]:
         if "ptvsd" in found[0] and "--host" in found[0]:
             host = ports.resolved(found[1])
         if host and not ports.is_loopback(host):
-            yield Found(rule=OPEN_PORT, message=f"debugpy listens on {found[1]}")
+            yield OPEN_PORT, f"debugpy listens on {found[1]}"
     if _RAY.search(text):
-        yield Found(
-            rule=OPEN_PORT, message="Ray's debugger listens on the node's address (--ray-debugger-external)"
-        )
+        yield OPEN_PORT, "Ray's debugger listens on the node's address (--ray-debugger-external)"
     for found in _OURS.finditer(text):
         if found[3]:
-            yield Found(rule=OPEN_PORT, message="DKDBG_ALLOW=any admits everybody to the debug port")
+            yield OPEN_PORT, "DKDBG_ALLOW=any admits everybody to the debug port"
             continue
         host = ports.resolved(found[2]) if found[1] == "HOST" else ports.split_address(found[2])[0]
         if host and not ports.is_loopback(host):
-            yield Found(rule=OPEN_PORT, message=f"dkdbg's agent listens on {found[2]}")
+            yield OPEN_PORT, f"dkdbg's agent listens on {found[2]}"
 
 
 def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
@@ -103,25 +96,23 @@ def forwards(text: str, debug: frozenset[int]) -> Iterator[Found]:
     for found in by_ssh.finditer(text):
         host, _, port = ports.resolved(found[1]).rsplit(":", 2)[0].rpartition(":")
         if host and not ports.is_loopback(host) and "$" not in host and ports.covers(port, debug):
-            yield Found(rule=OPEN_PORT, message=f"ssh opens debug port {port} on {host}")
+            yield OPEN_PORT, f"ssh opens debug port {port} on {host}"
     for found in by_kubectl.finditer(text):
         address = re.search(rf"--address[=\s]{_WORD}", found[0])
         opened = next((each for each in re.findall(r"\d{1,5}", found[0]) if ports.covers(each, debug)), None)
         if address and opened and not all(map(ports.is_loopback, address[1].split(","))):
-            yield Found(rule=OPEN_PORT, message=f"kubectl opens debug port {opened} on {address[1]}")
+            yield OPEN_PORT, f"kubectl opens debug port {opened} on {address[1]}"
     for found in by_socat.finditer(text):
         port, *flags = found[1].split(",")
         bound = next((each.partition("=")[2] for each in flags if each.startswith("bind=")), "")
         if ports.covers(port, debug) and not ports.is_loopback(bound):
-            yield Found(
-                rule=OPEN_PORT, message=f"socat opens debug port {port} on {bound or 'all addresses'}"
-            )
+            yield OPEN_PORT, f"socat opens debug port {port} on {bound or 'all addresses'}"
 
 
 def waits(text: str) -> Iterator[Found]:
     """Return a wait for a debugger."""
     if _WAIT.search(text):
-        yield Found(rule=WAITS, message="the program waits until a debugger attaches (--wait-for-client)")
+        yield WAITS, "the program waits until a debugger attaches (--wait-for-client)"
 
 
 def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
@@ -132,7 +123,7 @@ def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
         for found in _BUILD_ARGUMENT.finditer(build[1]):
             name = found[1].partition("=")[0]
             if secrets.is_secret_name(name):
-                yield Found(rule=BUILD_SECRET, message=f"the build argument {name} is a secret")
+                yield BUILD_SECRET, f"the build argument {name} is a secret"
 
 
 def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
@@ -143,12 +134,12 @@ def options(text: str, debug: frozenset[int]) -> Iterator[Found]:
     """
     for found in _PUBLISH.finditer(text):
         if (opened := ports.published(found[1], debug)) is not None:
-            yield Found(rule=OPEN_PORT, message=f"debug port {opened[0]} is published on {opened[1]}")
+            yield OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"
     if _PRIVILEGED.search(text):
-        yield Found(rule=PRIVILEGED, message="--privileged")
+        yield PRIVILEGED, "--privileged"
     if (capability := _CAPABILITY.search(text)) is not None:
-        yield Found(rule=PTRACE, message=f"--cap-add {capability[1].upper()}")
+        yield PTRACE, f"--cap-add {capability[1].upper()}"
     if _SECCOMP.search(text):
-        yield Found(rule=UNCONFINED, message="--security-opt seccomp=unconfined")
+        yield UNCONFINED, "--security-opt seccomp=unconfined"
     if _HOST_NETWORK.search(text) and starts_debugger(text):
-        yield Found(rule=HOST_PORT, message="a debugger in the host's network (--network host)")
+        yield HOST_PORT, "a debugger in the host's network (--network host)"

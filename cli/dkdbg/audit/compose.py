@@ -13,7 +13,7 @@ from dkdbg.audit.rules import (
     PTRACE,
     SHIPS,
     UNCONFINED,
-    Finding,
+    Found,
     is_for_debugging,
 )
 
@@ -40,7 +40,7 @@ def debug_ports(document: Value) -> Iterator[int]:
         yield from commands.debug_ports(_command(service))
 
 
-def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Finding]:
+def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
     """Return the findings of a compose file.
 
     Args:
@@ -50,7 +50,7 @@ def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Finding
         profiles = _profiles(document, service)
         ships = not is_for_debugging(path) and not (profiles and all(map(is_for_debugging, profiles)))
         for line, rule, message in _service(service, debug, ships=ships):
-            yield Finding(path=path, line=line, rule=rule, message=f"service {name}: {message}")
+            yield line, rule, f"service {name}: {message}"
 
 
 def _profiles(document: Value, service: Value) -> list[str]:
@@ -65,7 +65,7 @@ def _profiles(document: Value, service: Value) -> list[str]:
     return found
 
 
-def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[tuple[int, str, str]]:
+def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
     on_host = service.get("network_mode").text == "host"
     for port in service.get("ports").items:
         opened = _opened(port, debug)
@@ -76,8 +76,8 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
         if on_host and any(True for _ in commands.listens(text)):
             yield line, HOST_PORT, "a debugger listens in the host's network (network_mode: host)"
         if ships:
-            for each in (*commands.listens(text), *commands.waits(text)):
-                yield line, each.rule, each.message
+            for rule, message in (*commands.listens(text), *commands.waits(text)):
+                yield line, rule, message
             if commands.starts_debugger(text):
                 yield (
                     line,
@@ -88,8 +88,8 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
     assigned = [(each.line, each.text) for each in environment.items]
     assigned += [(value.line, f"{key}={value.text}") for key, value in environment.pairs()]
     for line, text in assigned if ships else ():
-        for each in commands.listens(text):
-            yield line, each.rule, each.message
+        for rule, message in commands.listens(text):
+            yield line, rule, message
     for value in service.get("cap_add").each():
         if commands.traces(value.text) and ships:
             yield value.line, PTRACE, f"cap_add: {value.text}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports, secrets
-from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, SHIPS, Finding, is_for_debugging
+from dkdbg.audit.rules import BUILD_SECRET, OPEN_PORT, SHIPS, Found, is_for_debugging
 from dkdbg.setup.detect.docker.dockerfile_syntax import NAME, json_words, parse_instructions, split
 
 if TYPE_CHECKING:
@@ -97,38 +97,38 @@ def debug_ports(text: str) -> Iterator[int]:
         yield from commands.debug_ports(_text(step))
 
 
-def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Finding]:
+def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
     """Return the findings of a Dockerfile.
 
     Args:
         debug: ports of debuggers.
     """
-
-    def finding(step: Instruction, rule: str, message: str) -> Finding:
-        return Finding(path=path, line=step.line, rule=rule, message=message)
-
     before, stages = _stages(text)
     for step in (*before, *(step for stage in stages for step in stage.steps)):
         for name in _secrets(step):
-            yield finding(step, BUILD_SECRET, f"{step.keyword} {name} is a secret in the image")
+            yield step.line, BUILD_SECRET, f"{step.keyword} {name} is a secret in the image"
         if step.keyword == "RUN":
-            for each in commands.containers(_text(step), debug):
-                yield finding(step, each.rule, each.message)
+            for rule, message in commands.containers(_text(step), debug):
+                yield step.line, rule, message
     for stage in _shipped(path, stages):
         for step in stage.steps:
             text_of = _text(step)
             if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK"}:
-                for each in (*commands.listens(text_of), *commands.waits(text_of)):
-                    yield finding(step, each.rule, each.message)
+                for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
+                    yield step.line, rule, message
             if step.keyword in {"CMD", "ENTRYPOINT"} and commands.starts_debugger(text_of):
-                yield finding(step, SHIPS, "the image starts its program under a debugger")
+                yield step.line, SHIPS, "the image starts its program under a debugger"
             if step.keyword == "RUN" and (package := _installs(text_of)):
-                yield finding(step, SHIPS, f"the image has {package}")
+                yield step.line, SHIPS, f"the image has {package}"
             if step.keyword in {"COPY", "ADD"} and "agent.pyz" in text_of:
-                yield finding(step, SHIPS, "the image has dkdbg's agent")
+                yield step.line, SHIPS, "the image has dkdbg's agent"
             for word in split(step.rest) if step.keyword == "EXPOSE" else ():
                 if (port := ports.covers(ports.resolved(word), debug)) is not None:
-                    yield finding(step, OPEN_PORT, f"EXPOSE {port}: `docker run -P` publishes this debug port on all addresses")  # fmt: skip
+                    yield (
+                        step.line,
+                        OPEN_PORT,
+                        f"EXPOSE {port}: `docker run -P` publishes this debug port on all addresses",
+                    )
 
 
 def _secrets(step: Instruction) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dkdbg.audit.rules import (
     PTRACE,
     SHIPS,
     UNCONFINED,
-    Finding,
+    Found,
     is_for_debugging,
 )
 
@@ -37,21 +37,20 @@ def debug_ports(document: Value) -> Iterator[int]:
             yield from commands.debug_ports(_command(container))
 
 
-def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Finding]:
+def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
     """Return the findings of one object.
 
     Args:
         debug: ports of debuggers.
     """
     ships = not is_for_debugging(path) and not is_for_debugging(document.get("metadata", "name").text)
-    found = list(_service(document, debug) if document.get("kind").text == "Service" else ())
+    if document.get("kind").text == "Service":
+        yield from _service(document, debug)
     for pod in _pods(document):
-        found += _pod(pod, debug, ships=ships)
-    for line, rule, message in found:
-        yield Finding(path=path, line=line, rule=rule, message=message)
+        yield from _pod(pod, debug, ships=ships)
 
 
-def _service(document: Value, debug: frozenset[int]) -> Iterator[tuple[int, str, str]]:
+def _service(document: Value, debug: frozenset[int]) -> Iterator[Found]:
     kind = document.get("spec", "type").text or "ClusterIP"
     whom = {"NodePort": "on every node", "LoadBalancer": "beyond the cluster"}.get(
         kind, "to the whole cluster"
@@ -85,7 +84,7 @@ def _command(container: Value) -> str:
     return f"{container.get('command').command()} {container.get('args').command()}"
 
 
-def _pod(pod: Value, debug: frozenset[int], *, ships: bool) -> Iterator[tuple[int, str, str]]:
+def _pod(pod: Value, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
     on_host = pod.get("hostNetwork").text.lower() == "true"
     yield from _security(pod.get("securityContext"))
     for container in _containers(pod):
@@ -101,8 +100,8 @@ def _pod(pod: Value, debug: frozenset[int], *, ships: bool) -> Iterator[tuple[in
                 f"container {name} has a debugger in the network of its node",
             )
         if ships:
-            for each in (*opens, *commands.waits(text)):
-                yield line, each.rule, f"container {name}: {each.message}"
+            for rule, message in (*opens, *commands.waits(text)):
+                yield line, rule, f"container {name}: {message}"
             if commands.starts_debugger(text):
                 yield line, SHIPS, f"container {name} starts under a debugger"
         for port in container.get("ports").items:
@@ -117,7 +116,7 @@ def _pod(pod: Value, debug: frozenset[int], *, ships: bool) -> Iterator[tuple[in
         yield from _security(container.get("securityContext"))
 
 
-def _security(context: Value) -> Iterator[tuple[int, str, str]]:
+def _security(context: Value) -> Iterator[Found]:
     if context.get("privileged").text.lower() == "true":
         yield context.get("privileged").line, PRIVILEGED, "privileged: true"
     for each in context.get("capabilities", "add").each():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands, ports
-from dkdbg.audit.rules import OPEN_PORT, WAITS, Finding, is_for_debugging
+from dkdbg.audit.rules import OPEN_PORT, WAITS, Found, is_for_debugging
 from dkdbg.setup.detect.python.python_source import parsed
 
 if TYPE_CHECKING:
@@ -51,29 +51,25 @@ def debug_ports(text: str) -> Iterator[int]:
                 yield node.value
 
 
-def audit(path: str, text: str) -> Iterator[Finding]:
+def audit(path: str, text: str) -> Iterator[Found]:
     """Return the findings of a source that ships; one that no current Python can parse is searched by line."""
-
-    def finding(line: int, rule: str, message: str) -> Finding:
-        return Finding(path=path, line=line, rule=rule, message=message)
-
     calls = _calls(text)
     if calls is None:
         for number, line in enumerate(text.split("\n"), 1):
             for pattern, rule in _LINES:
                 if not line.lstrip().startswith("#") and pattern.search(line):
-                    yield finding(number, rule, line.strip()[:80])
+                    yield number, rule, line.strip()[:80]
         return
     for call in calls:
         name = f"{call.module}.{call.function}"
         if call.function in _LISTENS and (host := _open_host(call)) is not None:
-            yield finding(call.line, OPEN_PORT, f"{name} listens on {host or 'all addresses'}")
+            yield call.line, OPEN_PORT, f"{name} listens on {host or 'all addresses'}"
         elif call.function in _WAITS and not is_for_debugging(path):
-            yield finding(call.line, WAITS, f"{name}() waits until a debugger attaches")
+            yield call.line, WAITS, f"{name}() waits until a debugger attaches"
         elif call.function in _STARTS and call.address is not None:
             line = _command(call.address)
-            for each in (*commands.listens(line), *(() if is_for_debugging(path) else commands.waits(line))):
-                yield finding(call.line, each.rule, each.message)
+            waits = () if is_for_debugging(path) else commands.waits(line)
+            yield from ((call.line, rule, message) for rule, message in (*commands.listens(line), *waits))
 
 
 def _calls(text: str) -> list[_Call] | None:

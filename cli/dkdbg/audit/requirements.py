@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.audit import dockerfiles
-from dkdbg.audit.rules import SHIPS, Finding, is_for_debugging
+from dkdbg.audit.rules import SHIPS, Found, is_for_debugging
 from dkdbg.setup.detect.values import elements, load_toml, table
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def is_requirements(path: str) -> bool:
     return _FILE.fullmatch(path.rsplit("/", 1)[-1]) is not None
 
 
-def audit(path: str, text: str, images: Mapping[str, str]) -> Iterator[Finding]:
+def audit(path: str, text: str, images: Mapping[str, str]) -> Iterator[Found]:
     """Return the debuggers of a list that a production image installs.
 
     Args:
@@ -42,8 +42,7 @@ def audit(path: str, text: str, images: Mapping[str, str]) -> Iterator[Finding]:
         else [(each.start(1), each[1]) for each in _PACKAGE.finditer(text)]
     )
     for at, package in found:
-        message = f"{package} is installed in the image of {by}"
-        yield Finding(path=path, line=text.count("\n", 0, at) + 1, rule=SHIPS, message=message)
+        yield text.count("\n", 0, at) + 1, SHIPS, f"{package} is installed in the image of {by}"
 
 
 def _installs(lines: str, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,9 @@ class Finding:
     rule: str
     message: str
 
+
+#: A finding in one file: the line, the id of its rule, and the message.
+Found: TypeAlias = tuple[int, str, str]
 
 OPEN_PORT, HOST_PORT, WAITS, SHIPS = "open-debug-port", "host-debug-port", "wait-for-client", "debugger-ships"
 PTRACE, PRIVILEGED, UNCONFINED = "ptrace", "privileged", "unconfined"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands
-from dkdbg.audit.rules import Finding, is_for_debugging
+from dkdbg.audit.rules import Found, is_for_debugging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def debug_ports(text: str) -> Iterator[int]:
         yield from commands.debug_ports(line)
 
 
-def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Finding]:
+def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
     """Return the findings of a script.
 
     Args:
@@ -39,8 +39,7 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Finding]:
     for number, line in _lines(text):
         found = [*commands.listens(line), *commands.forwards(line, debug), *commands.containers(line, debug)]
         found += () if is_for_debugging(path) else commands.waits(line)
-        for each in found:
-            yield Finding(path=path, line=number, rule=each.rule, message=each.message)
+        yield from ((number, rule, message) for rule, message in found)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
