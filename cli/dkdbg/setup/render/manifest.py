@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.dap.messages import as_dict
 from dkdbg.core import config as configuration
 from dkdbg.core.debug_names import is_name
 from dkdbg.core.plan import DebugService
@@ -125,6 +126,7 @@ def debug_service(root: Path) -> DebugService | None:
                 },
                 "config": dict() as config,
             } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
+                service = as_dict(note["service"])
                 # An earlier version had fewer keys.
                 if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b""):
                     return None
@@ -140,24 +142,18 @@ def debug_service(root: Path) -> DebugService | None:
                     gpu=gpu,
                     host_network=host_network,
                     token=token,
-                    inputs=_inputs(root, note),
-                    masks=_texts(_service(note).get("masks")) or (),
-                    processes=_count(_service(note).get("processes")),
-                    needs_gpu=_service(note).get("needs_gpu") is True,
-                    image_files=str(_service(note).get("image_files") or ""),
-                    as_owner=_service(note).get("as_owner") is not False,
+                    inputs=_inputs(root, _texts(service.get("inputs")), note.get("reads")),
+                    masks=_texts(service.get("masks")) or (),
+                    processes=_count(service.get("processes")),
+                    needs_gpu=service.get("needs_gpu") is True,
+                    image_files=str(service.get("image_files") or ""),
+                    as_owner=service.get("as_owner") is not False,
                 )
     return None
 
 
-def _service(note: Mapping[str, object]) -> dict[str, object]:
-    service = note.get("service")
-    return service if isinstance(service, dict) else {}
-
-
-def _inputs(root: Path, note: Mapping[str, object]) -> tuple[str, ...] | None:
+def _inputs(root: Path, inputs: tuple[str, ...] | None, reads: object) -> tuple[str, ...] | None:
     """Return the image's input files; None if unknown, as after a change of a file that defines them."""
-    inputs, reads = _texts(_service(note).get("inputs")), note.get("reads")
     if inputs is None or not isinstance(reads, dict):
         return None
     for name, sha256 in reads.items():
