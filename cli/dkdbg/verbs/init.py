@@ -170,7 +170,7 @@ def _init(root: Path, options: argparse.Namespace) -> int:
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), options,
         as_json=lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
-        next_steps=lambda count: _next_steps(root, plan, count),
+        next_steps=lambda: _next_steps(root, plan),
     )  # fmt: skip
 
 
@@ -214,8 +214,7 @@ def _lines_to_remove_containers(root: Path) -> list[str]:
     return []
 
 
-def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
+def _next_steps(root: Path, plan: ProjectPlan) -> None:
     console.say(hints.INIT_DONE(service=plan.service.name))
     fetched = {str(fetched_agent.AGENT)} if fetched_agent.is_fetched(root) else set()
     names = [str(path) for path in manifest.load(root).files if str(path) not in fetched]
@@ -316,7 +315,7 @@ def _init_ranks(root: Path, options: argparse.Namespace) -> int:
     more = f"other editors: rank r is on {LOOPBACK}:{base} + r while `dkdbg attach --ports {base}` runs"
     return offer(
         root, {**files}, f"F5 attaches to {count} ranks, each by a port of its own from {base} on", options,
-        next_steps=lambda written: next_steps(editor.RANKS_NAME, written, more),
+        next_steps=lambda: next_steps(editor.RANKS_NAME, more),
         as_json=lambda todo, kept, written: {
             "ranks": count, "port": base, **changes_json(todo, kept, written=written)
         },

@@ -96,8 +96,11 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
     if dap and not agent and not (root / _AGENT).is_file():  # otherwise `dkdbg init` has written it
         content = single_file.build(sys.version_info[:2])
         files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
+    then = "when it runs: dkdbg ps pai://HOST/USER/JOB, then nc ADDRESS PORT"
+    if dap:
+        then = "then dkdbg attach pai://HOST/USER/JOB, which waits until it runs"
     return offer(
-        root, files, heading, options, next_steps=lambda count: _next_steps(path, count, dap=dap),
+        root, files, heading, options, next_steps=lambda: console.say(f"next: submit {path}; {then}"),
         as_json=lambda todo, kept, written: {
             "job": str(path), "role": chosen.name, "script": (script.path or script.python) if script else None,
             "plan": [{"what": what, "why": why} for what, why in decisions], "notes": notes,
@@ -192,11 +195,3 @@ def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
         f"{script.name} of {role.name} waits for a debugger, {WAIT} s",
         "found in its commands, which stay as they are",
     )
-
-
-def _next_steps(path: PurePosixPath, count: int, *, dap: bool) -> None:
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
-    if dap:
-        console.say(f"next: submit {path}; then dkdbg attach pai://HOST/USER/JOB, which waits until it runs")
-    else:
-        console.say(f"next: submit {path}; when it runs: dkdbg ps pai://HOST/USER/JOB, then nc ADDRESS PORT")

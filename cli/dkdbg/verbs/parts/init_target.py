@@ -42,7 +42,7 @@ def init_target(root: Path, options: argparse.Namespace) -> int:
     task = editor.target_task(name, port, argv)
     return offer(
         root, {**target_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", options,
-        next_steps=lambda count: next_steps(entry_name, count),
+        next_steps=lambda: next_steps(entry_name),
         as_json=lambda todo, kept, written: {
             "target": name, "place": name, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
         },

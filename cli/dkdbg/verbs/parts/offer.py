@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def offer(
     root: Path, wanted: dict[str, FileWanted | None], heading: str, options: argparse.Namespace, *,
     as_json: Callable[[tuple[changes.Change, ...], tuple[changes.Kept, ...], bool], dict[str, object]],
-    next_steps: Callable[[int], None],
+    next_steps: Callable[[], None],
 ) -> int:  # fmt: skip
     """Show the changes and write them once the user confirms; return the exit code.
 
@@ -28,7 +28,7 @@ def offer(
         heading: decisions, for the user.
         options: of `init`.
         as_json: returns the output of --json for the changes, the kept files and whether they were written.
-        next_steps: prints the next steps, given the number of written files.
+        next_steps: prints the next steps once the files are written.
 
     Raises:
         DkdbgError: no terminal for confirmation, or a file cannot be read or written.
@@ -56,13 +56,14 @@ def offer(
     if options.json:
         console.emit(as_json(todo, kept, True))
     else:
-        next_steps(len(todo))
+        files = "file" if len(todo) == 1 else "files"
+        console.say(f"\nwrote {len(todo)} {files}; dkdbg init --undo reverts this")
+        next_steps()
     return 0
 
 
-def next_steps(name: str, count: int, more: str = "") -> None:
-    """Print the next steps after `count` files with an entry of this name were written."""
-    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo reverts this")
+def next_steps(name: str, more: str = "") -> None:
+    """Print the next steps after a launch entry of this name was written."""
     console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
     if more:
         console.say(more)
