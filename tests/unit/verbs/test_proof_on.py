@@ -21,7 +21,9 @@ def started(tmp_path, monkeypatch, looks):
     monkeypatch.setattr(proof_on, "_sessions", lambda *_: left.pop(0) if left[1:] else left[0])
     running = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
     monkeypatch.setattr(process, "start", lambda *_args, **_options: running)
-    trial = proof_on._start(tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None)
+    trial = proof_on._start(
+        tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None
+    )
     try:
         assert trial.ready(5)
     finally:
@@ -47,4 +49,6 @@ def test_without_the_sessions_before_nothing_is_started(tmp_path, monkeypatch):
     monkeypatch.setattr(proof_on, "_sessions", unreachable)
     monkeypatch.setattr(process, "start", lambda *_args, **_options: pytest.fail("started"))
     with pytest.raises(DkdbgError, match="no connection"):
-        proof_on._start(tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None)
+        proof_on._start(
+            tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None
+        )
