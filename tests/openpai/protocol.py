@@ -1,7 +1,7 @@
-"""OpenPAI's job protocol as its platform sees it: its schemas, and how its server and its runtime make a script of a job.
+"""OpenPAI's job protocol as its platform sees it: its schema, and how its server and its runtime make a script of a job.
 
 A stand-in for rest-server's middlewares/v2/protocol.js (checks and rendering) and openpai-runtime's framework_parser.py (the
-environment) and user.sh (the shell's options); the schemas are theirs.
+environment) and user.sh (the shell's options); the schema is theirs.
 """
 
 import json
@@ -12,16 +12,15 @@ from typing import Any
 import jsonschema
 from ruamel.yaml import YAML
 
-SCHEMAS = json.loads((Path(__file__).parent / "schemas.json").read_text())
+SCHEMA = jsonschema.Draft7Validator(json.loads((Path(__file__).parent / "schema.json").read_text()))
 OPTIONS = "set -o errexit\nset -o nounset\nset -o pipefail\n"
 
 
 def load(text: str) -> dict[str, Any]:
     """What a job protocol says; AssertionError where the platform would refuse it."""
     job = YAML(typ="safe", pure=True).load(text)
-    for name in ("server", "published"):
-        wrong = [each.message for each in jsonschema.Draft7Validator(SCHEMAS[name]).iter_errors(job)]
-        assert not wrong, (name, wrong)
+    wrong = [each.message for each in SCHEMA.iter_errors(job)]
+    assert not wrong, wrong
     names = [each["name"] for each in job.get("deployments", ())]
     assert len(names) == len(set(names))
     chosen = job.get("defaults", {}).get("deployment")
