@@ -32,7 +32,7 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
         with interrupted(root, *words) as started:
             yield started
     finally:
-        laptop.sh("node1", "pkill -INT -u me python3", check=False)
+        laptop.sh("node1", "pkill -INT -u me -f train.py", check=False)
 
 
 def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, record_property):
