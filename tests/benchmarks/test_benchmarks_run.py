@@ -1,7 +1,5 @@
 """Run every file of benchmarks/ once at its smallest size, so that a reader can repeat the figures of the documentation."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """A running code-server: VS Code's own workbench and extension host, served on a port of this machine's loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -12,15 +10,11 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests.editor.install import Installed
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.editor.install import Installed
 
 EXTENSION = Path(__file__).parent / "extension"
 NOWHERE = json.dumps(dict.fromkeys(("serviceUrl", "itemUrl"), "http://127.0.0.1:9"))

@@ -5,27 +5,18 @@ browser is driven by Playwright for Python: so a test is Python from end to end,
 Code itself.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.editor.code_server import serving
-from tests.editor.install import installed
+from tests.editor.install import Installed, installed
 from tests.editor.workbench import TIMEOUT_S, Workbench
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser
-
-    from tests.editor.install import Installed
 
 #: Nothing of a page comes from elsewhere. Chromium's own sandbox does not start for root, nor in most containers.
 CHROMIUM = ("--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1")

@@ -1,7 +1,5 @@
 """A job of eight ranks as `dkdbg where` sees it, one of them hostile: for the page's test and its picture."""
 
-from __future__ import annotations
-
 from dkdbg.core.stacks import Collective, Frame, Process, ProcessGroup, Session, Thread
 from dkdbg.hang import hang_map, json_output, page
 

@@ -1,7 +1,5 @@
 """Takes the picture in docs/hang.md anew, by hand: python -m tests.editor.hang_picture."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """VS Code for the tests: code-server and its Node from npm, once, into the tests' cache folder; nothing is compiled."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

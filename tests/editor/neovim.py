@@ -1,7 +1,5 @@
 """A headless Neovim for the tests, with a plugin and an init.lua of its own, driven by its keys."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,16 +7,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.pythons import cache
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TIMEOUT_S = 300
 STAND_IN = Path(__file__).parent / "nvim"

@@ -4,8 +4,6 @@
 Pillow, and is left alone without it.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of `dkdbg where --html`, in a real browser, without a server."""
 
-from __future__ import annotations
-
 from playwright.sync_api import expect
 
 from tests.editor import hang_page

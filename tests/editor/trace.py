@@ -1,12 +1,8 @@
 """What the editor sent, received and did, as the stand-in extension wrote it down."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 
 class Trace:

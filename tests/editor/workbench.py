@@ -1,25 +1,19 @@
 """VS Code's window, driven by keyboard and mouse; what it shows is read from its page."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import playwright.sync_api
+from playwright.sync_api import Page
 
+from tests.editor.code_server import CodeServer
 from tests.editor.trace import Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.sync_api import Page
-
-    from tests.editor.code_server import CodeServer
 
 T = TypeVar("T")
 

@@ -1,7 +1,5 @@
 """`dkdbg attach` as a user runs it, and containers with the agent in them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,18 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from tests.pages import environment
 from tests.ports import free_port
 from tests.typed import Typed, typed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 WORK = "/w"
 

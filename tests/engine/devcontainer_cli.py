@@ -1,19 +1,14 @@
 """The dev container CLI, installed once by npm, outside the repository."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.pythons import cache
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERSION = "0.89.0"
 

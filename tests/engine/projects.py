@@ -1,24 +1,19 @@
 """Small repositories for the engine tests, and one way to run them: init, up, attach, stop, down."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
 from tests.leftovers import unique  # noqa: F401
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 MARK = "# breakpoint"
 LOOP = """\

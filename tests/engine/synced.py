@@ -1,7 +1,5 @@
 """Containers without a mount, and `dkdbg sync` as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,12 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from pathlib import Path
 
 
 def docker(*words: str, stdin: str | None = None, check: bool = True) -> str:

@@ -4,8 +4,6 @@ The schedulers are stand-ins: what a cluster's agent makes of a pod's containers
 Kubeflow's operator sets for a pod is set by this test.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

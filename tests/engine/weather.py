@@ -1,7 +1,5 @@
 """A line between a job and a waiting attach that a test can cut."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,19 +1,14 @@
 """Hosts with a real sshd, each in networks of its own: this machine reaches `login` alone, and only `login` reaches `node1`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.engine.projects import unique
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Made from Debian packages once, and kept like the base images.
 IMAGE = "dkdbg-test/ssh:1"
@@ -137,7 +132,7 @@ class Hosts(Laptop):
         self.networks: list[str] = []
         self.shared = folder / "shared"
 
-    def start(self) -> Hosts:
+    def start(self) -> "Hosts":
         """Start them; return when both answer."""
         self.shared.mkdir()
         os.chown(self.shared, _ME, _ME)

@@ -4,8 +4,6 @@ It answers in the formats that IBM documents, and starts the command of a job as
 folder `FAKE_LSF`; where that has a file `closed`, hosts let nobody in by ssh. Run by a link with the program's name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import json

@@ -1,7 +1,5 @@
 """A Podman behind its Docker API, as root or as a user, with a folder of its own for all that it keeps."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
@@ -58,7 +56,7 @@ class Podman:
             leftovers.VARIABLE: str(leftovers.run_pid()),
         }
 
-    def start(self, image: str) -> Podman:
+    def start(self, image: str) -> "Podman":
         """Start it with an image of the Docker engine's; return when it answers."""
         run = self.folder / "run"
         for each in (run, self.folder / "bin"):

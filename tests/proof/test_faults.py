@@ -3,8 +3,6 @@
 All projects have one image, so that its layers are built once; each fault changes one thing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json
@@ -15,9 +13,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,9 +26,6 @@ from tests.agent.repack import repack
 from tests.engine.projects import command, dkdbg, must, repo, take_away, unique
 from tests.hints import hinted
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.engine]
 

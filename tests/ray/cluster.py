@@ -1,7 +1,5 @@
 """A real Ray of two nodes, each a container with an address of its own; the dashboard is reached from this machine."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap
@@ -55,7 +53,7 @@ class Cluster:
         self.nodes = [f"{self._network}-{number}" for number in range(2)]
         self._drivers: list[subprocess.Popen[str]] = []
 
-    def start(self) -> Cluster:
+    def start(self) -> "Cluster":
         docker("network", "create", self._network)
         for number, name in enumerate(self.nodes):
             docker(

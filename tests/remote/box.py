@@ -4,8 +4,6 @@ Its network and its files are not this machine's: what is published on its loopb
 there is what lies there.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -66,7 +64,7 @@ class Box(Laptop):
         self.name = unique("dkdbg-box")
         self._here = dict(os.environ)  # a test's own points to the engine over there
 
-    def start(self, images: tuple[str, ...]) -> Box:
+    def start(self, images: tuple[str, ...]) -> "Box":
         """Start it with these images; return when its engine answers through ssh."""
         key = self.folder / "key"
         self.make_key(key)

@@ -1,7 +1,5 @@
 """All verbs with an engine on another machine: nothing is mounted there, nothing is published here."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A real Slurm: slurmctld and sshd on `login`, a slurmd each on `node-12` and `node-22`, one shared /home; this machine reaches `login` alone."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import time
@@ -91,7 +89,7 @@ class Cluster(Laptop):
         self.name = unique("dkdbg-slurm")
         self.is_closed = False
 
-    def start(self) -> Cluster:
+    def start(self) -> "Cluster":
         cfg = self.folder / "cfg"
         cfg.mkdir()
         key = cfg / "key"

@@ -10,8 +10,6 @@ The tests of the runner `attach_connect["cli"]` are run, 386 of them; all that f
 in docs/compatibility.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -5,8 +5,6 @@ the session of the process that it announces is the one that is tested. Loaded b
 path of the single file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import itertools

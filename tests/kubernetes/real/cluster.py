@@ -4,8 +4,6 @@
 of the machine's kernel is changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -63,7 +61,7 @@ class RealCluster:
         self.name = unique("dkdbg-test-kubernetes")
         self.config = folder / "kubeconfig"
 
-    def start(self) -> RealCluster:
+    def start(self) -> "RealCluster":
         """Return when pods can be made in the namespace `ml`."""
         subprocess.run(
             ["docker", "run", "-d", "--privileged", "--name", self.name, "--hostname", "node",
