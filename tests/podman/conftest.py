@@ -1,7 +1,5 @@
 """Podman as root and as a user; without it the tests skip on a laptop and fail in CI."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -18,7 +16,7 @@ def _need(what: str) -> None:
     pytest.skip(what)
 
 
-@pytest.fixture(scope="module", params=["rootful", "rootless"])
+@pytest.fixture(scope="module", params=["rootless", "rootful"])
 def podman(request, base_image):
     """A service of Podman's; the folder is outside of pytest's, which other users may not enter."""
     if shutil.which("podman") is None:

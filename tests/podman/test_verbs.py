@@ -8,11 +8,9 @@ import subprocess
 import pytest
 
 from dkdbg import hints
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import proxy_of
-from tests.engine.projects import LOOP, launch_options, marked_line, unique, write
+from tests.engine.projects import LOOP, at, launch_options, stop_in, unique, write
 from tests.hints import hinted
 from tests.ports import free_port
 
@@ -37,14 +35,10 @@ def project(podman, base_image):
     return root
 
 
-def stop(options, file):
-    """Attach, stop at the marked line, and let the program go on."""
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(file), [marked_line(file)])
-        debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(300))[0]
-        assert (top.path, top.name) == (str(file), "step")
-        return debugger.local_values(top)
+def stops(root, options=None):
+    """Whether the program stops in its loop, as launch.json or these options say."""
+    stopped = stop_in(root, "train.py", options)
+    return (stopped.path, stopped.function) == (str(root / "train.py"), "step") and "loss" in stopped.values
 
 
 def listed(podman, project):
@@ -56,16 +50,15 @@ def listed(podman, project):
     ]
 
 
-def test_a_fresh_project_from_up_to_down_another_command_and_a_program_that_ends_at_once(podman, project):
-    """The command by `docker compose run`: built by podman, stopped at a breakpoint, with its own exit code."""
+def test_a_fresh_project_from_up_to_down(podman, project):
     said = must(podman.run("dkdbg", "up", cwd=project))
     assert "Podman " in said
     assert "COMMIT" in said  # podman has built
-    assert "loss" in stop(launch_options(project), project / "train.py")
+    assert stops(project)
     assert (project / "out.txt").stat().st_uid == podman.uid  # the container's root is the user
     wait_for(lambda: listed(podman, project), lambda found: found == [("app-debug", "running")])
     must(podman.run("dkdbg", "restart", cwd=project))
-    assert "loss" in stop(launch_options(project), project / "train.py")
+    assert stops(project)
     typed = podman.run("dkdbg", "pdb", "app-debug", cwd=project, text="p 6 * 7\nq\n")
     assert "42" in typed.stdout, typed.stderr
     assert "same folder" in podman.run("dkdbg", "sync", "--once", cwd=project).stdout
@@ -74,7 +67,14 @@ def test_a_fresh_project_from_up_to_down_another_command_and_a_program_that_ends
     must(podman.run("dkdbg", "down", cwd=project))
     assert not must(podman.run("docker", "ps", "-aq")).strip()
 
-    must(podman.run("docker", "rmi", "-f", f"{project.name}-app-debug"))
+
+#: Root's Podman differs only in how its containers are reached and whose files they write.
+ROOTLESS = pytest.mark.parametrize("podman", ["rootless"], indirect=True)
+
+
+@ROOTLESS
+def test_another_command_is_built_and_stopped_and_a_program_that_ends_at_once_is_shown(podman, project):
+    """The command by `docker compose run`: built by podman, stopped at a breakpoint, with its own exit code."""
     ends = ["dkdbg", "run", "--wait", "0", "--", "-c", "import os, sys; print(os.getcwd()); sys.exit(7)"]
     done = podman.run(*ends, cwd=project)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (7, "/workspace"), done.stderr
@@ -92,7 +92,7 @@ def test_a_fresh_project_from_up_to_down_another_command_and_a_program_that_ends
         with proxy_of(attach, project, podman.environment) as proxy:
             proxy.wait("target", ready=True)
             assert proxy.end() == 0
-        assert "loss" in stop(launch_options(project), project / "train.py")
+        assert stops(project)
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=300)
         assert running.returncode == 130
@@ -126,8 +126,7 @@ def test_a_command_in_a_container_that_knows_nothing_of_dkdbg(podman, base_image
         attach = podman.start_dkdbg(*words, cwd=work, stdout=subprocess.PIPE)
         try:
             heard = next(each for each in map(json.loads, attach.stdout) if each["event"] == "listening")
-            options = AttachOptions(host="127.0.0.1", port=heard["port"], path_mappings=((str(work), "/w"),))
-            assert "loss" in stop(options, work / "train.py")
+            assert stops(work, at(heard["port"], work, "/w"))
         finally:
             for each in (attach, started):
                 each.send_signal(signal.SIGTERM)
@@ -137,9 +136,8 @@ def test_a_command_in_a_container_that_knows_nothing_of_dkdbg(podman, base_image
         podman.run("docker", "rm", "-f", "-t", "0", name)
 
 
+@ROOTLESS
 def test_a_socket_at_which_no_podman_answers_gets_one_by_what_is_said(podman):
-    if podman.user == "root":  # not by a parameter of its own: that would start one more Podman
-        pytest.skip("only a user has a socket of their own")
     socket = podman.folder / "run/podman/podman.sock"
     answers = ["env", f"DOCKER_HOST=unix://{socket}", "dkdbg", "ps", "docker://x"]
     assert "podman system service -t 0" in podman.run(*answers).stderr
