@@ -243,8 +243,11 @@ def messages_of(sock: socket.socket) -> Iterator[dict[str, Any]]:
 
 
 def wait_for(read: Any, fits: Any) -> Any:
+    """Read again and again until the value fits, and return it; pauses as long as a read takes."""
     end = time.monotonic() + 300
-    while not fits(value := read()):
+    while True:
+        began = time.monotonic()
+        if fits(value := read()):
+            return value
         assert time.monotonic() < end, value
-        time.sleep(0.01)
-    return value
+        time.sleep(max(0.01, time.monotonic() - began))

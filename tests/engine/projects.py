@@ -1,6 +1,7 @@
 """Small repositories for the engine tests, and one way to run them: init, up, attach, stop, down."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -8,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -54,6 +56,28 @@ def dkdbg(
 ) -> subprocess.CompletedProcess[str]:
     """`dkdbg ...` as a user runs it, in `root`."""
     return command([sys.executable, "-m", "dkdbg", *words], root, env=env, text=text, check=False)
+
+
+def start(root: Path, *words: str, **streams: Any) -> subprocess.Popen[Any]:
+    """Start `dkdbg ...` in `root`, without input; its outputs are pipes of text unless `streams` say otherwise."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-m", "dkdbg", *words], cwd=root, **pipes | streams)
+
+
+@contextmanager
+def started(root: Path, *words: str, **streams: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start `dkdbg ...` as `start` does; at the end it gets a Ctrl-C, if it still runs."""
+    running = start(root, *words, **streams)
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.send_signal(signal.SIGINT)
+        try:
+            running.communicate(timeout=300)
+        finally:
+            running.kill()
+            running.wait()
 
 
 def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -111,10 +135,15 @@ def launch_options(root: Path, folder: str = "") -> AttachOptions:
     )  # fmt: skip
 
 
-def stop_in(root: Path, file: str) -> Stopped:
-    """Attach by launch.json, stop at the marked line of the local `file`, and let the program go on."""
+def at(port: int, root: Path, remote: str) -> AttachOptions:
+    """Return the options to attach at a port of this machine, with `root` where the program has `remote`."""
+    return AttachOptions(port=port, path_mappings=((str(root), remote),))
+
+
+def stop_in(root: Path, file: str, options: AttachOptions | None = None) -> Stopped:
+    """Attach (by launch.json without options), stop at the marked line of `file`, and let the program go on."""
     local = root / file
-    with Debugger(launch_options(root)) as debugger:
+    with Debugger(options or launch_options(root)) as debugger:
         debugger.set_breakpoints(str(local), [marked_line(local)])
         debugger.attach()
         stop = debugger.wait_stopped(300)
@@ -145,6 +174,9 @@ def take_away(root: Path, env: dict[str, str]) -> None:
         docker("compose", "-p", root.name, "down", "--volumes", "-t", "2")
         if images := docker("image", "ls", "-q", "--filter", label).stdout.split():
             docker("image", "rm", "-f", *images)
+    # The workspace on a remote engine, which outlives `down`.
+    if volumes := docker("volume", "ls", "-q", "--filter", f"name={root.name}_").stdout.split():
+        docker("volume", "rm", "-f", *volumes)
 
 
 @contextmanager

@@ -104,7 +104,6 @@ class Following:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self.events.append(json.loads(line))
 
@@ -124,7 +123,6 @@ class Following:
 
     def rest(self) -> str:
         """Its standard error, when it has ended."""
-        assert self.process.stderr is not None
         return self.process.stderr.read()
 
     def stop(self) -> int:

@@ -1,5 +1,6 @@
 """`dkdbg up` where compose or the machine says no: the reason, a hint, and nothing half done."""
 
+import contextlib
 import socket
 
 import pytest
@@ -50,20 +51,13 @@ def test_up_refuses_what_compose_does_not_accept_and_changes_nothing(tmp_path, b
         assert snapshot(root) == before, text
 
 
-class listener:  # noqa: N801 - read as a word in a with statement
+@contextlib.contextmanager
+def listener():
     """Somebody else on port 5678; who else does not matter when it is taken already."""
-
-    def __enter__(self):
-        self.socket = socket.socket()
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self.socket.bind(("127.0.0.1", 5678))
-            self.socket.listen()
-        except OSError:
-            self.socket.close()
-
-    def __exit__(self, *_):
-        self.socket.close()
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(socket.create_server(("127.0.0.1", 5678)))
+        yield
 
 
 def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_path, base_image):

@@ -5,11 +5,11 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import docker
 from tests.engine.projects import (
     LOOP,
@@ -70,14 +70,6 @@ class Teammate:
         return must(self.debug("ps", "--all", "-q")).stdout.strip()
 
 
-def until(is_done, what):
-    """Wait for a condition in the world."""
-    end = time.monotonic() + 300
-    while not is_done():
-        assert time.monotonic() < end, f"waited 300 s for {what}"
-        time.sleep(0.05)
-
-
 def set_up(root, files):
     repo(root, {"dkdbg.toml": f"[debug]\nport = {free_port()}\n", "requirements.txt": "# nothing\n", **files})
     must(dkdbg(root, "init", "--yes"))
@@ -113,7 +105,7 @@ def test_it_is_healthy_stops_at_the_breakpoint_of_the_clone_and_what_it_writes_i
     stopped = stop_in(teammate.root, "train.py")
     assert (stopped.path, stopped.line) == (str(file), marked_line(file))
     assert stopped.values["loss"] == "1.0"
-    until((teammate.root / "made.txt").exists, "the program's file")
+    wait_for((teammate.root / "made.txt").exists, bool)
     assert (teammate.root / "made.txt").stat().st_uid == teammate.root.stat().st_uid
 
 
@@ -125,7 +117,7 @@ def test_ports_are_published_on_loopback_and_neither_a_neighbour_nor_bare_probes
     network = f"{teammate.root.name}_default"
     said = docker("run", "--rm", "--network", network, teammate.base, "python3", "-c", NEIGHBOUR, str(port))
     assert said == "answer 0"
-    until(lambda: "refused a connection" in must(teammate.debug("logs")).stdout, "the refusal in its log")
+    wait_for(lambda: "refused a connection" in must(teammate.debug("logs")).stdout, bool)
     for _ in range(100):
         socket.create_connection(("127.0.0.1", port), 5).close()
     stop_in(teammate.root, "train.py")
@@ -150,11 +142,11 @@ def test_how_the_program_or_its_wait_ends_is_the_exit_code(base_image, tmp_path)
         starts("exit", DKDBG_WAIT="0")
         ends(3)
         starts("serve", DKDBG_WAIT="0")
-        until((mate.root / "ready").exists, "the program's start")
+        wait_for((mate.root / "ready").exists, bool)
         stop()
         ends(7)  # the handler's; 137 would mean that the engine lost patience
         starts("exit", DKDBG_WAIT="600")
-        until(lambda: "waiting for a debugger" in mate.debug("logs").stdout, "the wait")
+        wait_for(lambda: "waiting for a debugger" in mate.debug("logs").stdout, bool)
         stop()
         ends(143)
         starts("serve", DKDBG_WAIT="1")  # an editor that never comes

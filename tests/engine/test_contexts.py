@@ -3,6 +3,7 @@
 import shutil
 import threading
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -108,20 +109,27 @@ def labelled(second, monkeypatch):  # noqa: ARG001
     docker("rm", "-f", name)
 
 
-def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labelled):
+@contextmanager
+def told_of_changes():
+    """Counts what is told of changes; what happened before was told. At the end nobody listens any more."""
     changes = containers.ContainerChanges()
     told = threading.Semaphore(0)
     listening = threading.Thread(target=changes.listen, args=(told.release,))
     listening.start()
-    assert told.acquire(timeout=300)  # what happened before
-    name = labelled()
     assert told.acquire(timeout=300)
-    found = containers.of_name(name)
-    assert found is not None
-    assert (found.label, found.running, found.devices) == ("x", True, False)
+    yield told
     changes.close()
     listening.join(300)
     assert not listening.is_alive()
+
+
+def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labelled):
+    with told_of_changes() as told:
+        name = labelled()
+        assert told.acquire(timeout=300)
+        found = containers.of_name(name)
+        assert found is not None
+        assert (found.label, found.running, found.devices) == ("x", True, False)
 
 
 def test_behind_ssh_they_are_told_through_the_ssh_of_the_user(labelled, config, monkeypatch):
@@ -134,17 +142,10 @@ def test_behind_ssh_they_are_told_through_the_ssh_of_the_user(labelled, config, 
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", str(ssh.parent), prepend=":")
     monkeypatch.setenv("DOCKER_HOST", "ssh://me@node4")
-    changes = containers.ContainerChanges()
-    told = threading.Semaphore(0)
-    listening = threading.Thread(target=changes.listen, args=(told.release,))
-    listening.start()
-    assert told.acquire(timeout=300)
-    name = labelled()
-    while not told.acquire(timeout=1):  # it may listen only now
-        docker("restart", "-t", "0", name)
-    changes.close()
-    listening.join(300)
-    assert not listening.is_alive()
+    with told_of_changes() as told:
+        name = labelled()
+        while not told.acquire(timeout=1):  # it may listen only now
+            docker("restart", "-t", "0", name)
 
 
 def test_a_listener_that_is_closed_before_it_listens_ends_at_once_and_all_are_one(second):  # noqa: ARG001

@@ -106,7 +106,7 @@ def dev_container(cli, root, env, **more):
     finally:
         take_away(root, env)
         if images := docker("images", "-q", "--filter", f"reference=vsc-{root.name}-*").split():
-            subprocess.run(["docker", "rmi", "-f", *images], capture_output=True, check=False)
+            docker("rmi", "-f", *images, check=False)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 import json
 import os
-import pty
 import socket
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 from dkdbg import __version__
 from dkdbg.setup.render import manifest
 from tests.engine.projects import command, dkdbg, must, repo, unique
+from tests.engine.running import Running
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.core]
@@ -68,15 +66,7 @@ def test_a_taken_port_a_large_build_and_a_broken_file_are_named(project):
     assert code == 0  # warnings
     assert f"(PID {os.getpid()})" in found["port"]["cause"]
     assert "700 MB of it weights.bin" in found["build-context"]["cause"]
-    must(
-        subprocess.run(
-            ["sh", "-c", found["build-context"]["next"]],
-            cwd=project,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    )
+    command(["sh", "-c", found["build-context"]["next"]], project)
     (project / "compose.override.yaml").write_text("services: [\n")
     code, found = findings(project)
     assert code == 1
@@ -98,33 +88,13 @@ def test_a_fix_shows_its_command_and_asks(project):
     said = dkdbg(project, "doctor", "--fix")
     assert "$ dkdbg init" in said.stdout
     assert (project / ".dkdbg" / "agent.pyz").read_bytes() == before  # without a terminal it does not write
-    assert "$ dkdbg init" in answered(project, "doctor", "--fix")
+    run = Running(project, "--fix", terminal=True, verb="doctor")
+    run.wait_for("[y/N]")
+    os.write(run.keys, b"y\n")
+    assert run.process.wait(300) == 0, run.said
+    assert "$ dkdbg init" in run.said
     assert "agent" not in findings(project)[1]
     assert (project / ".dkdbg" / "agent.pyz").read_bytes() != before
-
-
-def answered(root, *words):
-    """Run dkdbg in a terminal, answer its first question with yes, and return what it wrote."""
-    user, program = pty.openpty()
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=program, stdout=program, stderr=program
-    )
-    os.close(program)
-    said, is_answered = b"", False
-    while True:
-        try:
-            piece = os.read(user, 65536)
-        except OSError:  # Linux reports the end so, macOS by an empty read
-            piece = b""
-        if not piece:
-            break
-        said += piece
-        if not is_answered and b"[y/N]" in said:
-            os.write(user, b"y\n")
-            is_answered = True
-    os.close(user)
-    assert running.wait(60) == 0, said
-    return said.decode()
 
 
 def test_the_shared_memory_of_a_container_is_seen_from_inside(tmp_path, base_image):

@@ -2,19 +2,7 @@
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import (
-    LOOP,
-    command,
-    container,
-    dkdbg,
-    launch_options,
-    marked_line,
-    must,
-    repo,
-    running,
-    unique,
-)
+from tests.engine.projects import LOOP, command, container, dkdbg, must, repo, running, stop_in, unique
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
@@ -41,11 +29,8 @@ def task(root, *words):
 def press_f5(root):
     """F5 with a breakpoint in the loop; where it stops, and how often the loop has gone round. Then Shift+F5."""
     task(root)
-    with Debugger(launch_options(root)) as debugger:
-        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-        debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(300))[0]
-        return top.path, top.line, debugger.local_values(top)["n"]
+    stopped = stop_in(root, "train.py")
+    return stopped.path, stopped.line, stopped.values["n"]
 
 
 def test_stop_edit_f5_runs_what_the_editor_shows_and_the_tasks_restart_and_stop_it(root):

@@ -6,7 +6,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,12 +14,12 @@ import pytest
 from dkdbg import hints
 from dkdbg.core.pythons import programs_of, pythons_in
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from tests.engine.attach_proxies import attach_proxy, docker, proxy_of, typed_proxy, typed_run
+from tests.agent.dap_probe import wait_for
+from tests.engine.attach_proxies import attach_proxy, docker, newest_image, proxy_of, typed_proxy, typed_run
 from tests.engine.projects import dkdbg, must, unique
 from tests.hints import hinted
 from tests.pages import DOCS, Page, environment
 from tests.ports import free_port
-from tests.pythons import IMAGES
 
 pytestmark = pytest.mark.engine
 
@@ -53,12 +52,12 @@ def running(tmp_path):
         docker(
             "run", "-d", "--init", "--name", names[-1], "--mount", mount, "--workdir", "/code", *options, image, *words
         )  # fmt: skip
-        wait_for(lambda: steps(names[-1]) > 0, "its first step")
+        wait_for(lambda: steps(names[-1]) > 0, bool)
         return names[-1]
 
     yield start
     for name in names:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+        docker("rm", "-f", name, check=False)
 
 
 def steps(name):
@@ -67,25 +66,10 @@ def steps(name):
     return int(said[-1]) if said and said[-1].isdigit() else 0
 
 
-def wait_for(is_true, what, limit=300):
-    """Wait for a condition, `limit` seconds at most."""
-    end = time.monotonic() + limit
-    while not is_true():
-        assert time.monotonic() < end, f"waited {limit} s for {what}"
-        time.sleep(0.1)
-
-
 def is_open(port):
     """Whether somebody listens there; an attach proxy tolerates probes."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def newest(minor):
-    """The image of that Python; where it could not be built the test is skipped, in CI it fails."""
-    if not docker("images", "-q", IMAGES[minor]):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no image {IMAGES[minor]}: .ci/base-image")
-    return IMAGES[minor]
 
 
 def python_in(name):
@@ -111,7 +95,7 @@ def stops(root, proxy, line=3):
 
 
 def test_python_3_14_is_entered_by_remote_exec_left_and_entered_again(running, tmp_path):
-    name = running(newest(14), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
+    name = running(newest_image(), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
     seen = []
     with attach_proxy(tmp_path, f"docker://{name}") as proxy:
         told = proxy.wait_for(lambda each: "to attach to it" in each["text"])["text"]
@@ -127,9 +111,9 @@ def test_python_3_14_is_entered_by_remote_exec_left_and_entered_again(running, t
         assert entry["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}]
         assert proxy.end() == 0
     after = steps(name)
-    wait_for(lambda: steps(name) > after, "it to run on")
+    wait_for(lambda: steps(name) > after, bool)
     assert seen == sorted(set(seen))
-    wait_for(lambda: "agent" not in docker("top", name), "the query of the proxy to end")
+    wait_for(lambda: "agent" not in docker("top", name), bool)
 
 
 def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(running, tmp_path, base_image):
@@ -141,7 +125,7 @@ def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(run
         assert docker("exec", name, "stat", "-c", "%u %a", "/tmp/dkdbg-1234") == "1234 700"
         assert proxy.end() == 0
     after = steps(name)
-    wait_for(lambda: steps(name) > after, "it to run on")
+    wait_for(lambda: steps(name) > after, bool)
 
     def refused(*words):
         done = dkdbg(tmp_path, "attach", *words)
@@ -182,7 +166,7 @@ def test_each_command_of_the_page_about_containers_that_run_already(running, tmp
         with attach() as proxy:
             assert stops(tmp_path, proxy)[0] > 0
         after = steps(name)
-        wait_for(lambda: steps(name) > after, "it to run on")
+        wait_for(lambda: steps(name) > after, bool)
         assert must(page.run("dkdbg run --on", cwd=tmp_path)).stdout == "from inside\n"
         with attach() as proxy:
             for _ in range(2):  # its port survives who comes and goes
@@ -202,7 +186,7 @@ def network():
     name = unique("dkdbg-test-again")
     docker("network", "create", name)
     yield name
-    subprocess.run(["docker", "network", "rm", name], check=False, capture_output=True)
+    docker("network", "rm", name, check=False)
 
 
 def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, running, tmp_path, base_image):
@@ -231,7 +215,7 @@ def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, r
         env={**os.environ, "LINES": "not theirs"},
     )  # fmt: skip
     try:
-        wait_for(lambda: is_open(port) or started.poll() is not None, "the port of its proxy")
+        wait_for(lambda: is_open(port) or started.poll() is not None, bool)
         assert started.poll() is None, (tmp_path / "again.log").read_text()
         attach = AttachOptions(port=port, path_mappings=((str(tmp_path), "/code"),))
         with Debugger(attach) as debugger:
@@ -260,11 +244,11 @@ def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, r
         started.kill()
         started.wait()
         log.close()
-        subprocess.run(["docker", "rm", "--force", "--volumes", new], check=False, capture_output=True)
+        docker("rm", "--force", "--volumes", new, check=False)
 
 
 def test_where_the_program_says_no_the_reason_and_another_way_are_told(running, tmp_path):
-    name = running(newest(14), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
+    name = running(newest_image(), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"{name} cannot be entered: " in done.stderr

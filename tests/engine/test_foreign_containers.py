@@ -38,7 +38,7 @@ def foreign(base_image, tmp_path):
     )
     wait_for(lambda: docker("top", name), lambda seen: "python3" in seen)
     yield name
-    subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+    docker("rm", "-f", name, check=False)
 
 
 def said_about(root, target, last):
@@ -76,7 +76,7 @@ def running(tmp_path):
 
     yield start
     for name in names:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+        docker("rm", "-f", name, check=False)
 
 
 @pytest.mark.core

@@ -3,14 +3,13 @@
 import ctypes
 import json
 import os
-import signal
 import subprocess
-import sys
 
 import pytest
 
 from dkdbg import hints
 from dkdbg.setup.render.manifest import digest
+from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique, write
 from tests.engine.synced import docker, starting
@@ -112,12 +111,8 @@ def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(start
 
 
 def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(started):
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--wait", str(LIMIT), "--", "train.py"], cwd=started,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert running.stderr is not None
+    words = ("run", "--wait", str(LIMIT), "--", "train.py")
+    with projects.started(started, *words, stdout=subprocess.DEVNULL) as running:
         said = ""
         while "waiting for a debugger" not in said:
             read = running.stderr.readline()
@@ -127,9 +122,6 @@ def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(st
         with typed_proxy(started, line) as proxy:
             proxy.wait("target", ready=True)
             assert proxy.end() == 0
-    finally:
-        running.send_signal(signal.SIGINT)
-        running.communicate(timeout=LIMIT)
 
 
 def test_a_port_of_an_attach_is_free_when_that_is_stopped_and_a_run_needs_a_command(tmp_path, monkeypatch):

@@ -59,7 +59,7 @@ def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
             done
         )  # untouched, or out of sight
     finally:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+        docker("rm", "-f", name, check=False)
 
 
 def test_an_image_with_a_variable_without_a_value_gets_none_from_who_makes_its_container_again(tmp_path):
@@ -76,8 +76,8 @@ def test_an_image_with_a_variable_without_a_value_gets_none_from_who_makes_its_c
         assert "SECRET_OF_YOURS" in docker("inspect", "--format", "{{json .Config.Env}}", name)
         assert docker("inspect", "--format", again.ENVIRONMENT, name).split() == ["KNOWN=1"]
     finally:
-        subprocess.run(["docker", "rm", "--force", name], check=False, capture_output=True)
-        subprocess.run(["docker", "rmi", "--force", name], check=False, capture_output=True)
+        docker("rm", "--force", name, check=False)
+        docker("rmi", "--force", name, check=False)
 
 
 def greedy(source, wanted, variable):

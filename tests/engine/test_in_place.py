@@ -118,13 +118,9 @@ def test_a_service_without_a_network_is_debugged_through_dkdbg_attach(base_image
         f5 = command(["sh", ".dkdbg/up.sh"], root, check=False)
         assert f5.returncode == 1
         assert line in f5.stderr
-        with (
-            typed_proxy(root, line) as proxy,
-            Debugger(replace(launch_options(root), port=proxy.port)) as debugger,
-        ):
-            debugger.set_breakpoints(str(root / "job.py"), [marked_line(root / "job.py")])
-            debugger.attach()
-            assert debugger.stack(debugger.wait_stopped(300))[0].name == "<module>"
+        with typed_proxy(root, line) as proxy:
+            stopped = stop_in(root, "job.py", replace(launch_options(root), port=proxy.port))
+            assert stopped.function == "<module>"
     finally:
         take_away(root, dict(os.environ))
 

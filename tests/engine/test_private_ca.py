@@ -92,7 +92,6 @@ def test_no_byte_of_the_ca_is_in_the_image(built, bundle):
     assert mark.strip() not in history
     assert b"BEGIN CERTIFICATE" not in history
     with subprocess.Popen(["docker", "save", built[1]], stdout=subprocess.PIPE) as saved:
-        assert saved.stdout is not None
         while piece := saved.stdout.read(1 << 20):
             assert mark not in before + piece
             before = piece[-len(mark) :]

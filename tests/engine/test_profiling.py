@@ -4,7 +4,6 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tests import frameworks
 from tests.agent import nsys
 from tests.checkout import run_dkdbg
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import command, must, unique
+from tests.engine.projects import command, must, start, unique
 from tests.pages import Page, environment
 from tests.torchrun import TORCHRUN
 
@@ -137,10 +136,7 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_or_their_folder_is_not_known_a
         (tmp_path / "python3").chmod(0o755)
         docker("cp", str(tmp_path / "python3"), f"{name}:/usr/local/sbin/python3")
         words = f"run --on docker://{name} --nsys *train* --pull -- python3 train.py".split()
-        running = subprocess.Popen(
-            [sys.executable, "-m", "dkdbg", *words], cwd=repository, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )  # fmt: skip
-        assert running.stderr is not None
+        running = start(repository, *words, stdout=subprocess.DEVNULL)
         said = []
         for line in running.stderr:
             said.append(line)

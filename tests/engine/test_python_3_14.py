@@ -1,30 +1,19 @@
 """An image whose only Python is the newest CPython, under the name `python3.14` alone."""
 
-import os
-
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from tests.engine.attach_proxies import Containers, attach_proxy, docker, lay_out
+from tests.engine.attach_proxies import Containers, attach_proxy, lay_out, newest_image
 from tests.engine.synced import Box, sync
-from tests.pythons import IMAGES
 
 pytestmark = pytest.mark.engine
 
 LOOP = "import os, time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.01)\n"
 
 
-@pytest.fixture
-def image():
-    """Its name; where it could not be built the test is skipped, in CI it fails."""
-    if not docker("images", "-q", IMAGES[14]):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no image {IMAGES[14]}: .ci/base-image")
-    return IMAGES[14]
-
-
-def test_an_editor_stops_at_the_first_line_and_attaches_late_and_sync_reaches_it_by_name(image, tmp_path):
+def test_an_editor_stops_at_the_first_line_and_attaches_late_and_sync_reaches_it_by_name(tmp_path):
     root = lay_out(tmp_path, train=LOOP)
-    containers = Containers(root, image)
+    containers = Containers(root, newest_image())
     try:
         name = containers.run("python3.14", "train.py")
         with attach_proxy(root, f"docker://{name}") as proxy:

@@ -4,15 +4,12 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.targets.docker import containers
 from tests.engine.attach_proxies import attach_proxy, docker
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
+from tests.engine.projects import LOOP, at, dkdbg, must, start, started, stop_in, unique, write
 from tests.kubernetes.runs import WAITS, ends_by_ctrl_c
 from tests.ports import free_port
 
@@ -48,14 +45,6 @@ def left(container):
     return [name for name in found if name.startswith((".", "agent-", "hook-", "debugpy-"))]
 
 
-def start(root, *words):
-    """`dkdbg run` in the background, without a terminal."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
 def finish(running):
     out, err = running.communicate(timeout=300)
     return running.returncode, out, err
@@ -78,31 +67,20 @@ def test_output_and_exit_code_are_the_programs_and_a_command_that_is_not_there_i
 @pytest.mark.core
 def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
     put(container, tmp_path, "train.py", LOOP)
-    running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "train.py")
-    try:
+    with started(tmp_path, "run", "--on", f"docker://{container}", "--", "python3", "train.py") as running:
         with attach_proxy(tmp_path, f"docker://{container}") as proxy:
-            mappings = ((str(tmp_path), "/srv"),)
-            options = AttachOptions(host="127.0.0.1", port=proxy.port, path_mappings=mappings)
-            with Debugger(options) as debugger:
-                debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-                debugger.attach()
-                top = debugger.stack(debugger.wait_stopped(300))[0]
-                assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
-                assert "loss" in debugger.local_values(top)
-            seen = must(dkdbg(tmp_path, "ps")).stdout
-            assert container in seen
+            stopped = stop_in(tmp_path, "train.py", at(proxy.port, tmp_path, "/srv"))
+            assert (stopped.path, stopped.function) == (str(tmp_path / "train.py"), "step")
+            assert "loss" in stopped.values
+            assert container in must(dkdbg(tmp_path, "ps")).stdout
         running.send_signal(signal.SIGTERM)
         assert finish(running)[0] == 143
-    finally:
-        running.kill()
-        running.wait()
 
 
 @pytest.mark.core
 def test_ctrl_c_is_the_programs(container, tmp_path):
     put(container, tmp_path, "waits.py", WAITS)
-    running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "waits.py")
-    assert running.stdout is not None
+    running = start(tmp_path, "run", "--on", f"docker://{container}", "--", "python3", "waits.py")
     assert running.stdout.readline() == "up\n"
     running.send_signal(signal.SIGINT)
     code, out, _ = finish(running)
@@ -118,8 +96,7 @@ def test_two_runs_share_the_agent_with_a_port_each_the_last_takes_it_away(contai
     """The port is the container's alone: one beside it on the network does not reach it."""
     put(container, tmp_path, "waits.py", WAITS)
     place = f"docker://{container}"
-    first = start(tmp_path, "--on", place, "--", "python3", "waits.py")
-    assert first.stdout is not None
+    first = start(tmp_path, "run", "--on", place, "--", "python3", "waits.py")
     assert first.stdout.readline() == "up\n"
     second = dkdbg(tmp_path, "run", "--on", place, "--", "true")
     assert second.returncode == 125
@@ -166,12 +143,8 @@ def test_a_container_without_python_of_another_user_or_not_running_is_refused_wi
 def test_it_runs_on_this_machine_too(tmp_path, monkeypatch):
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     write(tmp_path, **{"waits.py": WAITS})
-    running = start(tmp_path, "--port", str(free_port()), "--", sys.executable, "waits.py")
-    assert running.stdout is not None
-    limit = threading.Timer(300, running.kill)
-    limit.start()
+    running = start(tmp_path, "run", "--port", str(free_port()), "--", sys.executable, "waits.py")
     assert running.stdout.readline() == "up\n"
-    limit.cancel()
     running.send_signal(signal.SIGINT)
     assert finish(running)[:2] == (9, "interrupted\n")
     assert list((tmp_path / "run").glob("agent-*")) == []

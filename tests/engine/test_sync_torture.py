@@ -3,10 +3,10 @@
 import hashlib
 import os
 import signal
-import time
 
 import pytest
 
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import unique
 from tests.engine.synced import Box, docker, starting, sync, take_away
 from tests.processes import children
@@ -81,10 +81,9 @@ def in_sync_again(followed):
 
 def wait_alone(box):
     """Return when the receiver of a sync that was killed has ended: it keeps its lock for so long."""
-    end = time.monotonic() + 300
-    while len(seen := docker("top", box.name).splitlines()) != 2:  # the titles, and the reader
-        assert time.monotonic() < end, seen
-        time.sleep(0.02)
+    wait_for(
+        lambda: docker("top", box.name).splitlines(), lambda seen: len(seen) == 2
+    )  # the titles, and the reader
 
 
 def test_kill_9_of_container_stream_and_dkdbg_shows_no_half_file_and_ends_equal(box, tmp_path):
@@ -117,8 +116,6 @@ def test_kill_9_of_container_stream_and_dkdbg_shows_no_half_file_and_ends_equal(
     equal = f"{COUNT + 1 + -(-COUNT // 200):,} equal, no difference"
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, equal)
     assert box.read("/log/bad") == ""
-    end = time.monotonic() + 300  # the reader has come around since the container was started again
-    while int(box.read("/log/seen") or 0) <= COUNT:
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    # The reader has come around since the container was started again.
+    wait_for(lambda: int(box.read("/log/seen") or 0), lambda seen: seen > COUNT)
     assert box.read("/log/started") == "xx"

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy, docker
-from tests.engine.projects import marked_line, repo, take_away, unique
+from tests.engine.projects import marked_line, repo, started, take_away, unique
 from tests.frameworks import python_with
 
 pytestmark = pytest.mark.engine
@@ -68,10 +67,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
         )
         nodes = [
             stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-m", "dkdbg", "run", "--on", f"compose://node{node}", "--", *TORCHRUN.format(node=node).split()],
-                    cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                )
+                started(project, "run", "--on", f"compose://node{node}", "--", *TORCHRUN.format(node=node).split(), stderr=subprocess.STDOUT)
             )
             for node in range(2)
         ]  # fmt: skip

@@ -11,10 +11,9 @@ import urllib.request
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import command, dkdbg, launch_options, marked_line, must, repo, take_away, unique
+from tests.engine.projects import command, dkdbg, must, repo, started, stop_in, take_away, unique
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("verbs")]
@@ -109,10 +108,7 @@ def test_logs_shows_what_was_printed_and_follows_what_comes(shop, running):
     answer(link)
     wait_for(lambda: must(dkdbg(shop, "logs")).stdout, lambda said: "serving on 8000\n" in said)
     assert must(dkdbg(shop, "logs", "--tail", "0")).stdout == ""
-    following = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "logs", "-f", "--tail", "0"], cwd=shop, stdout=subprocess.PIPE
-    )
-    try:
+    with started(shop, "logs", "-f", "--tail", "0", text=False) as following:
         end, line = time.monotonic() + LIMIT, b""
         os.set_blocking(following.stdout.fileno(), False)
         while b"asked for /later" not in line:  # asked again: the engine may not be following yet
@@ -120,9 +116,6 @@ def test_logs_shows_what_was_printed_and_follows_what_comes(shop, running):
             urllib.request.urlopen(f"{link}/later", timeout=LIMIT).close()
             time.sleep(0.1)
             line += following.stdout.read() or b""
-    finally:
-        following.kill()
-        following.wait()
 
 
 @pytest.fixture
@@ -160,18 +153,11 @@ def test_another_command_runs_in_the_service_while_it_runs(shop):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 9), (signal.SIGTERM, 143)])
 def test_a_signal_is_for_the_command_in_the_service_and_no_container_stays(shop, number, code):
     """Of a script that runs it: compose would leave the container with its debug port."""
-    ran = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--wait", "0", "--", "waits.py"],
-        cwd=shop, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
+    with started(shop, "run", "--wait", "0", "--", "waits.py") as ran:
         assert ran.stdout.readline() == "up\n"
         ran.send_signal(number)
         _, said = ran.communicate(timeout=LIMIT)
         assert ran.returncode == code, said
-    finally:
-        ran.kill()
-        ran.wait()
     assert docker("ps", "--all", "--quiet", "--filter", f"name={shop.name}-web-debug-run-") == ""
 
 
@@ -179,11 +165,8 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
     must(dkdbg(shop, "down"))
     nothing = dkdbg(shop, "logs")
     assert (nothing.returncode, "web-debug does not run" in nothing.stderr) == (1, True)
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--wait", str(LIMIT), "--", "-m", "unittest", "test_sums.Sums.test_one"],
-        cwd=shop, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
+    words = ("run", "--wait", str(LIMIT), "--", "-m", "unittest", "test_sums.Sums.test_one")
+    with started(shop, *words, stdout=subprocess.DEVNULL) as running:
         said = ""
         for line in running.stderr:
             said += line
@@ -191,17 +174,10 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
                 break
         assert "press F5 to attach to it" in said
         assert "what dkdbg run has started" in command(["sh", ".dkdbg/up.sh"], shop).stdout
-        at = marked_line(shop / "test_sums.py")
-        with Debugger(launch_options(shop)) as debugger:
-            debugger.set_breakpoints(str(shop / "test_sums.py"), [at])
-            debugger.attach()
-            top = debugger.stack(debugger.wait_stopped(LIMIT))[0]
-            assert (top.name, debugger.local_values(top)["total"]) == ("test_one", "2")
+        stopped = stop_in(shop, "test_sums.py")
+        assert (stopped.function, stopped.values["total"]) == ("test_one", "2")
         rest = running.communicate(timeout=LIMIT)[1]
         assert (running.returncode, "OK" in rest) == (0, True), said + rest
-    finally:
-        running.kill()
-        running.wait()
 
 
 def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(shop):

@@ -4,10 +4,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.agent.dap_probe import wait_for
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import unique
 
 #: Made from Debian packages once, and kept like the base images.
@@ -35,14 +36,6 @@ for each in me other fish csh zsh; do
 done
 exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no
 """
-
-
-def docker(*words: str, stdin: str | None = None, check: bool = True) -> str:
-    done = subprocess.run(
-        ["docker", *words], input=stdin, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert not check or done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
-    return done.stdout.strip()
 
 
 def build_image(base: str, image: str = IMAGE, recipe: str = _RECIPE) -> None:
@@ -114,12 +107,9 @@ class Laptop:
         """What should not be there when everything has ended."""
         raise NotImplementedError
 
-    def wait_until_nothing_is_left(self, seconds: float = 300) -> None:
+    def wait_until_nothing_is_left(self) -> None:
         """No ssh of ours here, no process of ours there, and no file but what a runtime folder keeps."""
-        end = time.monotonic() + seconds
-        while left := self.left():
-            assert time.monotonic() < end, left
-            time.sleep(0.1)
+        wait_for(self.left, lambda left: not left)
 
 
 class Hosts(Laptop):
@@ -152,10 +142,7 @@ class Hosts(Laptop):
         return self
 
     def wait_until_up(self) -> None:
-        end = time.monotonic() + 300
-        while (done := self.ssh("-J", "login", "node1", "true")).returncode:
-            assert time.monotonic() < end, done.stderr
-            time.sleep(0.1)
+        wait_for(lambda: self.ssh("-J", "login", "node1", "true"), lambda done: done.returncode == 0)
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
         return docker("exec", "-u", user, self.containers[host], "sh", "-c", text, check=check)

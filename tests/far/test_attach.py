@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,10 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import LOOP, write
+from tests.engine.projects import LOOP, start, started, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
-from tests.slurm.test_place import running as interrupted
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -27,10 +25,10 @@ NODE, CODE = "ssh://login,node1", "/home/me/code"
 def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
     write(root, **{"train.py": LOOP})
     laptop.put("node1", "/home/me/code/train.py", (root / "train.py").read_text())
-    words = ("--on", f"{NODE}/~/code", "--wait", "300", "--", "python3", "train.py")
+    words = ("run", "--on", f"{NODE}/~/code", "--wait", "300", "--", "python3", "train.py")
     try:
-        with interrupted(root, *words) as started:
-            yield started
+        with started(root, *words) as run:
+            yield run
     finally:
         laptop.sh("node1", "pkill -INT -u me -f train.py", check=False)
 
@@ -81,14 +79,12 @@ def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
     """As TensorBoard's; the number is the same one here where it is free."""
     laptop.put("node1", "/home/me/www/index.html", "hello\n")
     there, taken = free_port(), free_port()
-    start = f"cd /home/me/www; for p in {there} {taken}; do python3 -m http.server -b 127.0.0.1 $p >/dev/null 2>&1 & done"
-    laptop.sh("node1", start, user="me")
+    serve = f"cd /home/me/www; for p in {there} {taken}; do python3 -m http.server -b 127.0.0.1 $p >/dev/null 2>&1 & done"
+    laptop.sh("node1", serve, user="me")
     wait_listening(laptop, there, taken)
     words = ["forward", NODE, str(there), str(taken), f"{free_port()}:{there}", "--json"]
     with socket.create_server(("127.0.0.1", taken)):
-        forwarding = subprocess.Popen(
-            [sys.executable, "-m", "dkdbg", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        forwarding = start(tmp_path, *words, stderr=subprocess.DEVNULL)
         try:
             said = [json.loads(forwarding.stdout.readline()) for _ in range(4)]
             named, same, other = (each["local"] for each in said if each["event"] == "port")

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.engine.attach_proxies import attach_proxy
-from tests.far.hosts import docker
+from tests.agent.dap_probe import wait_for
+from tests.engine.attach_proxies import attach_proxy, docker
 from tests.far.test_attach import CODE, NODE, running
 from tests.kubernetes.ranks import editor
 
@@ -71,10 +71,7 @@ def test_a_name_that_leads_to_another_host_meanwhile_ends_no_session(laptop, tmp
             stopped = debugger.wait_stopped(300)
             which.write_text("127.0.0.1")  # as `login` calls itself
             laptop.kill_local_ssh()
-            end = time.monotonic() + 300
-            while "127.0.0.1" not in tried.read_text():
-                assert time.monotonic() < end
-                time.sleep(0.1)
+            wait_for(tried.read_text, lambda text: "127.0.0.1" in text)
             which.write_text("node1")
             assert debugger.evaluate("6 * 7", debugger.stack(stopped, timeout=300)[0], timeout=300) == "42"
             assert not stopped.session.is_ended

@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import dkdbg
-from tests.engine.test_entering import LOOP, stops, wait_for
+from tests.engine.test_entering import LOOP, stops
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -23,7 +24,7 @@ def program(laptop, tmp_path):
         said = laptop.sh("node1", "tail -n 1 /tmp/steps").strip()
         return int(said) if said.isdigit() else 0
 
-    wait_for(steps, "its first step")
+    wait_for(steps, bool)
     yield pid, steps
     laptop.sh("node1", "pkill -u me python3; rm -f /tmp/steps", check=False)
 
@@ -39,7 +40,7 @@ def test_a_running_python_two_hops_away_is_entered_left_and_entered_again(laptop
             ]
             assert proxy.end() == 0
         after = steps()
-        wait_for(lambda after=after: steps() > after, "it to run on")
+        wait_for(lambda after=after: steps() > after, bool)
     assert seen == sorted(set(seen))
     assert "train.py" in "".join(laptop.processes("node1"))
 

@@ -10,7 +10,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.setup.render import jsonc
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo
-from tests.far.test_reload import Running
+from tests.engine.running import Running
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far"), pytest.mark.usefixtures("laptop")]

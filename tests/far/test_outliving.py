@@ -10,7 +10,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -19,6 +18,7 @@ import pytest
 
 from dkdbg.agent.dap.frames import encode
 from tests.agent.dap_probe import wait_for
+from tests.engine import projects
 from tests.engine.projects import dkdbg, must
 from tests.ports import free_port
 
@@ -60,9 +60,8 @@ except KeyboardInterrupt:
 
 def start(root, laptop, name: str, text: str, **streams: object) -> subprocess.Popen[bytes]:
     laptop.put("node1", f"/home/me/code/{name}", text)
-    words = [sys.executable, "-m", "dkdbg", "run", "--on", f"{NODE}/~/code", "--", "python3", name]
-    pipes: dict = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, cwd=root, bufsize=0, **{**pipes, **streams})  # type: ignore[call-overload]
+    words = ("run", "--on", f"{NODE}/~/code", "--", "python3", name)
+    return projects.start(root, *words, bufsize=0, text=False, **{"stdin": subprocess.PIPE, **streams})
 
 
 @contextlib.contextmanager
@@ -244,6 +243,7 @@ def test_another_user_of_the_node_reaches_neither_the_agent_nor_the_keeper(lapto
 def initialized(laptop, user: str, port: int) -> str:
     """What is answered to `initialize` by a forward of this user's ssh."""
     here = free_port()
+    initialize = {"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "x"}}
     forward = f"127.0.0.1:{here}:127.0.0.1:{port}"
     words = [str(laptop.bin / "ssh"), "-N", "-L", forward, "-J", "login", f"{user}@node1"]
     forwarding = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -254,16 +254,7 @@ def initialized(laptop, user: str, port: int) -> str:
                 contextlib.suppress(ConnectionRefusedError),
                 socket.create_connection(("127.0.0.1", here), 30) as client,
             ):
-                client.sendall(
-                    encode(
-                        {
-                            "seq": 1,
-                            "type": "request",
-                            "command": "initialize",
-                            "arguments": {"adapterID": "x"},
-                        }
-                    )
-                )
+                client.sendall(encode(initialize))
                 return client.recv(1000).decode()
             assert time.monotonic() < end
             time.sleep(0.1)

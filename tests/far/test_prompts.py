@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.engine.projects import dkdbg
-from tests.far.test_reload import Running
+from tests.engine.running import Running
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.engine.attach_proxies import attach_proxy
+from tests.engine.projects import started
 from tests.one_job import FILES, stop_and_go_together
-from tests.slurm.test_place import running
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 CODE = "/home/me/code"
@@ -21,8 +21,8 @@ def test_ranks_on_two_hosts_attached_to_late_stop_at_one_iteration_and_go_on_by_
             laptop.put(host, f"{CODE}/{name}", text)
     with ExitStack() as stack:
         for number, address in enumerate(HOSTS.values()):
-            words = ("--on", f"{address}/~/code", "--", "python3", "launcher.py", str(number), "login")
-            stack.enter_context(running(tmp_path, *words))
+            words = ("run", "--on", f"{address}/~/code", "--", "python3", "launcher.py", str(number), "login")
+            stack.enter_context(started(tmp_path, *words))
         stack.callback(laptop.put, "login", f"{CODE}/stop", "")
         for host in HOSTS:
             laptop.sh(host, f"cd {CODE}; until [ $(ls | grep -c ^up) = 2 ]; do sleep 0.05; done")

@@ -1,13 +1,8 @@
 """`run --sync` and `run --reload`: what is saved here runs two hops away."""
 
-import os
-import pty
-import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,81 +11,14 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import AttachProxy, attach_proxy
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.engine.running import TIMEOUT_S, Running
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
 NODE = "ssh://login,node1"
-#: Seconds that a loaded machine may take for anything.
-TIMEOUT_S = 300.0
 #: Says which start it is, and stays.
 STAYS = "import time\nprint('up', 'one', flush=True)\nwhile True:\n    time.sleep(0.02)\n"
-
-
-class Running:
-    """`dkdbg run`, or another verb, at a terminal or with pipes, and all that it has said."""
-
-    def __init__(self, root, *words: str, terminal: bool = False, verb: str = "run") -> None:
-        argv = [sys.executable, "-m", "dkdbg", verb, *words]
-        self.said = ""
-        self._changed = threading.Condition()
-        self.keys = -1
-        if terminal:
-            self.keys, other = pty.openpty()
-            # As a shell does it: a session of its own, whose terminal this is.
-            becoming = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", becoming, *argv], cwd=root, stdin=other, stdout=other, stderr=other,
-                start_new_session=True,
-            )  # fmt: skip
-            os.close(other)
-            self._out = self.keys
-        else:
-            self.process = subprocess.Popen(
-                argv, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            self._out = self.process.stdout.fileno()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self._out, 1 << 16)
-            except OSError:
-                data = b""
-            with self._changed:
-                self.said += data.decode("utf-8", "replace")
-                self._changed.notify_all()
-            if not data:
-                return
-
-    def wait_for(self, text: str, times: int = 1) -> None:
-        self.wait_until(lambda: self.said.count(text) >= times)
-
-    def comes(self, text: str, seconds: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: text in self.said, seconds)
-
-    def wait_until(self, fits: Callable[[], bool]) -> None:
-        end = time.monotonic() + TIMEOUT_S
-        with self._changed:
-            while not fits():
-                assert time.monotonic() < end, self.said
-                self._changed.wait(0.1)  # nobody tells of the end of the process
-
-    def has_ended(self) -> bool:
-        return "Shared connection" in self.said or self.process.poll() is not None
-
-    def ctrl_c(self) -> None:
-        os.write(self.keys, b"\x03")
-
-    def end(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(TIMEOUT_S)
-        self._reader.join(5)  # ssh may keep the terminal open
-        return code
 
 
 @contextmanager

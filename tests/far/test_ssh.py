@@ -3,14 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
 from tests.agent.dap_probe import wait_for
-from tests.engine.projects import dkdbg, must, write
+from tests.engine.projects import dkdbg, must, start, write
 from tests.kubernetes.runs import ENDS, WAITS
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
@@ -21,13 +20,6 @@ ODD = [
     "", " ", "a b", "'", '"', "\\", "\\\\n", "\\'", "!x", "$HOME", "`id`", "%s%%", "a\nb", "~", "*", "é\u202e", "-n", "x" * 5000,
 ]  # fmt: skip
 SHOWS = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(os.fsencode(a) for a in sys.argv[1:]))"
-
-
-def start(root, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
 
 
 def test_output_and_exit_code_are_the_programs_and_nothing_is_left(laptop, tmp_path):
@@ -84,7 +76,7 @@ def test_all_commands_share_one_connection_which_ends_with_the_place(laptop, tmp
 
 def test_commands_that_start_together_share_one_connection_and_leave_none(laptop, tmp_path):
     """The second one found the socket taken, and was a connection without one, which nobody ended."""
-    words = ("--on", NODE, "--", "sh", "-c", "echo there")
+    words = ("run", "--on", NODE, "--", "sh", "-c", "echo there")
     for _ in range(2):
         started = [start(tmp_path, *words) for _ in range(4)]
         assert [each.communicate(timeout=300)[0] for each in started] == ["there\n"] * 4
@@ -117,17 +109,13 @@ def test_the_verbs_work_there_and_ctrl_c_is_the_programs(laptop, tmp_path):
     assert laptop.sh("node1", "cat /home/me/synced/waits.py", user="me") == WAITS.strip()
     must(dkdbg(tmp_path, "sync", there, "--verify"))
     assert "no session" in must(dkdbg(tmp_path, "ps", NODE)).stdout
-    running = start(tmp_path, "--on", there, "--", "python3", "waits.py")
+    running = start(tmp_path, "run", "--on", there, "--", "python3", "waits.py")
     try:
         assert running.stdout.readline() == "up\n"
         shown = must(dkdbg(tmp_path, "ps", NODE)).stdout
         assert "waits.py" in shown
         assert "ssh login,node1" in shown
-        pdb = subprocess.run(
-            [sys.executable, "-m", "dkdbg", "pdb", NODE], cwd=tmp_path, input="p 6 * 7\nq\n", text=True,
-            capture_output=True, check=False, timeout=300,
-        )  # fmt: skip
-        assert "42" in pdb.stdout, pdb.stderr
+        assert "42" in must(dkdbg(tmp_path, "pdb", NODE, text="p 6 * 7\nq\n")).stdout
         assert "login,node1: restarted, run 2" in must(dkdbg(tmp_path, "restart", NODE)).stdout
         while (line := running.stdout.readline()) != "up\n":
             assert line == "interrupted\n"

@@ -47,9 +47,7 @@ def resources(version: str) -> dict[str, Any]:
 
 def full_name(plural: str) -> str:
     """The plural as the API server names it in what it says: with its group."""
-    group = next(
-        each.rpartition("/")[0] for each, kinds in KINDS.items() if plural in {one[0] for one in kinds}
-    )
+    group = _kind_of(plural)[0].rpartition("/")[0]
     return f"{plural}.{group}" if group else plural
 
 
@@ -73,6 +71,13 @@ def checks(path: str) -> dict[str, Any] | None:
     return {"openapi": "3.0.0", "info": {"title": "stand-in", "version": "1"}, "paths": paths}
 
 
+def _kind_of(plural: str) -> tuple[str, str]:
+    """The version and the kind of objects with this plural."""
+    return next(
+        (version, kind) for version, kinds in KINDS.items() for name, kind, _, _ in kinds if name == plural
+    )
+
+
 def _at(version: str) -> str:
     return f"api/{version}" if version == "v1" else f"apis/{version}"
 
@@ -91,12 +96,7 @@ class Objects:
 
     def put(self, plural: str, name: str, value: dict[str, Any], namespace: str = "ml") -> None:
         """Have this object."""
-        version, kind = next(
-            (version, kind)
-            for version, found in KINDS.items()
-            for each, kind, _, _ in found
-            if each == plural
-        )
+        version, kind = _kind_of(plural)
         about = {
             "name": name, "namespace": namespace, "uid": f"uid-{plural}-{name}", "creationTimestamp": "2026-11-22T10:00:00Z",
             "resourceVersion": "1", **value.get("metadata", {}),
@@ -124,12 +124,7 @@ class Objects:
         return 200, self.kept[plural, name]
 
     def _listed(self, plural: str, namespace: str) -> dict[str, Any]:
-        version, kind = next(
-            (version, kind)
-            for version, found in KINDS.items()
-            for each, kind, _, _ in found
-            if each == plural
-        )
+        version, kind = _kind_of(plural)
         items = [
             each for (found, _), each in self.kept.items()
             if found == plural and namespace in {"", each["metadata"]["namespace"]}

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions, Stop
-from tests.engine.projects import marked_line
+from dkdbg.dap.values import Stop
+from tests.agent.dap_probe import wait_for
+from tests.engine.projects import at, marked_line
 from tests.kubernetes.runs import relays
 
 RANKS = 4
@@ -44,8 +45,7 @@ COMMAND = ("torchrun", "--nproc-per-node", str(RANKS), "train.py")
 @contextmanager
 def editor(port: int, root: Path, remote: str) -> Iterator[Debugger]:
     """An editor that has attached to `dkdbg attach` with a breakpoint at the mark of train.py."""
-    options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), remote),))
-    with Debugger(options) as debugger:
+    with Debugger(at(port, root, remote)) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
         debugger.attach(timeout=300)
         yield debugger
@@ -66,10 +66,7 @@ def cut_again_and_again(debugger: Debugger, stop: Stop, times: int) -> float:
     """Kill the tunnel's kubectl while a rank is stopped, so often; seconds until it answers again each time: the median."""
     took = []
     for _ in range(times):
-        end = time.monotonic() + 300
-        while not (killed := relays()):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        killed = wait_for(relays, bool)
         began = time.monotonic()
         for pid in killed:
             with contextlib.suppress(ProcessLookupError):

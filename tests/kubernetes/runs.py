@@ -3,9 +3,11 @@
 import contextlib
 import os
 import subprocess
-import sys
-import time
 from pathlib import Path
+
+from tests.agent.dap_probe import wait_for
+from tests.engine import projects
+from tests.engine.running import Running
 
 ENDS = "import os, sys; print('out', os.getcwd()); print('err', file=sys.stderr); sys.exit(7)"
 WAITS = (
@@ -18,46 +20,25 @@ WAITS = (
 )
 
 
-def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
 def start(root, target: str, *command: str) -> subprocess.Popen[str]:
-    running = launch(root, target, *command)
+    """Run a command that says that it is up."""
+    running = projects.start(root, "run", "--on", target, "--", *command)
     assert running.stdout.readline() == "up\n", running.communicate()
     return running
 
 
 def ends_by_ctrl_c(root, target: str, *command: str) -> None:
     """Run a command that behaves like WAITS in a terminal, and see that a Ctrl-C there ends it."""
-    pid, terminal = os.forkpty()
-    if pid == 0:
-        os.chdir(root)
-        os.execv(sys.executable, [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command])
-    seen, sent = b"", False
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError:
-            break
-        if b"up\r\n" in seen and not sent:
-            os.write(terminal, b"\x03")
-            sent = True
-    os.close(terminal)
-    assert b"interrupted" in seen, seen
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    run = Running(root, "--on", target, "--", *command, terminal=True)
+    run.wait_for("up\r\n")
+    run.ctrl_c()
+    run.wait_for("interrupted")
+    assert run.process.wait(300) == 9
 
 
 def wait_until_no_relay_is_left() -> None:
     """Return when the kubectls of all relays that are ours have ended; who has ended them does not wait for that."""
-    end = time.monotonic() + 300
-    while left := relays():
-        assert time.monotonic() < end, left
-        time.sleep(0.02)
+    wait_for(relays, lambda left: not left)
 
 
 def relays() -> list[int]:

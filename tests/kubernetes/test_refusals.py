@@ -6,12 +6,12 @@ The API server is a stand-in.
 import os
 import shutil
 import threading
-import time
 
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg
 from tests.kubernetes.cluster import Pod
 
@@ -175,10 +175,7 @@ def test_a_watch_that_is_denied_is_said_and_one_that_is_not_tells_of_changes(roo
     thread = threading.Thread(target=listening.listen, args=(told.release,), daemon=True)
     thread.start()
     assert told.acquire(timeout=300)
-    deadline = time.monotonic() + 300
-    while not cluster.is_watched:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: cluster.is_watched, bool)
     cluster.delete("train-0")
     assert told.acquire(timeout=300)
     cluster.put(Pod("train-1", {"main": None}, labels={"app": "train"}))

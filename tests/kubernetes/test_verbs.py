@@ -13,6 +13,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.targets import registry
+from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy, proxy_of
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, docker, following, take_away
@@ -22,7 +23,6 @@ from tests.kubernetes.runs import (
     ENDS,
     WAITS,
     ends_by_ctrl_c,
-    launch,
     relays,
     start,
     wait_until_no_relay_is_left,
@@ -105,11 +105,7 @@ def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, box):
     try:
         listed = must(dkdbg(root, "ps")).stdout
         assert "pod ml/train-0" in listed
-        entered = subprocess.run(
-            [sys.executable, "-m", "dkdbg", "pdb", "k8s://ml/train-0"], cwd=root, input="p 40 + 2\nq\n",
-            capture_output=True, text=True, check=True, timeout=300,
-        ).stdout  # fmt: skip
-        assert "42" in entered
+        assert "42" in must(dkdbg(root, "pdb", "k8s://ml/train-0", text="p 40 + 2\nq\n")).stdout
         said = must(dkdbg(root, "restart", "k8s://ml/train-0")).stdout
         assert said == "train-0: restarted, run 2\n"
         while (line := running.stdout.readline()) != "up\n":
@@ -182,17 +178,8 @@ def test_the_pod_says_where_the_code_lies(root, box, cluster):
 
 def test_a_random_user_without_a_home_in_a_read_only_root_is_enough(root, cluster, made):
     """As OpenShift's restricted-v2 runs a pod: a uid without a passwd entry, HOME=/, no capability."""
-    restricted = (
-        "-u",
-        "1000660000:0",
-        "-e",
-        "HOME=/",
-        "--cap-drop",
-        "ALL",
-        "--security-opt",
-        "no-new-privileges",
-    )
-    box = made(*restricted, "--read-only", "--tmpfs", "/tmp:mode=1777")
+    restricted = "-u 1000660000:0 -e HOME=/ --cap-drop ALL --security-opt no-new-privileges"
+    box = made(*restricted.split(), "--read-only", "--tmpfs", "/tmp:mode=1777")
     cluster.put(Pod("train-0", {"main": box.name}))
     show = "import os; print(os.getuid(), os.environ['HOME'])"
     done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "python3", "-c", show)
@@ -229,12 +216,15 @@ def test_what_a_pod_lacks_is_said(root, box):
     assert said in done.stderr, done.stderr
 
 
+TRAIN = ("--", "python3", "train.py")
+
+
 @contextlib.contextmanager
 def attached(root, box, target: str = "k8s://ml/train-0"):
     """An editor attached to a program in the pod train-0, and the started commands, which are ended."""
     write(root, **{"train.py": LOOP})
     docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
-    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
+    started = [projects.start(root, "run", "--on", "k8s://ml/train-0", *TRAIN)]
     try:
         with attach_proxy(root, target) as proxy, editor(proxy.port, root, "/srv") as debugger:
             yield debugger, started
@@ -268,7 +258,7 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_c
         second = made()
         docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
         cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
-        started.append(launch(root, "k8s://ml/train-1", "python3", "train.py"))
+        started.append(projects.start(root, "run", "--on", "k8s://ml/train-1", *TRAIN))
         assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
     wait_until_no_relay_is_left()  # neither of the proxy's nor of the runs
 
@@ -301,7 +291,7 @@ def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
         debugger.wait_ended(60, session=former)
         debugger.wait_output("connection to the process lost")
         assert started[0].wait(60) == 255
-        started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
+        started.append(projects.start(root, "run", "--on", "k8s://ml/train-0", *TRAIN))
         assert debugger.wait_stopped(300).session is not former
 
 
@@ -328,10 +318,8 @@ ECHO = (
 
 def talking(root, target: str, text: str) -> subprocess.Popen[bytes]:
     """A program in the pod that can be spoken with; it is up."""
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", "python3", "-c", text], cwd=root, bufsize=0,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    words = ("run", "--on", target, "--", "python3", "-c", text)
+    running = projects.start(root, *words, bufsize=0, stdin=subprocess.PIPE, text=False)
     assert running.stdout.readline() == b"up\n", running.communicate()
     return running
 

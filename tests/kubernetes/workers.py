@@ -54,15 +54,8 @@ class Workers:
             self._cluster.put(pod)
             return
         self._containers[name] = unique("dkdbg-pod")
-        words = [
-            "--init",
-            "--name",
-            self._containers[name],
-            "-v",
-            f"{self._agent(name)}:/opt/dkdbg:ro",
-            "-v",
-            f"{self._code}:/workspace",
-        ]
+        words = ["--init", "--name", self._containers[name]]
+        words += ["-v", f"{self._agent(name)}:/opt/dkdbg:ro", "-v", f"{self._code}:/workspace"]
         for each in container.get("env", ()):
             words += ["-e", f"{each['name']}={each['value']}"]
         # A kubelet waits for the ConfigMap, which is made after the Deployment that owns it.

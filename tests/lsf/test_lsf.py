@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must, write
 from tests.kubernetes.ranks import editor
 from tests.pages import Page
@@ -43,10 +43,10 @@ def site(tmp_path, monkeypatch):
     write(tmp_path / "code", **{"train.py": TRAIN})
     yield tmp_path / "code"
     (tmp_path / "code" / "stop").touch()
-    end = time.monotonic() + 60
-    while any('"RUN"' in each.read_text() for each in (tmp_path / "jobs").glob("*.json")):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    jobs = tmp_path / "jobs"
+    wait_for(
+        lambda: [each.read_text() for each in jobs.glob("*.json")], lambda found: '"RUN"' not in str(found)
+    )
 
 
 class OnThisMachine(Typed):

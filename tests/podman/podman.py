@@ -5,10 +5,10 @@ import pwd
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests import leftovers
+from tests.agent.dap_probe import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,10 +75,7 @@ class Podman:
             ["podman", "system", "service", "--time=0", self.environment["DOCKER_HOST"]], env=self.environment,
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self._as,
         )  # fmt: skip
-        end = time.monotonic() + 300
-        while (done := self.run("docker", "version")).returncode:
-            assert time.monotonic() < end, done.stdout + done.stderr
-            time.sleep(0.2)
+        wait_for(lambda: self.run("docker", "version"), lambda done: done.returncode == 0)
         with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saving:
             loaded = subprocess.run(
                 ["podman", "load", "-q"], stdin=saving.stdout, env=self.environment, cwd=self.folder, check=False,

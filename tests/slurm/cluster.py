@@ -2,11 +2,12 @@
 
 import os
 import secrets
-import time
 from pathlib import Path
 
+from tests.agent.dap_probe import wait_for
+from tests.engine.attach_proxies import docker
 from tests.engine.projects import unique
-from tests.far.hosts import Laptop, docker
+from tests.far.hosts import Laptop
 
 #: Made from Debian packages once, and kept like the base images.
 IMAGE = "dkdbg-test/slurm:1"
@@ -152,11 +153,8 @@ class Cluster(Laptop):
         self.until(lambda: not self.sh("login", "squeue -h"))
 
     @staticmethod
-    def until(holds, seconds: float = 300) -> None:
-        end = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < end, holds
-            time.sleep(0.1)
+    def until(holds) -> None:
+        wait_for(holds, bool)
 
     def left(self) -> list[str]:
         """What should not be there when everything has ended."""

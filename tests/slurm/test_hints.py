@@ -10,7 +10,7 @@ import pytest
 from dkdbg import hints
 from tests.engine.attach_proxies import attach_proxy, typed_proxy
 from tests.engine.projects import dkdbg, must
-from tests.far.test_reload import Running
+from tests.engine.running import Running
 from tests.hints import hinted
 from tests.typed import typed
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from dkdbg.targets.batch.pbs import PBS
 from dkdbg.targets.batch.slurm import SLURM
-from tests.engine.projects import dkdbg
+from tests.engine.projects import dkdbg, start
 from tests.far.test_outliving import COUNTS, ECHO, passes_cuts
 from tests.slurm.cluster import Cluster
 
@@ -39,10 +38,8 @@ def started(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`dkdbg run` of a Python text; whatever happens, nothing of it stays."""
     cluster.put(f"{CODE}/{name}", text)
-    words = [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", "python3", f"{CODE}/{name}"]
-    running = subprocess.Popen(
-        words, cwd=root, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    words = ("run", "--on", target, "--", "python3", f"{CODE}/{name}")
+    running = start(root, *words, bufsize=0, stdin=subprocess.PIPE, text=False)
     try:
         yield running
     finally:
@@ -93,7 +90,7 @@ def test_programs_end_with_their_job_and_it_is_said_to_a_laptop_that_is_still_th
             _, err = running.communicate(timeout=300)
             assert running.returncode != 0
             assert f"job {job} has ended: C".encode() in err
-            ways.until(lambda: "counts.py" not in ways.sh("node-12", "ps -u me -o args=", check=False), 300)
+            ways.until(lambda: "counts.py" not in ways.sh("node-12", "ps -u me -o args=", check=False))
 
 
 @pytest.mark.parametrize("system", [SLURM, PBS], ids=["slurm", "pbs"])

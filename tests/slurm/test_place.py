@@ -2,17 +2,14 @@
 
 import json
 import os
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 
 from dkdbg.targets import registry
 from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import LOOP, dkdbg, must, write
+from tests.engine.projects import LOOP, dkdbg, must, started, write
 from tests.far.test_ssh import ODD, SHOWS
 from tests.kubernetes.ranks import editor
 from tests.slurm.cluster import NODES
@@ -20,19 +17,6 @@ from tests.slurm.cluster import NODES
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 
 CODE = "/home/me/code"
-
-
-@contextmanager
-def running(root, *words: str) -> Iterator[subprocess.Popen[str]]:
-    started = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        yield started
-    finally:
-        started.send_signal(signal.SIGINT)
-        started.communicate(timeout=300)
 
 
 @pytest.fixture
@@ -101,7 +85,9 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
     with ExitStack() as stack:
         programs = [
             stack.enter_context(
-                running(tmp_path, "--on", f"{target}/{node}", "--wait", "300", "--", "python3", "train.py")
+                started(
+                    tmp_path, "run", "--on", f"{target}/{node}", "--wait", "300", "--", "python3", "train.py"
+                )
             )
             for node in NODES
         ]
@@ -131,11 +117,7 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
         assert {limit["what"] for limit in limits} == {f"Slurm ends job {job}"}
         assert all(0 < limit["left_s"] <= 90 * 60 for limit in limits)
         assert "restarted" in must(dkdbg(tmp_path, "restart", f"{target}/node-22")).stdout
-        typed = subprocess.run(
-            [sys.executable, "-m", "dkdbg", "pdb", f"{target}/node-12"], cwd=tmp_path, input="p 6 * 7\nq\n",
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        assert "42" in typed.stdout, typed.stderr
+        assert "42" in must(dkdbg(tmp_path, "pdb", f"{target}/node-12", text="p 6 * 7\nq\n")).stdout
         assert proxy.end() == 0
     for node in NODES:  # their connection was cut: nobody here tells them any more
         ways.sh(node, "pkill -INT -u me python3", check=False)

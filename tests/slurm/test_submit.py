@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine.attach_proxies import AttachProxy, attach_proxy, proxy_of
-from tests.engine.projects import LOOP, dkdbg, must, write
+from tests.engine.projects import LOOP, dkdbg, must, start, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
 
@@ -117,10 +117,8 @@ def test_a_connection_that_dies_while_the_job_is_submitted_makes_no_second_one(l
 
 def test_an_allocation_is_held_for_commands_and_used_again(laptop, tmp_path):
     laptop.put(f"{CODE}/x", "")
-    held = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "submit", *ON, "--interactive", "-D", CODE, "-w", "node-22", "--gres", "gpu:1"],
-        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    words = ("submit", *ON, "--interactive", "-D", CODE, "-w", "node-22", "--gres", "gpu:1")
+    held = start(tmp_path, *words, stdin=subprocess.PIPE)
     try:
         held.stdin.write("hostname; pwd\n")
         held.stdin.flush()

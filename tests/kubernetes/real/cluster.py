@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.engine.attach_proxies import docker
+from tests.engine.projects import command
 from tests.leftovers import unique
 
 HERE = Path(__file__).parent
@@ -79,7 +81,7 @@ class RealCluster:
         return self
 
     def stop(self) -> None:
-        subprocess.run(["docker", "rm", "-f", "-v", self.name], check=False, capture_output=True)
+        docker("rm", "-f", "-v", self.name, check=False)
 
     def kubectl(
         self, *words: str, stdin: str | None = None, check: bool = True, config: Path | None = None
@@ -149,24 +151,11 @@ class RealCluster:
     def wait(self, what: Any, called: str) -> None:
         end = time.monotonic() + 300
         while not what():
-            state = subprocess.run(
-                ["docker", "inspect", "-f", "{{.State.Running}}", self.name],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if time.monotonic() > end or state.stdout.strip() != "true":
-                script = "tail -n 5 /k/log/*"
-                logs = subprocess.run(
-                    ["docker", "exec", self.name, "sh", "-c", script],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                said = subprocess.run(
-                    ["docker", "logs", self.name], capture_output=True, text=True, check=False
-                )
-                raise AssertionError(f"{called} did not come up\n{said.stdout}{said.stderr}\n{logs.stdout}")
+            state = docker("inspect", "-f", "{{.State.Running}}", self.name, check=False)
+            if time.monotonic() > end or state != "true":
+                logs = docker("exec", self.name, "sh", "-c", "tail -n 5 /k/log/*", check=False)
+                said = command(["docker", "logs", self.name], check=False)
+                raise AssertionError(f"{called} did not come up\n{said.stdout}{said.stderr}\n{logs}")
             time.sleep(0.3)
 
 

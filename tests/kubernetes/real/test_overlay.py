@@ -3,12 +3,11 @@
 import json
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import LOOP, dkdbg, must, unique, write
+from tests.engine.projects import LOOP, dkdbg, must, start, unique, write
 from tests.kubernetes.ranks import editor
 from tests.kubernetes.real.test_debug_copy import MORE, workload
 from tests.kubernetes.runs import wait_until_no_relay_is_left
@@ -81,10 +80,7 @@ def launched(root, port: int) -> subprocess.Popen[str]:
     """What the task of F5 runs, with another port."""
     task = json.loads((root / ".vscode" / "tasks.json").read_text())["tasks"][0]
     words = [str(port) if each.isdigit() else each for each in task["args"]]
-    return subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    return start(root, *words, stdout=subprocess.DEVNULL)
 
 
 def test_f5s_task_starts_the_copy_in_the_place_of_one_that_was_left_and_takes_it_away_at_its_end(
@@ -114,16 +110,8 @@ def test_f5s_task_starts_the_copy_in_the_place_of_one_that_was_left_and_takes_it
 
 def test_each_right_that_is_missing_is_named(root, real, deployed, monkeypatch):
     target = f"k8s://ml/deployment/{deployed}"
-    up = (
-        "up",
-        "--on",
-        target,
-        "--overlay",
-        f".dkdbg/k8s/deployment-{deployed}",
-        "--yes",
-        "--wait-timeout",
-        "300",
-    )
+    overlay = f".dkdbg/k8s/deployment-{deployed}"
+    up = ("up", "--on", target, "--overlay", overlay, "--yes", "--wait-timeout", "300")
     for verb, resource, words in (
         ("get", "deployments.apps", up), ("create", "deployments.apps", up), ("create", "configmaps", up), ("list", "pods", up),
         ("delete", "deployments.apps", ("down", "--on", target)), ("create", "pods/exec", (*up, "--attach", str(free_port()))),

@@ -2,13 +2,12 @@
 
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import dkdbg, must, unique
+from tests.engine.projects import dkdbg, must, start, unique
 from tests.kubernetes.ranks import COMMAND, RANKS, TRAIN, all_stopped, cut_again_and_again, editor
 from tests.kubernetes.real.cluster import pod
 from tests.kubernetes.runs import wait_until_no_relay_is_left
@@ -16,12 +15,9 @@ from tests.kubernetes.runs import wait_until_no_relay_is_left
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
 
 
-def run_waiting(root, target: str) -> subprocess.Popen[bytes]:
-    words = ["run", "--wait", "300", "--on", target, "--", *COMMAND]
-    return subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+def run_waiting(root, target: str) -> subprocess.Popen[str]:
+    nowhere = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    return start(root, "run", "--wait", "300", "--on", target, "--", *COMMAND, **nowhere)
 
 
 @pytest.mark.parametrize("restricted", [False, True], ids=["as root", "as OpenShift runs it"])
