@@ -1,8 +1,7 @@
 """Workers of a real Ray that wait at `breakpoint()` or after an error, on two nodes, behind one port."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Client
 from tests.engine.attach_proxies import attach_proxy, typed_proxy
+from tests.engine.projects import dkdbg, must
 from tests.hints import hinted
 from tests.ray.cluster import wait_until
 
@@ -60,16 +60,8 @@ PAUSED = """\
     """
 
 
-def dkdbg(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg", *words], capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-
-
 def listed(target):
-    done = dkdbg("ps", target, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["sessions"]
+    return json.loads(must(dkdbg(Path.cwd(), "ps", target, "--json")).stdout)["sessions"]
 
 
 def by_name(target):
@@ -117,7 +109,7 @@ def test_three_paused_workers_of_two_nodes_are_listed_and_stand_behind_one_port(
 
 def test_a_pause_is_announced_to_an_editor_that_waits_as_the_hint_says(ray, tmp_path, record_property):
     ray.write("paused.py", PAUSED)
-    [line] = hinted(dkdbg("pdb", f"ray+docker://{ray.nodes[0]}").stderr, hints.RAY_WAITS)
+    [line] = hinted(dkdbg(tmp_path, "pdb", f"ray+docker://{ray.nodes[0]}").stderr, hints.RAY_WAITS)
     with typed_proxy(tmp_path, line) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach(timeout=LIMIT)

@@ -11,6 +11,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import attach_proxy
+from tests.engine.projects import dkdbg
 from tests.pages import Page, environment
 from tests.ray.cluster import wait_until
 
@@ -166,13 +167,8 @@ def test_a_driver_with_a_path_of_its_own_runs_with_that_path(ray, tmp_path):
     """Ray has to import what it is told to ask there too (issue 14)."""
     ray.write("alone.py", ALONE)
     (ray.folder / "dkdbg").mkdir()  # a package without a file, before anything that the hook finds
-    done = subprocess.run(
-        [
-            "dkdbg", "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*",
-            "--", "env", "PYTHONPATH=/opt/ray", "python3", "/job/alone.py",
-        ],
-        capture_output=True, text=True, check=False, timeout=LIMIT, cwd=tmp_path, env=environment(),
-    )  # fmt: skip
+    program = ("env", "PYTHONPATH=/opt/ray", "python3", "/job/alone.py")
+    done = dkdbg(tmp_path, "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*", "--", *program)
     (ray.folder / "dkdbg").rmdir()
     assert "alone /opt/ray 0 0" in done.stdout, done.stderr
     assert "cannot be debugged" not in done.stdout + done.stderr
@@ -203,10 +199,7 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
     target = f"ray+docker://{ray.nodes[0]}"
     words = ["dkdbg", "run", "--on", target, "--workers", "*", "--", "python3", "/job/waiting.py"]
     with started(words, tmp_path, subprocess.PIPE) as process:
-        seen = ["dkdbg", "ps", target]
-        wait_until(lambda: "paused" in subprocess.run(
-            seen, capture_output=True, text=True, check=False, timeout=LIMIT, env=environment()
-        ).stdout, "nothing waits")  # fmt: skip
+        wait_until(lambda: "paused" in dkdbg(tmp_path, "ps", target).stdout, "nothing waits")
         with attach_proxy(tmp_path, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
             debugger.attach(timeout=LIMIT)
             stop = debugger.wait_stopped(LIMIT)
@@ -383,13 +376,8 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
     ray.write("threaded.py", THREADED)
     line = lines(THREADED)["grouped"]
     target = f"docker://{ray.nodes[1]}"
-    program = [
-        "env",
-        "RAY_AUTH_MODE=disabled",
-        "python3",
-        "/job/threaded.py",
-    ]  # else it leaves a token on the node
-    words = ["dkdbg", "run", "--wait", "--on", target, "--", *program]
+    program = "env RAY_AUTH_MODE=disabled python3 /job/threaded.py"  # else it leaves a token on the node
+    words = ["dkdbg", "run", "--wait", "--on", target, "--", *program.split()]
     with (
         (tmp_path / "said").open("w") as said,
         started(words, tmp_path, said) as process,
@@ -408,7 +396,7 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
 
 
 def test_a_driver_that_ray_starts_on_another_node_runs_and_says_why_it_is_not_debugged(ray, tmp_path):
-    submit = [
+    submit = (
         "python3",
         "-m",
         "ray.scripts.scripts",
@@ -416,14 +404,9 @@ def test_a_driver_that_ray_starts_on_another_node_runs_and_says_why_it_is_not_de
         "submit",
         "--entrypoint-resources",
         '{"node1": 1}',
-    ]
-    done = subprocess.run(
-        [
-            "dkdbg", "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*",
-            "--", *submit, "--", "python3", "-c", "print('ran', 6 * 7)",
-        ],
-        capture_output=True, text=True, check=False, timeout=LIMIT, cwd=tmp_path, env=environment(),
-    )  # fmt: skip
+    )
+    program = (*submit, "--", "python3", "-c", "print('ran', 6 * 7)")
+    done = dkdbg(tmp_path, "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*", "--", *program)
     assert (done.returncode, "\nran 42\n" in done.stdout) == (0, True), done.stdout + done.stderr
     assert "\ndkdbg: not debugged: " in done.stdout
 

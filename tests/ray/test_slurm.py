@@ -8,8 +8,8 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import attach_proxy
+from tests.engine.projects import dkdbg, start
 from tests.far.hosts import build_image
-from tests.pages import environment
 from tests.ray.cluster import mount, wait_until
 from tests.slurm.cluster import IMAGE, RECIPE, Cluster
 
@@ -89,14 +89,7 @@ def test_workers_on_both_nodes_of_a_job_stand_behind_one_port_of_the_laptop(slur
     target = f"ray+slurm://login/{job}"
 
     def waiting():
-        done = subprocess.run(
-            ["dkdbg", "ps", target, "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT,
-            env=environment(),
-        )
+        done = dkdbg(tmp_path, "ps", target, "--json")
         found = json.loads(done.stdout)["sessions"] if done.returncode == 0 else ()
         return sum(each["state"] == "paused" for each in found) == 2
 
@@ -120,10 +113,8 @@ def test_workers_on_both_nodes_of_a_job_stand_behind_one_port_of_the_laptop(slur
 def _run_in_the_job(target, folder):
     command = ["sh", "-c", "PYTHONPATH=/opt/ray:$PYTHONPATH exec python3 run.py"]
     with (folder / "said").open("w") as said:
-        running = subprocess.Popen(
-            ["dkdbg", "run", "--on", target, "--wait", "--workers", "crunch", "--", *command],
-            stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd=folder, env=environment(),
-        )  # fmt: skip
+        words = ("run", "--on", target, "--wait", "--workers", "crunch", "--", *command)
+        running = start(folder, *words, stdout=said, stderr=subprocess.STDOUT)
     try:
         with attach_proxy(folder, target) as proxy, Debugger(AttachOptions(port=proxy.port)) as debugger:
             debugger.set_breakpoints("/home/me/run.py", [9, 13], timeout=LIMIT)
