@@ -1,6 +1,7 @@
 """`dkdbg verify` and `dkdbg why` name the right cause of seeded faults, and find nothing in healthy projects.
 
-All projects have one image, so that its layers are built once; each fault changes one thing.
+All projects have one image, so that its layers are built once; each fault changes one thing. Faults that need no files of
+their own are seeded in one project, which is restored after each test.
 """
 
 import contextlib
@@ -10,11 +11,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import textwrap
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,13 @@ import pytest
 from dkdbg import hints
 from dkdbg.delivery import single_file
 from dkdbg.setup.render import jsonc
+from tests.agent.dap_probe import wait_for
 from tests.agent.repack import repack
-from tests.engine.projects import command, dkdbg, must, repo, take_away, unique
+from tests.engine.projects import command, dkdbg, must, repo, started, take_away, unique
 from tests.hints import hinted
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.engine]
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("proof")]
 
 TRAIN = """\
 import time
@@ -95,7 +96,7 @@ class Project:
     root: Path
     env: dict[str, str]
     said: str
-    opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    opened: contextlib.ExitStack
 
     @property
     def launch(self) -> Path:
@@ -124,37 +125,59 @@ class Project:
 
     def until_loaded(self, where: str) -> None:
         """Wait until the program has begun."""
-        end = time.monotonic() + 120
-        while not any(each.startswith("loaded") for each in self.ask("why", where)["facts"]):
-            assert time.monotonic() < end, self.ask("why", where)
-            time.sleep(0.2)
+        wait_for(
+            lambda: self.ask("why", where)["facts"],
+            lambda facts: any(each.startswith("loaded") for each in facts),
+        )
+
+
+@contextlib.contextmanager
+def made(folder: Path, base: str, files: dict[str, str]) -> Iterator[Project]:
+    """Make a repository of these files, with `dkdbg init`; everything is taken away at the end."""
+    wanted = {name: textwrap.dedent(text).replace("{base}", base) for name, text in (FILES | files).items()}
+    root = repo(folder / unique("proof"), wanted)
+    (root / "dkdbg.toml").write_text(f"[debug]\nport = {free_port()}\n")
+    env = {"DKDBG_BASE": base}
+    with contextlib.ExitStack() as opened:
+        opened.callback(take_away, root, env)
+        yield Project(root, env, must(dkdbg(root, "init", "--yes", env=env)).stdout, opened)
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory, base_image):
+    """A project with a module that its program does not load."""
+    with made(tmp_path_factory.mktemp("proof"), base_image, {"other.py": "x = 1\n"}) as found:
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+        command([*git, "add", "--all"], found.root)
+        command([*git, "commit", "-qm", "x"], found.root)
+        yield found
+
+
+@contextlib.contextmanager
+def restored(found: Project) -> Iterator[Project]:
+    """The project, as it was before at the end."""
+    with contextlib.ExitStack() as opened:
+        yield replace(found, env=dict(found.env), opened=opened)
+    found.compose("down", "--volumes", "--timeout", "2")
+    for words in (["checkout", "-q", "."], ["clean", "-fdxq"]):
+        command(["git", *words], found.root)
 
 
 @pytest.fixture
-def project(tmp_path, base_image):
-    """Make a repository of these files, with `dkdbg init`; everything is taken away at the end."""
-    made: list[Project] = []
-
-    def make(files: dict[str, str] | None = None, **changed: str) -> Project:
-        wanted = {
-            **FILES,
-            **(files or {}),
-            **{name.replace("__", "/"): text for name, text in changed.items()},
-        }
-        wanted = {name: textwrap.dedent(text).replace("{base}", base_image) for name, text in wanted.items()}
-        root = repo(
-            tmp_path / unique("proof"), {name: text for name, text in wanted.items() if text or name in FILES}
+def project(healthy, tmp_path, base_image):
+    """Make a project of these files; without any it is the healthy one."""
+    with contextlib.ExitStack() as stack:
+        yield lambda files=None: stack.enter_context(
+            made(tmp_path, base_image, files) if files else restored(healthy)
         )
-        (root / "dkdbg.toml").write_text(f"[debug]\nport = {free_port()}\n")
-        env = {"DKDBG_BASE": base_image}
-        found = Project(root, env, must(dkdbg(root, "init", "--yes", env=env)).stdout)
-        made.append(found)
-        return found
 
-    yield make
-    for each in made:
-        each.opened.close()
-        take_away(each.root, each.env)
+
+@pytest.fixture(scope="module")
+def running(healthy):
+    """The healthy project, whose service runs from now on."""
+    healthy.up()
+    healthy.until_loaded(STEP)
+    return healthy
 
 
 def line_of(text: str, words: str) -> int:
@@ -189,17 +212,15 @@ OTHER = {
 
 def verifying(it: Project) -> subprocess.Popen[str]:
     """Start `dkdbg verify` and return once its run is up."""
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "verify", "--json"], cwd=it.root, env={**os.environ, **it.env},
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    it.opened.callback(running.communicate)
-    it.opened.callback(running.kill)
-    end = time.monotonic() + 120
-    while f"{it.root.name}-job-debug-run" not in command(["docker", "ps", "--format", "{{.Names}}"]).stdout:
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    env = {**os.environ, **it.env}
+    running = it.opened.enter_context(
+        started(it.root, "verify", "--json", stderr=subprocess.DEVNULL, env=env)
+    )
+    names = ["docker", "ps", "--format", "{{.Names}}"]
+    is_up = f"{it.root.name}-job-debug-run"
+    wait_for(
+        lambda: (command(names).stdout, running.poll()), lambda now: is_up in now[0] or now[1] is not None
+    )
     return running
 
 
@@ -262,17 +283,6 @@ HEALTHY = {
 def test_other_healthy_projects_are_proven_too(project, kind):
     said = project(HEALTHY[kind]).ask("verify")
     assert said["proven"], said
-
-
-def test_a_line_that_runs_again_and_again_has_no_finding(project):
-    found = project()
-    found.up()
-    found.until_loaded(STEP)
-    assert found.ask("why", STEP)["causes"] == []
-    assert found.ask("why", IN_NET)["causes"] == []
-    running = command(["docker", "compose", "--profile", "debug", "ps", "-q"], found.root).stdout
-    assert found.ask("verify")["proven"]
-    assert command(["docker", "compose", "--profile", "debug", "ps", "-q"], found.root).stdout == running
 
 
 # -- faults that `verify` names -------------------------------------------------------------------------------------
@@ -405,12 +415,8 @@ def windows_lines(it: Project) -> None:
 def exited(it: Project) -> None:
     it.env["DKDBG_WAIT"] = "0"
     it.compose("up", "-d", "--build", "job-debug")
-    end = time.monotonic() + 120
-    while command(
-        ["docker", "compose", "--profile", "debug", "ps", "-q", "--status", "running"], it.root
-    ).stdout:
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    running = ["docker", "compose", "--profile", "debug", "ps", "-q", "--status", "running"]
+    wait_for(lambda: command(running, it.root).stdout, lambda seen: not seen)
 
 
 def without_profile(it: Project) -> None:
@@ -452,15 +458,11 @@ ASKED: dict[str, tuple[Callable[[Project], None], str, str, dict[str, str]]] = {
         {"scripts/go.py": "import time\n\nfrom pkg.net import rate\n\nwhile True:\n    rate(1)\n    time.sleep(0.05)\n",
          "Dockerfile": "FROM {base}\nWORKDIR /app\nCOPY . /app\nRUN cp -r pkg /usr/lib/python3/dist-packages/\nCMD [\"python3\", \"scripts/go.py\"]\n"},
     ),
-    "code never reached": (Project.up, f"train.py:{line_of(TRAIN, 'return n + 1')}", "never-reached", {}),
-    "module code that ran at the start": (Project.up, "train.py:3", "ran-before", {}),
-    "no code": (Project.up, "train.py:2", "no-code", {}),
     "optimised away": (
         Project.up, "train.py:5", "optimised-away",
         {"train.py": "import time\n\n\ndef main():\n    assert time, 1\n    time.sleep(100000)\n\n\nmain()\n",
          "Dockerfile": DOCKERFILE.replace('"python3"', '"python3", "-O"')},
     ),
-    "not loaded": (Project.up, "other.py:1", "not-loaded", {"other.py": "x = 1\n"}),
     "container exited": (exited, STEP, "container-exited", {"train.py": "import sys\n\n\ndef step():\n    pass\n\n\nsys.exit(3)\n" + TRAIN}),
     "profile not active": (without_profile, STEP, "profile-inactive", {}),
     "wrong rank": (one_rank, f"train.py:{line_of(WORKERS, 'value = rank')}", "rank-not-chosen", {"train.py": WORKERS}),
@@ -482,12 +484,31 @@ def test_why_names_the_first_broken_link(project, kind):
     assert said["findings"][0]["remedy"]
 
 
-def test_just_my_code_hides_an_installed_file(project):
-    found = project()
-    found.up()
-    found.until_loaded(STEP)
-    said = found.ask("why", "/usr/lib/python3.11/threading.py:900")
-    assert said["causes"][:1] == ["just-my-code"], said
+#: Of the program that runs: a line, and what keeps a breakpoint there from stopping.
+RUNNING = {
+    "code never reached": (f"train.py:{line_of(TRAIN, 'return n + 1')}", "never-reached"),
+    "module code that ran at the start": ("train.py:3", "ran-before"),
+    "no code": ("train.py:2", "no-code"),
+    "not loaded": ("other.py:1", "not-loaded"),
+    "installed file that just-my-code hides": ("/usr/lib/python3.11/threading.py:900", "just-my-code"),
+}
+
+
+@pytest.mark.parametrize("kind", RUNNING)
+def test_why_names_what_keeps_a_line_of_a_program_that_runs_from_stopping(running, kind):
+    where, cause = RUNNING[kind]
+    said = running.ask("why", where)
+    assert said["causes"][:1] == [cause], said
+    assert said["findings"][0]["remedy"]
+
+
+def test_a_line_that_runs_again_and_again_has_no_finding(running):
+    assert running.ask("why", STEP)["causes"] == []
+    assert running.ask("why", IN_NET)["causes"] == []
+    service = ["docker", "compose", "--profile", "debug", "ps", "-q"]
+    before = command(service, running.root).stdout
+    assert running.ask("verify")["proven"]
+    assert command(service, running.root).stdout == before
 
 
 def test_a_plain_debugpy_that_listens_on_the_loopback_of_its_container(tmp_path, base_image):
@@ -499,10 +520,10 @@ def test_a_plain_debugpy_that_listens_on_the_loopback_of_its_container(tmp_path,
          "-e", "PYTHONPATH=/opt/d", "-p", "127.0.0.1::5678", base_image, "python3", "-m", "debugpy", "--listen", "5678", "train.py"]
     )  # fmt: skip
     try:
-        found = Project(root, {}, "")
-        end = time.monotonic() + 60
-        while (said := found.ask("why", STEP, "--on", f"docker://{name}"))["causes"] != ["loopback-inside"]:
-            assert time.monotonic() < end, said
-            time.sleep(0.5)
+        found = Project(root, {}, "", contextlib.ExitStack())
+        wait_for(
+            lambda: found.ask("why", STEP, "--on", f"docker://{name}")["causes"],
+            lambda causes: causes == ["loopback-inside"],
+        )
     finally:
         command(["docker", "rm", "-f", name])
