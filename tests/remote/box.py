@@ -7,9 +7,9 @@ there is what lies there.
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import unique
 from tests.far.hosts import IMAGE, Laptop
 
@@ -27,7 +27,7 @@ for each in me other; do
   install -m 600 -o $each -g $each /key.pub /home/$each/.ssh/authorized_keys
 done
 until [ -e /tls/ready ]; do sleep 0.1; done
-dockerd --storage-driver overlay2 -H unix:///var/run/docker.sock -H tcp://0.0.0.0:2376 --tlsverify \
+dockerd --storage-driver overlay2 --default-address-pool base=172.30.0.0/21,size=24 -H unix:///var/run/docker.sock -H tcp://0.0.0.0:2376 --tlsverify \
   --tlscacert /tls/ca.pem --tlscert /tls/server-cert.pem --tlskey /tls/server-key.pem >/var/log/dockerd.log 2>&1 &
 echo $! >/run/dockerd.pid.of.test
 exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no
@@ -100,10 +100,7 @@ class Box(Laptop):
         }
 
     def wait_until_up(self) -> None:
-        end = time.monotonic() + 300
-        while (done := self.docker("info")).returncode:
-            assert time.monotonic() < end, done.stdout + done.stderr + self.sh("cat /var/log/dockerd.log")
-            time.sleep(0.2)
+        wait_for(lambda: self.docker("info"), lambda done: done.returncode == 0)
 
     def load(self, image: str) -> None:
         """Bring an image of this machine's engine there, past ssh."""

@@ -10,16 +10,14 @@ import sys
 import pytest
 
 from dkdbg import hints
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import (
     LOOP,
+    at,
     command,
     dkdbg,
-    marked_line,
     must,
     repo,
     stop_in,
@@ -28,8 +26,8 @@ from tests.engine.projects import (
     write,
 )
 from tests.hints import hinted, in_shell
-from tests.pages import environment
 from tests.ports import free_port
+from tests.typed import typed
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
@@ -37,14 +35,12 @@ SERVICE = "app-debug"
 
 
 @pytest.fixture
-def project(laptop, tmp_path):
+def project(laptop, tmp_path):  # noqa: ARG001
     """A fresh repository after `init`; what it makes over there is taken away, its volumes too."""
     root = repo(tmp_path / unique("far-engine"), {"train.py": LOOP})
     must(dkdbg(root, "init", "--yes"))
     yield root
     take_away(root, dict(os.environ))
-    for each in laptop.docker("volume", "ls", "-q", "--filter", f"name={root.name}_").stdout.split():
-        laptop.docker("volume", "rm", "-f", each)
 
 
 def container(laptop, root):
@@ -59,18 +55,13 @@ def listed(root):
     return [(each["name"], each["state"]) for each in json.loads(said)["sessions"]]
 
 
-def stop_through(proxy, root):
-    """Stop at the marked line through the attach proxy; the function's name."""
-    options = AttachOptions(host="127.0.0.1", port=proxy.port, path_mappings=((str(root), "/workspace"),))
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-        debugger.attach()
-        name: str = debugger.stack(debugger.wait_stopped(300))[0].name
-        return name
+def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another_command(
+    laptop, project, tmp_path
+):
+    """The command runs beside the service's own program, whose agent has the debug port.
 
-
-def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another_command(laptop, project):
-    """The command runs beside the service's own program, whose agent has the debug port."""
+    A restart with what was synced: test_recipes.py.
+    """
     refused = dkdbg(project, "run", "--", "train.py", "two words")
     assert (refused.returncode, refused.stdout) == (EXIT_USAGE, "")
     words = ["--on", f"compose://{SERVICE}", "--", "python3", "train.py", "two words"]
@@ -102,14 +93,11 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     with attach_proxy(project, port=port) as proxy:
         proxy.wait("target")
         assert f5(project, with_it).returncode == 0
-        assert float(stop_in(project, "train.py").values["loss"]) > 0
+        stopped = stop_in(project, "train.py")
+        assert (stopped.path, stopped.function) == (str(project / "train.py"), "step")
         write(project, **{"train.py": LOOP.replace("1.0 /", "-7.0 /")})
         must(in_shell(project, f"{sync} --once"))
         assert not json.loads(must(dkdbg(project, "sync", "--verify", "--json")).stdout)["differences"]
-        must(dkdbg(project, "restart"))
-        stopped = stop_in(project, "train.py")
-        assert (stopped.path, stopped.function) == (str(project / "train.py"), "step")
-        assert float(stopped.values["loss"]) < 0
         assert proxy.end() == 0
     wait_for(lambda: listed(project), lambda found: found == [(SERVICE, "running")])
     assert "42" in must(dkdbg(project, "pdb", text="p 6 * 7\nq\n")).stdout
@@ -119,20 +107,13 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     for where in (words[:3], by_name):
         done = dkdbg(project, "run", *where, *ends)
         assert (done.returncode, done.stdout) == (7, "/workspace\n"), done.stderr
-    started = subprocess.Popen(
-        ["sh", "-c", f"exec {run.replace(' --on ', ' --wait 300 --on ')}"], cwd=project, stdin=subprocess.DEVNULL,
-        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
+    with typed(project, run.replace(" --on ", " --wait 300 --on "), tmp_path / "run.log"):
         wait_for(lambda: listed(project), lambda found: ("train.py", "waiting") in found)
         with attach_proxy(project, f"compose://{SERVICE}") as proxy:
-            assert stop_through(proxy, project) == "step"
+            assert stop_in(project, "train.py", at(proxy.port, project, "/workspace")).function == "step"
             assert proxy.end() == 0
         wait_for(lambda: dict(listed(project)), lambda found: found["train.py"] == "running")
         assert (SERVICE, "running") in listed(project)  # its own program was left alone
-    finally:
-        started.terminate()
-        started.wait(300)
 
     down = must(dkdbg(project, "down")).stdout
     (mount,) = found["Mounts"]
@@ -185,7 +166,7 @@ def test_what_up_refuses_there_is_named_before_anything_is_made_the_hint_leads_t
     assert not laptop.docker("ps", "-q", "--filter", f"name={project.name}").stdout
     assert "none" not in laptop.sh("ls /srv")
     laptop.sh("mkdir -p /srv/none && echo there >/srv/none/file")
-    # An engine has address ranges for some thirty networks, and projects that nobody took down hold them.
+    # An engine has address ranges for some thirty networks (this one for eight), and projects that nobody took down hold them.
     laptop.docker("network", "prune", "--force")
     laptop.sh("while docker network create full-$(docker network ls -q | wc -l); do :; done >/dev/null 2>&1")
     try:

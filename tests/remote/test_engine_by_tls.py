@@ -7,9 +7,8 @@ import pytest
 
 from dkdbg.errors import EXIT_ENGINE
 from tests.engine.attach_proxies import attach_proxy, docker
-from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique
+from tests.engine.projects import LOOP, at, command, dkdbg, must, repo, stop_in, take_away, unique
 from tests.hints import in_shell
-from tests.remote.test_engine_behind_ssh import stop_through
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
@@ -29,13 +28,11 @@ def test_a_project_is_debugged_there(tls, tmp_path):
     try:
         assert f"ready at tcp://{tls.address}:2376" in must(dkdbg(root, "up")).stdout
         with attach_proxy(root) as proxy:
-            assert stop_through(proxy, root) == "step"
+            assert stop_in(root, "train.py", at(proxy.port, root, "/workspace")).function == "step"
             assert proxy.end() == 0
         must(dkdbg(root, "down"))
     finally:
         take_away(root, dict(os.environ))
-        for each in docker("volume", "ls", "-q", "--filter", f"name={root.name}_").split():
-            docker("volume", "rm", "-f", each)
 
 
 def test_what_is_wrong_with_certificates_is_said_and_a_context_with_them_is_used(tls, tmp_path, monkeypatch):

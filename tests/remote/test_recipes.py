@@ -4,10 +4,8 @@ import os
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import proxy_of
-from tests.engine.projects import LOOP, command, marked_line, must, repo, take_away, unique, write
+from tests.engine.projects import LOOP, at, command, must, repo, stop_in, take_away, unique, write
 from tests.pages import Page, begun, environment
 from tests.ports import free_port
 
@@ -18,11 +16,7 @@ TIMEOUT_S = 300.0
 
 
 def stop(root, port, remote):
-    options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), remote),))
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-        debugger.attach()
-        return debugger.local_values(debugger.stack(debugger.wait_stopped(TIMEOUT_S))[0])
+    return stop_in(root, "train.py", at(port, root, remote)).values
 
 
 def door_words(page):
@@ -32,7 +26,8 @@ def door_words(page):
     return words
 
 
-def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("laptop")
+def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(tmp_path, monkeypatch):
     page = Page.of("recipes/remote-engine.md")
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
@@ -45,7 +40,6 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop
                 proxy.wait("target", TIMEOUT_S)
                 assert float(stop(root, proxy.port, "/workspace")["loss"]) > 0
                 with begun(page.words("dkdbg sync"), root) as following:
-                    assert following.stdout is not None
                     assert any("in sync" in line for line in iter(following.stdout.readline, ""))
                     # At once: of a file that is empty for a moment that would be said first.
                     write(tmp_path, **{"new.py": LOOP.replace("1.0 /", "-7.0 /")})
@@ -62,8 +56,6 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop
             assert "docker volume rm" in must(page.run("dkdbg down", cwd=root)).stdout
     finally:
         take_away(root, dict(os.environ))
-        for each in laptop.docker("volume", "ls", "-q", "--filter", f"name={root.name}_").stdout.split():
-            laptop.docker("volume", "rm", "-f", each)
 
 
 def test_each_command_of_the_recipe_for_a_gpu_box_does_what_the_page_says(laptop, tmp_path, monkeypatch):
@@ -74,7 +66,6 @@ def test_each_command_of_the_recipe_for_a_gpu_box_does_what_the_page_says(laptop
     root = repo(tmp_path / "code", {"train.py": LOOP})
     laptop.sh("install -d -o me /home/me/code")
     with page.all_run(), begun(page.words("dkdbg run --reload"), root) as run:
-        assert run.stdout is not None
         assert any("waiting for a debugger" in line for line in iter(run.stdout.readline, ""))
         with proxy_of(door_words(page), root, environment()) as proxy:
             proxy.wait("target", TIMEOUT_S)
