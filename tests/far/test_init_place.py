@@ -1,17 +1,12 @@
 """`dkdbg init TARGET`: what F5 needs to run the program there."""
 
 import json
-import re
 import subprocess
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.setup.render import jsonc
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo
-from tests.engine.running import Running
-from tests.ports import free_port
+from tests.engine.projects import dkdbg, must, repo
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far"), pytest.mark.usefixtures("laptop")]
 
@@ -59,26 +54,3 @@ def test_a_place_that_cannot_be_reached_and_a_program_that_nobody_named_write_no
     refused = dkdbg(root, "init", "--on", "ssh://login,node7", "--command", "python3 a.py", "--yes")
     assert "login does not know a host node7" in refused.stderr
     assert not (root / ".vscode").exists()
-
-
-def test_when_the_task_counts_as_ended_an_attach_by_the_entry_stops_there(tmp_path):
-    """The task's own command line, and the pattern by which VS Code takes it for ended."""
-    root = repo(tmp_path / "shop", {"train.py": LOOP, "dkdbg.toml": PLACES})
-    words = ("--command", "python3 train.py", "--port", str(free_port()), "--yes")
-    must(dkdbg(root, "init", "--on", "node", *words))
-    (entry,), (task,) = entries(root, "launch.json", "configurations"), entries(root, "tasks.json", "tasks")
-    assert (task["command"], task["args"][0]) == ("dkdbg", "run")
-    ended = re.compile(task["problemMatcher"]["background"]["endsPattern"], re.MULTILINE)
-    run = Running(root, *task["args"][1:])
-    try:
-        run.wait_until(lambda: ended.search(run.said) is not None)
-        pairs = ((str(root), entry["pathMappings"][0]["remoteRoot"]),)
-        with Debugger(AttachOptions(port=entry["connect"]["port"], path_mappings=pairs)) as debugger:
-            debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-            debugger.attach()
-            assert debugger.stack(debugger.wait_stopped(300))[0].path == str(root / "train.py")
-        taken = dkdbg(root, *task["args"])
-        assert f"port {entry['connect']['port']} of this machine is taken" in taken.stderr
-        assert run.process.poll() is None
-    finally:
-        run.end()

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import AttachProxy, attach_proxy
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.engine.running import TIMEOUT_S, Running
+from tests.kubernetes.ranks import editor
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
@@ -53,11 +53,8 @@ def test_a_save_here_starts_it_again_two_hops_away_and_it_stops_again(laptop, tm
     write(tmp_path, **{"train.py": LOOP})
     words = ("--reload", "--wait", "300", "--on", f"{NODE}/~/code", "--", "python3", "train.py")
     with running(laptop, tmp_path, *words) as run, attach_proxy(tmp_path, NODE) as proxy:
-        pairs = ((str(tmp_path), "/home/me/code"),)
-        with Debugger(AttachOptions(port=proxy.port, path_mappings=pairs)) as debugger:
-            here = tmp_path / "train.py"
-            debugger.set_breakpoints(str(here), [marked_line(here)])
-            debugger.attach()
+        here, code = tmp_path / "train.py", "/home/me/code"
+        with editor(proxy.port, tmp_path, code) as debugger:
             first = debugger.stack(debugger.wait_stopped(TIMEOUT_S))[0]
             assert "speed" not in debugger.local_values(first)
             here.write_text(here.read_text().replace("    loss =", "    speed = 7; loss ="))
@@ -66,7 +63,7 @@ def test_a_save_here_starts_it_again_two_hops_away_and_it_stops_again(laptop, tm
             assert debugger.local_values(top)["speed"] == "7"
         run.wait_for("train.py changed")
         # Attached to without its folder, before it ran: once it is seen, the entry is said again with the right one.
-        assert by_entry(tmp_path, proxy, "/home/me/code").path_mappings == pairs
+        assert by_entry(tmp_path, proxy, code).path_mappings == ((str(tmp_path), code),)
         assert proxy.end() == 0
 
 
