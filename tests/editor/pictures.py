@@ -1,17 +1,18 @@
-"""Takes the pictures of README.md anew, by hand, from the real editor: python -m tests.editor.readme_picture.
+"""Takes the pictures of the documentation anew, from the real editor and browser: python -m tests.editor.pictures.
 
 `docs/f5.png` is the window at a stop. `docs/f5.gif` is the way there, a frame at each thing that a person sees: it needs
-Pillow, and is left alone without it.
+Pillow, and is left alone without it. `docs/hang.png` is the page of a hang.
 """
 
 import io
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.editor.code_server import serving
 from tests.editor.conftest import CHROMIUM
+from tests.editor.hang_page import of_eight
 from tests.editor.install import installed
 from tests.editor.workbench import TIMEOUT_S, Workbench
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
@@ -67,10 +68,19 @@ def take() -> None:
                 editor.stops_at("train.py", 12)
                 editor.until("the variables are shown", lambda: "bias" in editor.local_variables())
                 frames.append(page.screenshot(path=DOCS / "f5.png"))
+            _take_hang(browser, Path(folder) / "hang.html")
         finally:
             take_away(root, BASE)
             browser.close()
     _write(frames)
+
+
+def _take_hang(browser: Browser, file: Path) -> None:
+    shown = browser.new_page(viewport={"width": 760, "height": 450}, color_scheme="light")
+    file.write_text(of_eight())
+    shown.goto(file.as_uri())
+    shown.locator(".grid button").nth(2).click()
+    shown.screenshot(path=DOCS / "hang.png")
 
 
 def _write(frames: list[bytes]) -> None:
