@@ -41,31 +41,26 @@ def serving() -> Iterator[Server]:
         def do_GET(self) -> None:
             said = self.headers.get("Authorization")
             server.asked.append((self.path, said))
+            where = ""
             if server.answer is not None:
                 status, body, where = server.answer
             elif said is None:
-                status, body, where = (
+                status, body = (
                     401,
                     error("UnauthorizedUserError", "Guest is not allowed to do this operation."),
-                    "",
                 )
             elif said != f"Bearer {TOKEN}":
-                status, body, where = 401, error("UnauthorizedUserError", "Your token is invalid."), ""
+                status, body = 401, error("UnauthorizedUserError", "Your token is invalid.")
             elif self.path != PATH:
-                status, body, where = (
-                    404,
-                    error("NoJobError", f"Job {self.path.rpartition('/')[2]} is not found."),
-                    "",
-                )
+                status, body = 404, error("NoJobError", f"Job {self.path.rpartition('/')[2]} is not found.")
             else:
                 roles = {
                     name: {"taskRoleStatus": {"name": name}, "taskStatuses": each}
                     for name, each in server.roles.items()
                 }
-                status, body, where = (
+                status, body = (
                     200,
                     json.dumps({"name": "mnist", "jobStatus": {}, "taskRoles": roles}).encode(),
-                    "",
                 )
             self.send_response(status)
             if where:
