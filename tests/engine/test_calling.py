@@ -11,7 +11,7 @@ from dkdbg.dap.debugger import Debugger
 from tests.attacks import listening
 from tests.engine.attach_proxies import Containers, attach_proxy, docker, lay_out
 from tests.engine.projects import LOOP, MARK, dkdbg
-from tests.engine.weather import Line
+from tests.engine.weather import line_to
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -20,23 +20,7 @@ pytestmark = pytest.mark.engine
 LIMIT = 300.0
 
 
-@pytest.fixture
-def line_to():
-    """Lines from containers to a port of this machine's loopback."""
-    lines = []
-
-    def make(port):
-        networks = json.loads(docker("network", "inspect", "bridge"))
-        gateway = networks[0]["IPAM"]["Config"][0]["Gateway"]
-        lines.append(Line(gateway, port))
-        return lines[-1], f"{gateway}:{lines[-1].port}"
-
-    yield make
-    for each in lines:
-        each.close()
-
-
-def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_image, line_to, monkeypatch):
+def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_image, monkeypatch):
     """Its agent listens on the container's own loopback and no port is published: nobody can come to it.
 
     The first cut is seen by both ends at once; in the second nothing passes any more, and neither is told.
@@ -50,12 +34,11 @@ def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_i
     jobs = Containers(root, base_image)
     port = free_port()
     try:
-        with attach_proxy(root, options=("--listen", f"127.0.0.1:{port}")) as proxy:
-            line, where = line_to(port)
+        with attach_proxy(root, options=("--listen", f"127.0.0.1:{port}")) as proxy, line_to(port) as line:
             fingerprint = proxy.wait("calls")["connect"].partition("#")[2]
             name = jobs.run(
                 "python3", "train.py", publish=False, DKDBG_HOST="127.0.0.1", DKDBG_WAIT="600",
-                DKDBG_CONNECT=f"{where}#{fingerprint}", DKDBG_TOKEN_FILE="/w/token",
+                DKDBG_CONNECT=f"{line.address}#{fingerprint}", DKDBG_TOKEN_FILE="/w/token",
             )  # fmt: skip
             proxy.wait("called", timeout=LIMIT, target=name)
             marked = next(n for n, text in enumerate(LOOP.splitlines(), 1) if MARK in text)

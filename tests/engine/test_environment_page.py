@@ -21,7 +21,7 @@ from dkdbg.errors import DkdbgError
 from tests.attacks import listening
 from tests.engine.attach_proxies import attach_proxy, docker, lay_out
 from tests.engine.projects import unique
-from tests.engine.weather import Line
+from tests.engine.weather import line_to
 from tests.pages import Page
 from tests.ports import free_port
 
@@ -51,8 +51,8 @@ BREAKPOINT = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "# breakp
 class Cluster:
     """What runs the containers of the page, and takes them away."""
 
-    def __init__(self, folder, base, proxy, token):
-        self.name, self.proxy = unique("dkdbg-test-environment"), proxy
+    def __init__(self, folder, base, token):
+        self.name, self.proxy = unique("dkdbg-test-environment"), ""
         self.image = f"{self.name}:1"
         self.names: list[str] = []
         context = folder / "image"
@@ -101,25 +101,11 @@ class Cluster:
 
     def remove(self):
         for name in self.names:
-            subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
-        subprocess.run(["docker", "rmi", "-f", self.image], check=False, capture_output=True)
+            docker("rm", "-f", name, check=False)
+        docker("rmi", "-f", self.image, check=False)
 
 
-@pytest.fixture
-def line():
-    lines = []
-
-    def make(port):
-        gateway = json.loads(docker("network", "inspect", "bridge"))[0]["IPAM"]["Config"][0]["Gateway"]
-        lines.append(Line(gateway, port))
-        return f"{gateway}:{lines[-1].port}"
-
-    yield make
-    for each in lines:
-        each.close()
-
-
-def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, base_image, line, monkeypatch):
+def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, base_image, monkeypatch):
     page = Page.of("environment.md")
     yaml = YAML(typ="safe")
     token = secrets.token_hex(32)
@@ -127,10 +113,10 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     root = lay_out(tmp_path, train=TRAIN)
     port = free_port()
-    cluster = Cluster(root, base_image, line(port), token)
+    cluster = Cluster(root, base_image, token)
     try:
-        with attach_proxy(root, options=("--listen", f"127.0.0.1:{port}")) as proxy:
-            cluster.proxy += "#" + proxy.wait("calls")["connect"].partition("#")[2]
+        with line_to(port) as line, attach_proxy(root, options=("--listen", f"127.0.0.1:{port}")) as proxy:
+            cluster.proxy = line.address + "#" + proxy.wait("calls")["connect"].partition("#")[2]
             job = yaml.load(
                 io.StringIO(page.block("yaml", "kind: Job\nmetadata:\n  name: train\nspec:\n  backoff"))
             )

@@ -1,21 +1,25 @@
 """A line between a job and a waiting attach that a test can cut."""
 
 import contextlib
+import json
 import socket
 import threading
+from collections.abc import Iterator
+
+from tests.engine.attach_proxies import docker
 
 
 class Line:
     """Passes connections on to a port of 127.0.0.1, and bytes both ways.
 
     Attributes:
-        port: where it listens. heard: all bytes that have passed.
+        address: where it listens. heard: all bytes that have passed.
     """
 
     def __init__(self, host: str, target: int) -> None:
         self._target = target
         self._listener = socket.create_server((host, 0))
-        self.port: int = self._listener.getsockname()[1]
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
         self.heard = bytearray()
         self._open: list[socket.socket] = []
         self._deaf: set[socket.socket] = set()
@@ -57,3 +61,11 @@ class Line:
         for each in () if source in self._deaf else (source, target):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def line_to(port: int) -> Iterator[Line]:
+    """A line from containers to a port of this machine's loopback."""
+    bridge = json.loads(docker("network", "inspect", "bridge"))[0]
+    with contextlib.closing(Line(bridge["IPAM"]["Config"][0]["Gateway"], port)) as line:
+        yield line
