@@ -123,7 +123,7 @@ def test_the_verbs_work_there_and_ctrl_c_is_the_programs(laptop, tmp_path):
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=300)
     assert (running.returncode, out) == (9, "interrupted\n"), err
-    laptop.sh("node1", "rm -rf /home/me/synced/.dkdbg-sync", user="me")
+    laptop.sh("node1", "rm -rf /home/me/synced", user="me")
 
 
 def refused(root, target: str) -> DkdbgError:
