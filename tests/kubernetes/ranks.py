@@ -1,7 +1,5 @@
 """Four ranks in one pod, as torchrun starts them, and an editor's session with all of them from here."""
 
-import contextlib
-import os
 import signal
 import statistics
 import time
@@ -13,7 +11,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import Stop
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import at, marked_line
-from tests.kubernetes.runs import relays
+from tests.kubernetes.runs import relays, send
 
 RANKS = 4
 #: Trains until it is ended. The mark is where an editor stops.
@@ -68,9 +66,7 @@ def cut_again_and_again(debugger: Debugger, stop: Stop, times: int) -> float:
     for _ in range(times):
         killed = wait_for(relays, bool)
         began = time.monotonic()
-        for pid in killed:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, killed)
         assert debugger.evaluate("6 * 7", debugger.stack(stop)[0]) == "42"
         took.append(time.monotonic() - began)
     return statistics.median(took)

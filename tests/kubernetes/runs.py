@@ -41,6 +41,13 @@ def wait_until_no_relay_is_left() -> None:
     wait_for(relays, lambda left: not left)
 
 
+def send(number: int, pids: list[int]) -> None:
+    """Send a signal to processes; some may have ended."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def relays() -> list[int]:
     """The kubectls of relays that are ours: each test has a KUBECONFIG of its own."""
     found = []

@@ -24,6 +24,7 @@ from tests.kubernetes.runs import (
     WAITS,
     ends_by_ctrl_c,
     relays,
+    send,
     start,
     wait_until_no_relay_is_left,
 )
@@ -243,15 +244,11 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_c
         for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP):  # killed, and silent
             cut = relays()
             assert cut
-            for pid in cut:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            send(number, cut)
             debugger.continue_(stop)
             stop = debugger.wait_stopped(300)
             assert debugger.stack(stop)[0].line == marked_line(root / "train.py")
-            for pid in cut:
-                with contextlib.suppress(ProcessLookupError):  # the stand-in has a process for each kubectl
-                    os.kill(pid, signal.SIGCONT)
+            send(signal.SIGCONT, cut)  # the stand-in has a process for each kubectl
         cluster.delete("train-0")
         take_away(box.name)
         debugger.wait_output("the pod train-0 was deleted", timeout=300)
@@ -271,14 +268,11 @@ def test_a_pod_that_is_being_deleted_keeps_its_session_until_its_program_ends(ro
         cluster.put(Pod("train-0", {"main": box.name}, labels={"app": "train"}, metadata=leaving))
         cut = relays()
         assert cut
-        for pid in cut:
-            os.kill(pid, signal.SIGSTOP)
+        send(signal.SIGSTOP, cut)
         debugger.continue_(stop, timeout=300)
         again = debugger.wait_stopped(300)
         assert again.session is stop.session
-        for pid in cut:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        send(signal.SIGCONT, cut)
 
 
 def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
@@ -328,9 +322,7 @@ def test_input_output_and_exit_code_pass_cuts_once_and_in_order(root, box):
     running = talking(root, "k8s://ml/train-0", ECHO)
     try:
         for number in (1, 2, 3):
-            for pid in relays():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, relays())
             running.stdin.write(b"line %d\n" % number)
             assert running.stdout.readline() == b"%d line %d\n" % (number, number)
         out, err = running.communicate(timeout=300)
