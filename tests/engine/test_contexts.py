@@ -128,7 +128,6 @@ def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labell
         name = labelled()
         assert told.acquire(timeout=300)
         found = containers.of_name(name)
-        assert found is not None
         assert (found.label, found.running, found.devices) == ("x", True, False)
 
 

@@ -45,8 +45,7 @@ class Typed:
                 started.send_signal(signal.SIGINT)
             started.wait(300)
             for pipe in (started.stdin, started.stdout):
-                if pipe is not None:
-                    pipe.close()
+                pipe.close()
 
 
 def until(started: subprocess.Popen[str], text: str) -> str:
@@ -60,7 +59,6 @@ def until(started: subprocess.Popen[str], text: str) -> str:
 
 def port(started: subprocess.Popen[str]) -> int:
     found = re.search(r'"port": (\d+)', until(started, '"port": '))
-    assert found is not None
     return int(found[1])
 
 
