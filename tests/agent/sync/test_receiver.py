@@ -251,6 +251,15 @@ def test_python_never_runs_an_old_pyc(live, root, kind):
     assert (root / "longer.py").stat().st_mtime_ns == NOW
 
 
+@pytest.mark.parametrize("year", [1890, 2200])
+def test_a_file_of_a_wrong_clock_ends_no_stream(live, root, year):
+    at = (year - 1970) * 31_556_952 * 10**9
+    live.put("a", b"right", mtime_ns=at)
+    assert live.pack("", {"b": b"right"}, mtime_ns=at) == []
+    assert [(root / each).read_bytes() for each in "ab"] == [b"right"] * 2
+    assert live.verify()["b"][4:] == [digest(b"right"), "s"]
+
+
 def test_verify_reads_everything_anew_and_says_what_else_is_there(live, root):
     live.put("a", b"right")
     live.put("d/b", b"right")
