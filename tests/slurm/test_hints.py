@@ -19,9 +19,12 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 ON = ("--on", "slurm://login")
 TRAIN = "import time\nprint('trains', flush=True)\nwhile True:\n    time.sleep(0.02)\n"
 #: Answers as squeue does, and then something happens, once, before anybody acts on the answer.
-SQUEUE = (
-    '#!/bin/sh\n/usr/bin/squeue "$@"; code=$?\nif rm /tmp/then 2>/dev/null; then {then}; fi\nexit $code\n'
-)
+SQUEUE = """\
+#!/bin/sh
+/usr/bin/squeue "$@"; code=$?
+case "$*" in *--format=%N) if rm /tmp/then 2>/dev/null; then {then}; fi ;; esac  # the last call of an answer
+exit $code
+"""
 
 
 @pytest.fixture
