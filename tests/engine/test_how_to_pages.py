@@ -98,14 +98,6 @@ def test_the_tutorial_and_beside_pycharm(repository):
         for each in (page, pycharm):
             assert "app-debug" in must(each.run("dkdbg ps", cwd=root)).stdout
         must(page.run("dkdbg logs", cwd=root))
-        must(page.run("docker compose up --detach worker", cwd=root))
-        with typed_proxy(root, page.take("dkdbg attach compose://worker")) as proxy:
-            options = AttachOptions(port=proxy.port, path_mappings=((str(root), "/workspace"),))
-            with Debugger(options) as worker, Debugger(launch_options(root)) as api:
-                api.attach()
-                worker.set_breakpoints(str(root / "train.py"), [4])
-                worker.attach()
-                assert worker.stack(worker.wait_stopped(300))[0].line == 4
         must(page.run("dkdbg restart", cwd=root))
         must(page.run("dkdbg down", cwd=root))
         must(page.run("dkdbg init --undo", cwd=root))
