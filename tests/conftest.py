@@ -131,3 +131,24 @@ def _no_outside_settings(monkeypatch):
 def base_image() -> str:
     """Image with python3, pip and venv: a stand-in for python:3.11-slim, built from Debian packages by .ci/base-image."""
     return BASE_IMAGE
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(base_image, tmp_path_factory):
+    """Yield a real Ray of two nodes: here, so that all tests of a worker share it."""
+    from tests.ray.cluster import Cluster
+
+    made = Cluster(tmp_path_factory.mktemp("ray"), base_image)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def ray(ray_cluster, monkeypatch):
+    """The cluster without a driver, and this process's environment without a token of Ray's."""
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    yield ray_cluster
+    ray_cluster.end_drivers()

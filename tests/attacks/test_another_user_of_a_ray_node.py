@@ -10,7 +10,6 @@ from tests.attacks.conftest import FRAME
 from tests.engine.attach_proxies import attach_proxy
 from tests.pages import environment
 from tests.ray.cluster import wait_until
-from tests.ray.conftest import cluster, ray  # noqa: F401
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
 LIMIT = 300.0
@@ -76,7 +75,7 @@ print("adapters", adapters)
 
 
 @pytest.mark.attack(0)
-def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp_path):  # noqa: F811
+def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp_path):
     """Attaches at each port of a node where `dkdbg run --on ray+...` has opened a worker, and reads all command lines: let in at none, and shown no token; the user gets in."""
     ray.write("attacked.py", DRIVER)
     line = 1 + [*DRIVER.splitlines()].index("                time.sleep(0.05)  # step")

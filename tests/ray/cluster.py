@@ -59,7 +59,7 @@ class Cluster:
             docker(
                 "run", "-d", "--name", name, "--hostname", f"node{number}", "--network", self._network, "--shm-size", "1g", "--init",
                 "-v", mount(), "-v", f"{self.folder}:/job", "-w", "/job", "-e", "PYTHONPATH=/opt/ray",
-                "-e", "RAY_DEDUP_LOGS=0", "-e", "PYTHONUNBUFFERED=1", self._base, "sleep", "infinity",
+                "-e", "RAY_DEDUP_LOGS=0", "-e", "RAY_prestart_worker_first_driver=0", "-e", "PYTHONUNBUFFERED=1", self._base, "sleep", "infinity",
             )  # fmt: skip
         version = docker(
             "exec", self.nodes[0], "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from dkdbg.sync.receiver import wire
+from dkdbg.sync.receiver.ledger import Ledger
 from dkdbg.sync.receiver.listing import settle_intents, survey
 from dkdbg.sync.receiver.operations import Operations
 from dkdbg.sync.receiver.problems import Refused
+from dkdbg.sync.receiver.state import State
 from tests.agent.sync.host import digest, entry, operations, packed
 
 #: What the operations do with files and folders, one call after the other.
@@ -80,11 +82,16 @@ def killed_at_each_call(
         assert [
             name for name in left if not name.startswith("part-")
         ] == []  # of a large file, to be continued
-        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
-            os.close(descriptor)
+        let_go(state, book)
         if not killed:
             assert call > 15
             return
+
+
+def let_go(state: State, book: Ledger) -> None:
+    """Close what `operations` has opened: a process of tests makes many."""
+    for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
+        os.close(descriptor)
 
 
 def fill(root: Path) -> None:
@@ -94,7 +101,7 @@ def fill(root: Path) -> None:
     book.flush()
     (root / "d/e/edited").write_bytes(b"work")
     (root / "d/e/theirs").write_bytes(b"work too")
-    os.close(state._lock)
+    let_go(state, book)
 
 
 def put_together(work: Operations) -> None:
@@ -177,7 +184,7 @@ def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root):
     def put(work):
         assert work.pack(*packed(1, "d", AGAIN, mode=0o751, make=0o750), lambda _number: None) == []
 
-    for listed in killed_at_each_call(root, put, lambda: os.close(operations(root)[1]._lock)):
+    for listed in killed_at_each_call(root, put, lambda: let_go(*operations(root)[1:])):
         there = {path.name: path.read_bytes() for path in root.glob("d/*")}
         assert there in ({}, AGAIN)
         files = {f"d/{name}": digest(data) for name, data in there.items()}
