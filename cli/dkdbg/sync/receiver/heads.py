@@ -42,7 +42,7 @@ _WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
 #: id, name, mode, size, mtime_ns, digest, stamp
 _PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]
 
-#: Minimum and maximum of each number. A time may lie before 1970, and far ahead on a wrong clock.
+#: Minimum and maximum of each number. A time may lie before 1970, and beyond 2116 on a wrong clock.
 _RANGES = {
     "id": (1, 1 << 53),
     "mode": (0, 0o777),
