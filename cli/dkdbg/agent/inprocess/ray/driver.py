@@ -229,19 +229,18 @@ def _read(name: str) -> str:
 
 def _debugpy(session: str) -> bytes:
     """Return the agent's debugpy as a zip, for workers without one of their own. Empty where the agent has none."""
-    import glob
+    import importlib
     import io
     import zipfile
 
+    bundle: Any = importlib.import_module("_dkdbg.bundle")  # not `dkdbg`: see _use_our_breakpoint
     agent = os.path.abspath(__file__).rpartition("/dkdbg/agent/")[0]  # where the single file was unpacked
-    folders = [
-        found
-        for each in (agent, os.path.dirname(session))
-        for found in sorted(glob.glob(glob.escape(each) + "/debugpy-*[0-9]"))
-    ]
-    if not folders:
+    runtime = os.path.dirname(session)
+    try:
+        top = bundle.ensure_debugpy([agent, runtime], runtime)
+    except bundle.NoDebugpy:
         return b""
-    top, out = folders[-1], io.BytesIO()
+    out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for folder, _, names in os.walk(top):
             for name in names:
