@@ -89,7 +89,7 @@ class Editor:
             self._send(messages.event("terminated"))
         elif command == messages.RELEASE:
             wanted = messages.as_dict(message.get("arguments")).get("subProcessId")
-            threading.Thread(target=self._release, args=(wanted,), daemon=True).start()
+            self._release(wanted)
             self._send(messages.answer(message))
         elif command == "launch":
             self._send(
@@ -158,10 +158,12 @@ class Editor:
             self._release(number)
 
     def _release(self, number: object) -> None:
-        """Let a forked process run that waits for a session, as none will be opened."""
+        """Let a forked process run that waits for a session, as none will be opened; on a thread: it takes time."""
         entry = self._registry.take(number) if isinstance(number, int) else None
-        if entry is None:
-            return
+        if entry is not None:
+            threading.Thread(target=self._let_run, args=(entry,), name="dkdbg ray", daemon=True).start()
+
+    def _let_run(self, entry: WorkerEntry) -> None:
         try:
             if entry.forked:
                 child_proxy.release(*guard.connect(entry.worker.ip, entry.worker.port)[:2], entry.forked)

@@ -41,6 +41,11 @@ class WorkerEntry:
         self._since = time.monotonic()
 
     @property
+    def key(self) -> str:
+        """Return the registry's key of it."""
+        return "%s %d" % (self.worker.id, self.forked) if self.forked else self.worker.id
+
+    @property
     def name(self) -> str:
         """Return the display name."""
         return "%s: child %d" % (self.worker.name, self.forked) if self.forked else self.worker.name
@@ -129,10 +134,10 @@ class WorkerRegistry:
         """Add a process that a worker, or a process of it, has forked, and waits for a client; return its number."""
         with self._lock:
             self._next += 1
-            number = self._next
-            self._entries["%s %d" % (entry.worker.id, pid)] = WorkerEntry(number, entry.worker, pid)
+            forked = WorkerEntry(self._next, entry.worker, pid)
+            self._entries[forked.key] = forked
         self.wake()
-        return number
+        return forked.number
 
     def leave(self, entry: WorkerEntry) -> None:
         """Release a worker whose client has left."""
@@ -140,9 +145,8 @@ class WorkerRegistry:
             time.sleep(WATCHED_INTERVAL_S)  # until Ray reports whether it waits again
         with self._lock:
             entry.is_taken = False
-            for key, each in list(self._entries.items()):
-                if each is entry and each.forked:
-                    del self._entries[key]
+            if entry.forked and self._entries.get(entry.key) is entry:
+                del self._entries[entry.key]
         self.wake()
 
     def _known(self) -> Set[str]:
