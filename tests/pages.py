@@ -100,20 +100,27 @@ class Page:
 @contextmanager
 def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
     """A command that runs on, both outputs in one, and ends with Ctrl-C."""
-    started = subprocess.Popen(
+    command = subprocess.Popen(
         words, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     )  # fmt: skip
+    with interrupted(command):
+        yield command
+
+
+@contextmanager
+def interrupted(running: subprocess.Popen[Any]) -> Iterator[None]:
+    """At the end it gets a Ctrl-C if it still runs, its output is read to the end, and nothing of it stays."""
     try:
-        yield started
+        yield
     finally:
-        if started.poll() is None:
-            started.send_signal(signal.SIGINT)
+        if running.poll() is None:
+            running.send_signal(signal.SIGINT)
         try:
-            started.communicate(timeout=300)
+            running.communicate(timeout=300)
         finally:
-            started.kill()
-            started.wait()
+            running.kill()
+            running.wait()
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

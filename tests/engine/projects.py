@@ -1,7 +1,6 @@
 """Small repositories for the engine tests, and one way to run them: init, up, attach, stop, down."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
 from tests.leftovers import unique  # noqa: F401
+from tests.pages import interrupted
 
 MARK = "# breakpoint"
 LOOP = """\
@@ -68,16 +68,8 @@ def start(root: Path, *words: str, **streams: Any) -> subprocess.Popen[Any]:
 def started(root: Path, *words: str, **streams: Any) -> Iterator[subprocess.Popen[Any]]:
     """Start `dkdbg ...` as `start` does; at the end it gets a Ctrl-C, if it still runs."""
     running = start(root, *words, **streams)
-    try:
+    with interrupted(running):
         yield running
-    finally:
-        if running.poll() is None:
-            running.send_signal(signal.SIGINT)
-        try:
-            running.communicate(timeout=300)
-        finally:
-            running.kill()
-            running.wait()
 
 
 def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
