@@ -120,7 +120,7 @@ class _Reader:
                         members.update({k: v for k, v in merged.items() if k not in members})
                 elif isinstance(key.value, str):
                     below = self.value(value)
-                    # Of an alias the line of its use counts.
+                    # A finding in an alias names the line that uses it.
                     anchored = value.start_mark.line < key.start_mark.line
                     members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members) if below.text or anchored else below  # fmt: skip
         elif isinstance(node, SequenceNode):

@@ -58,7 +58,7 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
 
     def created() -> tuple[set[str], set[str]]:
         new = (each for each in containers.of_project(root) if each.id not in before)
-        # Of the service itself, and of what runs once, all but this run is another command's.
+        # Another container of the service, or a one-off one, belongs to another command.
         ids = {
             each.id for each in new
             if each.name == prepared.name or not (each.one_off or each.service == wanted.service.name)

@@ -210,7 +210,7 @@ ADAPTER: Names = {
         ("access_token", "adapter", "the token of processes"),
         ("Connection", "adapter", "a process"),
         ("Connection.__init__:pid", "adapter", "the pid that it reports"),
-        ("serve:listener", "adapter", "there is none"),
+        ("serve:listener", "adapter", "no port for editors"),
         ("connections", "adapter", "which processes are there"),
         ("wait_for_connection", "adapter", "wait for a session that is ending"),
         ("dont_wait_for_first_connection", "adapter", "wait for the root stub"),
