@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import EDGES, need
 
 #: Line 4 has the breakpoint: before, under a tracer of the program's own, and after it.
@@ -29,6 +29,16 @@ PAUSES = OWN.replace("sys.settrace(own)", "former = sys.gettrace()\nsys.settrace
     "\nsys.settrace(None)\nstep(3)", "\nsys.settrace(former)\nstep(3)"
 )
 STEPS = "def step(n):\n    return n + 1\n\nfor n in range(3):\n    step(n)\n"
+LOOPS = """import os, time
+
+def step():
+    time.sleep(0.01)
+    return 1
+
+open("began", "w").close()
+while not os.path.exists("end"):
+    step()
+"""
 NOTE = "traces the program itself: up to Python 3.11 only one tool at a time can"
 
 
@@ -74,3 +84,18 @@ def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(launch, tmp
     assert lines == []
     assert f"coverage {NOTE}" in "".join(editor.output)
     assert "(pytest: --no-cov)" in "".join(editor.output)
+
+
+def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported(launch, tmp_path):
+    if sys.version_info >= (3, 12):
+        pytest.skip("from 3.12 on coverage and the debugger trace side by side")
+    pytest.importorskip("coverage")
+    script = tmp_path / "train.py"
+    script.write_text(LOOPS)
+    running = launch(sys.executable, "-m", "coverage", "run", "train.py")
+    wait_for((tmp_path / "began").exists, bool)
+    with Editor(running.wait_state("running")["port"], {str(script): [5]}) as editor:
+        editor.wait_stops(1)
+        (tmp_path / "end").touch()
+        code, _, err = running.finish(300)
+    assert (code, NOTE in err, NOTE in "".join(editor.output)) == (0, False, False)

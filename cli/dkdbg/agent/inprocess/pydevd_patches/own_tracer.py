@@ -69,6 +69,8 @@ def _check(frame: FrameType) -> None:
         frame: the frame that has set it.
     """
     try:
+        if getattr(threading.current_thread(), "is_pydev_daemon_thread", False):
+            return  # a thread of the debugger gets the tool's function at its start, and removes it
         function = sys.gettrace()
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not _is_debuggers(function)
