@@ -79,6 +79,16 @@ def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own
     assert "the next line with code is 4" in said["findings"][0]["says"]
 
 
+def test_a_line_that_stops_again_and_again_is_not_said_to_be_past(program, why):
+    running = program(LOOP)
+    running.wait_state("running")
+    place = line(LOOP, "loss = n + 1")
+    with Editor(running.port, {running.script: [place]}) as editor:
+        editor.wait_stops(9)
+        said = why(running, place, "ran-before", fact="has run")
+    assert said["findings"][0]["says"] == "step has run, perhaps only before the breakpoint came"
+
+
 def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(program, tmp_path, runtime):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     program(LOOP).wait_state("running")

@@ -246,10 +246,10 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{_or_rarely(debugged)}",
             remedy="does anything call it? dkdbg where shows where the program is",
         )  # fmt: skip
-    elif any(_is_past(asked, each) for _, each in debugged) or (
-        is_set and any(each.ran for _, each in joined)
-    ):
-        yield _ran_before(asked, name)
+    elif any(_is_past(asked, each) for _, each in debugged):
+        yield _ran_before(f"{name} ran past {asked.where} before the breakpoint came, and has not come back")
+    elif is_set and any(each.ran for _, each in joined):
+        yield _ran_before(f"{name} has run, perhaps only before the breakpoint came")
     elif joined and not is_set:
         lines = ", ".join(str(line) for _, each in joined[:1] for line, _ in each.breakpoints or ()) or "none"
         yield Finding(
@@ -258,9 +258,9 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _ran_before(asked: Asked, name: str) -> Finding:
+def _ran_before(says: str) -> Finding:
     return Finding(
-        link="line", cause="ran-before", says=f"{name} ran past {asked.where} before the breakpoint came, and has not come back",
+        link="line", cause="ran-before", says=says,
         remedy="dkdbg restart with the breakpoint set: the program waits for the editor before its first line",
     )  # fmt: skip
 
