@@ -27,11 +27,12 @@ class Around:
 
     Attributes:
         installs_from: file that the image installs packages from, and how a line in it is written; called when needed.
+            None if the program does not run in an image of this repository.
         own: names of the repository's own modules.
         command: the program's command line as typed.
     """
 
-    installs_from: Callable[[str], tuple[str, str]]
+    installs_from: Callable[[str], tuple[str, str]] | None
     own: Collection[str] = ()
     command: str = ""
 
@@ -152,7 +153,7 @@ _LAST_ERRORS = (
         (r"Name or service not known|failure in name resolution|No address associated with hostname"
         r"|[Cc]onnection refused|could not translate host name|No route to host|Max retries exceeded|LocalEntryNotFoundError"),
         "service-absent", "the program connects to something that does not answer",
-        "start it first: docker compose ps shows the services, depends_on starts them; this machine is host.docker.internal",
+        "start it first: docker compose ps shows the services, depends_on starts them; in a container, this machine is host.docker.internal",
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED", "certificate", "the container does not trust a certificate",
@@ -228,6 +229,11 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 "another base image, such as python:3.11; Debian has some apart: python3-tk, python3-dbm", text,
             )  # fmt: skip
         distribution = (distributions((name,)) or (name,))[0]
+        if around.installs_from is None:
+            return _finding(
+                "module-missing", f"the module {name} is not installed where the program runs",
+                f"install it there: pip install {distribution}", text,
+            )  # fmt: skip
         file, line = around.installs_from(distribution)
         return _finding(
             "module-missing", f"the module {name} is not installed in the image, and no file declares it",
@@ -312,6 +318,14 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
             subject=path[1] if path else shown,
         )  # fmt: skip
+    # The agent runs in this image: it is not for another processor, the file has no `#!`.
+    if found := re.search(
+        r"^dkdbg: cannot execute ([^\n]+): (?:Permission denied|Exec format error)$", text, re.MULTILINE
+    ):
+        return _finding(
+            "not-executable", found[0].removeprefix("dkdbg: "),
+            f"begin the command with its interpreter: python {shlex.quote(found[1])}; or chmod +x, and a first line such as #!/usr/bin/env python3", text,
+        )  # fmt: skip
     if found := re.search(r"PermissionError|\[Errno 13\]|Permission denied", text):
         return _finding(
             "permission", f"the program may not read or write a file: {line_at(text, found.start())}",
@@ -348,8 +362,8 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         r"cannot execute|executable file not found|command not found", text
     ):
         return _finding(
-            "command-missing", f"the container has no such command: {_last_line(text) or around.command}",
-            "dkdbg init --command 'python train.py', or install it in the image", text,
+            "command-missing", f"there is no such command where the program runs: {_last_line(text) or around.command}",
+            "install it there, or correct it: the words after --, or dkdbg init --command 'python train.py'", text,
         )  # fmt: skip
     return None
 

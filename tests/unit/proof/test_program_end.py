@@ -1,6 +1,7 @@
 """The cause of a program's end is read from its last lines, as Python, argparse, click, glibc and CUDA write them."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,20 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     assert found.subject == "scikit-learn"
     assert "add scikit-learn to requirements.txt" in found.remedy
     assert missing_module("ModuleNotFoundError: No module named 'sklearn.svm'") == "sklearn"
+
+
+def test_a_program_outside_of_the_image_is_told_nothing_of_the_dockerfile():
+    text = TRACEBACK + "ModuleNotFoundError: No module named 'sklearn.svm'\n"
+    found = cause_of(text, 1, replace(AROUND, installs_from=None))
+    assert (found.cause, found.subject) == ("module-missing", "")  # no subject: --fix changes no requirements
+    assert found.remedy == "install it there: pip install scikit-learn"
+
+
+@pytest.mark.parametrize("reason", ["Permission denied", "Exec format error"])
+def test_a_script_that_cannot_be_executed_gets_its_interpreter(reason):
+    found = cause_of(f"dkdbg: cannot execute ./a b.py: {reason}\n", 126, AROUND)
+    assert (found.cause, found.says) == ("not-executable", f"cannot execute ./a b.py: {reason}")
+    assert found.remedy.startswith("begin the command with its interpreter: python './a b.py'; or chmod +x")
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,8 @@ def test_without_the_sessions_before_nothing_is_started(tmp_path, monkeypatch):
         proof_on._start(
             tmp_path, "local:", ["python", "a.py"], is_here=False, sync=False, report=lambda _: None
         )
+
+
+def test_a_remedy_for_another_target_names_no_file_of_this_repositorys_image(tmp_path):
+    subject = proof_on.subject(tmp_path, "local:", ["python", "train.py"], sync=False, timeout=1)
+    assert subject.around.installs_from is None

@@ -1,5 +1,7 @@
 """`dkdbg verify --fix`: a missing module is declared as init writes files, so that it can be undone."""
 
+from dataclasses import replace
+
 import pytest
 
 from dkdbg import console
@@ -54,3 +56,9 @@ def test_the_plan_is_made_once_for_a_remedy(root, monkeypatch):
     monkeypatch.setattr(proof_repair, "make_plan", lambda each: made.append(each) or plan(each))
     assert proof_repair.around(root, "").installs_from("x") == ("requirements.txt", "x")
     assert len(made) == 1
+
+
+def test_a_module_that_is_missing_on_another_target_is_declared_nowhere(root):
+    elsewhere = replace(MISSING, subject="")
+    assert proof_repair.mend(root, elsewhere, yes=True, as_json=False, report=lambda _: None) == ""
+    assert (root / "requirements.txt").read_text() == "# caf\xe9"

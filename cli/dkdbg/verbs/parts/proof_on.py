@@ -8,6 +8,7 @@ import shlex
 import signal
 import tempfile
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dkdbg import process, signals
@@ -70,7 +71,7 @@ def subject(root: Path, name: str, command: Sequence[str], *, sync: bool, timeou
     return proving.Subject(
         root=root, entry=editor.Entry(port=None, mappings=editor.absolute(root, pairs), source=f"the target {name}"),
         start=lambda report: _start(root, name, argv, is_here=is_here, sync=sync, report=report),
-        target_at=lambda _: registry.target_of(name, root), around=proof_repair.around(root, shlex.join(argv)),
+        target_at=lambda _: registry.target_of(name, root), around=replace(proof_repair.around(root, shlex.join(argv)), installs_from=None),
         isolated=isolated, extra={tokens.PROPERTY: token} if token else {}, timeout=timeout,
     )  # fmt: skip
 

@@ -53,7 +53,7 @@ def mend(root: Path, finding: Finding, *, yes: bool, as_json: bool, report: Call
         return ""
     if finding.cause == "port-taken" and finding.link == "port" and finding.subject.isdigit():
         return _other_port(root, int(finding.subject), yes=yes, report=report)
-    if finding.cause == "module-missing":
+    if finding.cause == "module-missing" and finding.subject:
         return _declare(root, finding.subject, yes=yes, as_json=as_json)
     return ""
 
