@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
+from dkdbg.agent.inprocess import line as line_of_module
 from tests.agent.dap_probe import Editor, wait_for
 from tests.engine.projects import dkdbg
 from tests.frameworks import python_with
@@ -246,3 +248,70 @@ while True:
     said = why(running, 5, "compiled")
     assert said["findings"][0]["says"].startswith(f"{compiler} has compiled step")
     why(running, 8)
+
+
+class Unbound:
+    """Fails as flask's `request` does outside of a request."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+class Nameless(type):
+    @property
+    def __module__(cls):
+        raise RuntimeError("no module")
+
+
+def nested_in_itself():
+    code = types.SimpleNamespace(co_name="step", co_firstlineno=1, co_code=b"")
+    code.co_consts = (code,)
+    return type("Nested", (), {"__code__": code})()
+
+
+def wraps_itself():
+    found = types.SimpleNamespace()
+    found.fn = found.__wrapped__ = found
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Unbound(), Nameless("Class", (), {}), Nameless("Class", (), {})(), nested_in_itself(), wraps_itself(),
+        type("Dispatcher", (Unbound,), {"__module__": "numba.core", "__slots__": ()})(),
+    ],
+    ids=["proxy", "class", "object", "code", "cycle", "compiler"],
+)  # fmt: skip
+def test_an_odd_object_in_a_module_does_not_hide_its_functions(tmp_path, monkeypatch, value):
+    path = tmp_path / "odd_module.py"
+    path.write_text("def step(n):\n    return n\n")
+    module = types.ModuleType(path.stem)
+    module.__file__ = str(path)
+    exec(compile(path.read_text(), str(path), "exec"), vars(module))
+    module.odd = value  # looked at before `step`
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    (found,) = line_of_module.describe(str(path), 2)["files"]
+    assert (found["function"], found["code"], found["compiled"]) == ("step", True, "")
+
+
+def test_an_object_that_is_evaluated_when_used_is_not_evaluated(tmp_path, monkeypatch):
+    evaluated = []
+
+    class Lazy:
+        def __getattr__(self, name):
+            evaluated.append(name)
+            raise AttributeError(name)
+
+        @property
+        def __class__(self):
+            evaluated.append("__class__")
+            return Lazy
+
+    path = tmp_path / "lazy_module.py"
+    path.write_text("def step(n):\n    return n\n")
+    module = types.ModuleType(path.stem)
+    module.__file__, module.lazy = str(path), Lazy()
+    monkeypatch.setitem(sys.modules, path.stem, module)
+    line_of_module.describe(str(path), 2)
+    assert not evaluated

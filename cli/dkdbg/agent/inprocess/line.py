@@ -9,8 +9,10 @@ It runs in the hook's thread; the program goes on meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import types
 
 from .pydevd_patches import own_tracer
 
@@ -168,17 +170,27 @@ def _live(
     while todo and left:
         left -= 1
         value = todo.pop()
-        if isinstance(value, type) and value.__module__ == module.__name__ and id(value) not in seen:
-            seen.add(id(value))
-            todo += list(vars(value).values())
-        bare, compiler = _unwrapped(value)
-        for inner in (value, getattr(value, "__func__", None), getattr(value, "fget", None), bare):
-            code: Any = getattr(inner, "__code__", None)
-            if hasattr(code, "co_consts"):
-                for _, each in _codes(code):
-                    if _is_same(each, fresh):
-                        return each, compiler
+        with contextlib.suppress(Exception):  # such as flask's `request` outside of a request
+            if (
+                issubclass(type(value), type)
+                and id(value) not in seen
+                and value.__module__ == module.__name__
+            ):
+                seen.add(id(value))
+                todo += list(vars(value).values())
+            bare, compiler = _unwrapped(value)
+            for inner in (value, _own(value, "__func__"), _own(value, "fget"), bare):
+                code = _own(inner, "__code__")
+                if isinstance(code, types.CodeType):
+                    for _, each in _codes(code):
+                        if _is_same(each, fresh):
+                            return each, compiler
     return None, ""
+
+
+def _own(value: Any, name: str) -> Any:
+    """Return an attribute that the type defines, else None: a proxy evaluates its object for any other."""
+    return getattr(value, name, None) if hasattr(type(value), name) else None
 
 
 def _unwrapped(value: Any) -> Tuple[Any, str]:
