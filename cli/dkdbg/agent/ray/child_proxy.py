@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 #: Properties of an attach that a worker's debugger does not get.
 _OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
-#: Seconds between two messages of an adapter that releases a process.
+#: Seconds in which an adapter has to release a process.
 _RELEASE_TIMEOUT_S = 20.0
+#: Linux's maximum number of pids (PID_MAX_LIMIT).
+_MAX_PIDS = 1 << 22
 
 
 class ChildProxy:
@@ -50,7 +53,7 @@ class ChildProxy:
         self._announce = announce
         self._code = code
         self._lock, self._worker_lock = threading.Lock(), threading.Lock()
-        self._ended = False
+        self._ended = self._left = False
 
     def serve(self) -> None:
         """Pass everything on until both sides have ended; the caller closes both sockets."""
@@ -64,6 +67,7 @@ class ChildProxy:
             self._client.settimeout(None)
             for body in frames.received(self._client.recv, self._parser):
                 self._to_worker(body)
+        self._left = True
         sockets.shut(self._worker)
         if back.ident is not None:
             back.join()
@@ -87,6 +91,8 @@ class ChildProxy:
         parser.feed(self._received)
         with contextlib.suppress(OSError, frames.FrameError):
             for body in frames.received(self._worker.recv, parser):
+                if self._left:  # what a socket that was shut has received is read all the same
+                    break
                 self._from_worker(body)
         with self._lock, contextlib.suppress(OSError):
             if not self._ended:
@@ -115,7 +121,7 @@ class ChildProxy:
     def _forked(self, configuration: object) -> None:
         """Have a process that was forked announced in the root session; the editor does not reach its adapter."""
         pid = messages.as_dict(configuration).get("subProcessId")
-        if isinstance(pid, int):
+        if type(pid) is int and 0 < pid < _MAX_PIDS:
             self._announce(pid)
 
 
@@ -134,10 +140,19 @@ def release(worker: socket.socket, received: bytes, pid: int) -> None:
     )
     parser = frames.FrameParser()
     parser.feed(received)
+    end = time.monotonic() + _RELEASE_TIMEOUT_S
+
+    def receive(size: int) -> bytes:
+        left = end - time.monotonic()
+        if left <= 0:
+            return b""
+        worker.settimeout(left)
+        return worker.recv(size)
+
     with worker:
         worker.settimeout(_RELEASE_TIMEOUT_S)
         for sequence, (command, arguments) in enumerate(requests, 1):
             worker.sendall(frames.wrap(messages.request(sequence, command, arguments)))
         with contextlib.suppress(frames.FrameError):
-            for _ in frames.received(worker.recv, parser):
+            for _ in frames.received(receive, parser):
                 pass

@@ -9,6 +9,7 @@ import threading
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.ray import child_proxy, guard, unpacked
+from dkdbg.agent.ray.worker_registry import WorkerEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import List, Set
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.ray.worker_registry import WorkerEntry, WorkerRegistry
+    from dkdbg.agent.ray.worker_registry import WorkerRegistry
 
 
 class Editor:
@@ -154,7 +155,9 @@ class Editor:
     def _forked(self, entry: WorkerEntry, pid: int) -> None:
         """List a process that a worker has forked, or let it run if no editor is there to open its session."""
         number = self._registry.add_forked(entry, pid)
-        if not self._registry.is_watched():
+        if not number:
+            self._let_run(WorkerEntry(0, entry.worker, pid))
+        elif not self._registry.is_watched():
             self._release(number)
 
     def _release(self, number: object) -> None:

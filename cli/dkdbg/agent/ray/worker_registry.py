@@ -20,6 +20,8 @@ _FIRST_NUMBER = 1 << 22
 WATCHED_INTERVAL_S, IDLE_INTERVAL_S = 0.25, 2.0
 #: Seconds after which a worker is announced without the name of its task.
 NAMED_WITHIN_S = 10.0
+#: Maximum processes of a worker that are listed; further ones run without a session.
+MAX_FORKED = 256
 #: Seconds to wait for a worker's own note: its driver reads it every 0.3 s.
 _NOTED_WITHIN_S = 10.0
 
@@ -131,10 +133,21 @@ class WorkerRegistry:
             time.sleep(0.05)
 
     def add_forked(self, entry: WorkerEntry, pid: int) -> int:
-        """Add a process that a worker, or a process of it, has forked, and waits for a client; return its number."""
+        """Add a process that a worker, or a process of it, has forked, and waits for a client.
+
+        Returns:
+            its number, also where it is listed already; 0 if the worker has too many.
+        """
+        forked = WorkerEntry(0, entry.worker, pid)
         with self._lock:
+            known = self._entries.get(forked.key)
+            if known is not None:
+                return known.number
+            of_worker = [each for each in self._entries.values() if each.worker.id == entry.worker.id]
+            if len(of_worker) > MAX_FORKED:
+                return 0
             self._next += 1
-            forked = WorkerEntry(self._next, entry.worker, pid)
+            forked.number = self._next
             self._entries[forked.key] = forked
         self.wake()
         return forked.number

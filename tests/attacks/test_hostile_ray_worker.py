@@ -1,0 +1,148 @@
+"""A hostile worker of Ray, with an adapter of its own, which an editor has attached to through the Ray proxy."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from dkdbg.agent.dap import frames
+from dkdbg.agent.ray import child_proxy, worker_registry
+from dkdbg.agent.ray.dashboard import Worker
+from dkdbg.agent.ray.editor import Editor
+
+LIMIT = 60.0
+GREETING = frames.encode({"type": "event", "event": "output"})
+
+
+def forks(pids: object) -> bytes:
+    return b"".join(
+        frames.encode({"type": "event", "event": "debugpyAttach", "body": {"subProcessId": each}})
+        for each in pids
+    )
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield sock
+
+
+@pytest.fixture
+def registry(listener):
+    """The registry of a cluster with one worker, which waits, and the root editor's view of it as `announced()`."""
+    row = {
+        "worker_id": "w1",
+        "ip": "127.0.0.1",
+        "debugger_port": listener.getsockname()[1],
+        "num_paused_threads": 1,
+    }
+    shown = []
+    found = worker_registry.WorkerRegistry(
+        SimpleNamespace(workers=lambda _: [Worker(row, task="step")]),
+        lambda entries, _: shown.append(entries),
+    )
+    thread = threading.Thread(target=found.run, daemon=True)
+    thread.start()
+    end = time.monotonic() + LIMIT
+    while not (shown and shown[-1]) and time.monotonic() < end:
+        time.sleep(0.01)
+    yield SimpleNamespace(
+        registry=found, forked=lambda: [each.forked for each in found._entries.values() if each.forked]
+    )
+    found.stop()
+    thread.join(LIMIT)
+
+
+@contextlib.contextmanager
+def attached(registry, listener):
+    """Attach an editor to the worker: its connection, and that of the worker's adapter; yields both and its thread."""
+    editor, client = socket.socketpair()
+    number = next(iter(registry._entries.values())).number
+    parser = frames.FrameParser()
+    parser.feed(
+        frames.encode(
+            {"seq": 2, "type": "request", "command": "attach", "arguments": {"subProcessId": number}}
+        )
+    )
+    first = json.dumps({"seq": 1, "type": "request", "command": "initialize"}).encode()
+    thread = threading.Thread(target=Editor(client, registry).serve, args=(first, parser), daemon=True)
+    thread.start()
+    listener.settimeout(LIMIT)
+    adapter, _ = listener.accept()
+    adapter.settimeout(LIMIT)
+    adapter.sendall(GREETING)
+    try:
+        yield editor, adapter, thread
+    finally:
+        for each in (editor, adapter):
+            each.close()
+        thread.join(LIMIT)
+        client.close()
+
+
+def heard(editor, event):
+    parser = frames.FrameParser()
+    editor.settimeout(LIMIT)
+    return next(
+        each for each in frames.received(editor.recv, parser) if frames.decode(each).get("event") == event
+    )
+
+
+@pytest.mark.attack(0)
+def test_a_worker_of_ray_fills_no_editor_with_processes_that_it_has_not_forked(registry, listener):
+    """Announces as forked what is no pid, one process a thousand times, and ten thousand of them: only what may be pids is listed, each once, and 256 at most."""
+    registry.registry.is_watched = lambda: True
+    with attached(registry.registry, listener) as (editor, adapter, _):
+        odd = (True, False, -1, 0, 1 << 22, 10**300, 1.5, "7", None, [7], {})
+        adapter.sendall(forks(odd) + forks([7] * 1000) + frames.encode({"type": "event", "event": "first"}))
+        heard(editor, "first")
+        assert registry.forked() == [7]
+        before = registry.registry._next
+        listener.close()  # the rest is not let run either
+        adapter.sendall(forks(range(1, 10_000)) + frames.encode({"type": "event", "event": "second"}))
+        heard(editor, "second")
+        assert len(registry.forked()) == worker_registry.MAX_FORKED
+        assert registry.registry._next - before == worker_registry.MAX_FORKED - 1
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("floods", [False, True], ids=["drips", "floods"])
+def test_a_worker_of_ray_that_never_releases_a_process_holds_no_thread(
+    registry, listener, monkeypatch, floods
+):
+    """Answers the release of a process it has announced with events without end, and announces more: the session ends once the editor leaves."""
+    monkeypatch.setattr(child_proxy, "_RELEASE_TIMEOUT_S", 0.5)
+    answered, releasing = threading.Event(), []
+
+    def answer():
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                threading.Thread(target=drip, args=(sock,), daemon=True).start()
+
+    def drip(sock):
+        releasing.append(sum(each.name == "dkdbg ray" for each in threading.enumerate()))
+        with contextlib.suppress(OSError), sock:
+            while True:
+                sock.sendall(GREETING * (1000 if floods else 1))
+                answered.set()
+                time.sleep(0.0 if floods else 0.05)
+
+    with attached(registry.registry, listener) as (editor, adapter, thread):
+        listener.settimeout(None)
+        threading.Thread(target=answer, daemon=True).start()
+        adapter.sendall(forks([1] * 1000) + forks(range(1, 2000)))
+        assert answered.wait(LIMIT)
+        editor.close()
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+    end = time.monotonic() + LIMIT
+    while registry.forked() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not registry.forked()
+    assert max(releasing) <= worker_registry.MAX_FORKED
+    listener.shutdown(socket.SHUT_RDWR)
