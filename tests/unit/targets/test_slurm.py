@@ -14,6 +14,7 @@ def test_a_running_job_has_its_nodes_folder_and_tasks_and_an_array_is_no_single_
     job = SLURM.read("1", 0, RUNNING, "")
     assert job.nodes == ("node-30", "node-12", "node-22", "node-49")
     assert (job.phase, job.folder, job.tasks, job.reason) == ("running", "/home/me/my code", 8, "")
+    assert SLURM.read("1", 0, RUNNING.replace("tasks 8", "tasks " + "8" * 5000), "").tasks == 0
     assert job.left_s == (26 * 60 + 3) * 60 + 4
     lines = "6_1|RUNNING|me|node-12|UNLIMITED|None|/h\n6_2|RUNNING|me|node-12|UNLIMITED|None|/h\n"
     with pytest.raises(DkdbgError, match="6_1, 6_2") as caught:

@@ -108,7 +108,7 @@ class Slurm(BatchSystem):
         if len(found) > 1:
             raise an_array(job, [each.partition("|")[0] for each in found])
         id_, state, user, batch_host, left, reason, folder = found[0].split("|", 6)
-        tasks = re.search(rf"^{_TASKS}\s*(\d+)", stdout, re.MULTILINE)
+        tasks = re.search(rf"^{_TASKS}\s*(\d{{1,9}})\b", stdout, re.MULTILINE)
         output = re.search(rf"^{_OUTPUT}(/\S+)", stdout, re.MULTILINE)
         nodes = re.search(rf"^{_NODES}(.*)", stdout, re.MULTILINE)
         names = nodes[1].split() if nodes else []
