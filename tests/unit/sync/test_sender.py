@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from dkdbg.core.local_commands import Local
 from dkdbg.core.target import Reach
 from dkdbg.errors import DkdbgError
+from dkdbg.sync.pull import destination, pull
 from dkdbg.sync.receiver import wire
 from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
@@ -405,3 +407,24 @@ def test_a_folder_that_only_the_other_side_has_is_listed_and_goes(roots, here, t
     with learnt(roots) as (replica, _, index):
         assert replica.converge(index).deleted == 3
     assert sorted(one.name for one in there.iterdir()) == [".dkdbg-sync"]
+
+
+@pytest.mark.parametrize("year", [-9000, 9000])
+def test_a_time_that_only_some_filesystems_have_ends_no_stream(roots, there, year):
+    at = (year - 1970) * 31_556_952 * 10**9
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        here = Path(folder)
+        for name, size in (("a", 3), ("b", 4), ("large", 3_000_000)):
+            (here / name).write_bytes(b"x" * size)
+            os.utime(here / name, ns=(at, at))
+        if (here / "a").stat().st_mtime_ns != at:
+            pytest.skip("no tmpfs")
+        session, _ = once(replace(roots, local=str(here)))
+        assert session.failed == {}
+        assert {each.name: each.stat().st_size for each in there.iterdir() if each.is_file()} == {
+            "a": 3, "b": 4, "large": 3_000_000,
+        }  # fmt: skip
+        back = replace(roots, local=str(there), remote=str(here))
+        into = destination(back.local, None, "there", back)
+        done = pull(back, Local(python=sys.executable), [""], into, report=lambda _: None)
+        assert (done.files, done.left_out) == (3, {})

@@ -42,12 +42,12 @@ _WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
 #: id, name, mode, size, mtime_ns, digest, stamp
 _PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]
 
-#: Minimum and maximum of each number. A time may lie before 1970, and beyond 2116 on a wrong clock.
+#: Minimum and maximum of each number. A time may lie before 1970.
 _RANGES = {
     "id": (1, 1 << 53),
     "mode": (0, 0o777),
     "size": (0, 1 << 60),
-    "mtime_ns": (-(1 << 64), 1 << 64),
+    "mtime_ns": (wire.EARLIEST, wire.LATEST),
     "silence_s": (0, 1 << 31),
 }
 _MAX_ID, (_EARLIEST, _LATEST) = _RANGES["id"][1], _RANGES["mtime_ns"]

@@ -226,7 +226,7 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
             "path": path,
             "size": info.st_size,
             "mode": info.st_mode & 0o777,
-            "mtime_ns": info.st_mtime_ns,
+            "mtime_ns": wire.time_of(info.st_mtime_ns),
         }
         send(wire.encode(wire.FILE, head))
         hasher = hashlib.sha256()

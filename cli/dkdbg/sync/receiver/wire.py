@@ -25,6 +25,9 @@ VERSION = 3
 MAX_HEAD = 1 << 20
 MAX_BODY = 1 << 20
 
+#: Times of files that a frame can hold, in nanoseconds: 1677 to 2262. Most filesystems keep others too.
+EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
+
 HEADER = struct.Struct("!BII")
 
 # Host to receiver; DATA and END go both ways.
@@ -46,6 +49,11 @@ NAMES = {
 LISTING_ENTRIES = 2000
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def time_of(mtime_ns: int) -> int:
+    """Return the time for a frame: the nearest one in range."""
+    return max(EARLIEST, min(mtime_ns, LATEST))
 
 
 class WireError(ValueError):

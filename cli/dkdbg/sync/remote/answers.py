@@ -26,7 +26,7 @@ _PROBE = re.compile(re.escape(paths.OWN) + "/probe-[0-9a-f]{32}")
 _DIGEST, _DIGITS = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]*")
 #: Types of path, kind, mode, size, digest and stamp.
 _ENTRY, _KINDS = [{str}, {str}, {int}, {int}, {str}, {str}], frozenset("fdl")
-_SIZE, _TIME = 1 << 60, 1 << 64
+_SIZE, _TIME = 1 << 60, 1 << 63
 
 
 class Amount:

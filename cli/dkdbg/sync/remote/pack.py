@@ -47,7 +47,8 @@ class Pack:
         """Add a file, whose operation is `number`."""
         entry = content.entry
         self._folder = folder
-        self._files.append([number, name, entry.mode, len(body), entry.mtime_ns, content.digest, entry.stamp])
+        time_ns = wire.time_of(entry.mtime_ns)
+        self._files.append([number, name, entry.mode, len(body), time_ns, content.digest, entry.stamp])
         self._bodies.append(body)
         self._names.add(name)
         self._size += len(body)

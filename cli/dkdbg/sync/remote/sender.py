@@ -392,5 +392,5 @@ def _there(content: Content) -> There:
 def _head(content: Content) -> dict[str, Any]:
     entry = content.entry
     return {
-        "mode": entry.mode, "size": entry.size, "mtime_ns": entry.mtime_ns, "digest": content.digest, "stamp": entry.stamp,
+        "mode": entry.mode, "size": entry.size, "mtime_ns": wire.time_of(entry.mtime_ns), "digest": content.digest, "stamp": entry.stamp,
     }  # fmt: skip
