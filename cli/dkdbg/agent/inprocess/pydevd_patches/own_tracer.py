@@ -69,8 +69,8 @@ def _check(frame: FrameType) -> None:
         frame: the frame that has set it.
     """
     try:
-        if getattr(threading.current_thread(), "is_pydev_daemon_thread", False):
-            return  # a thread of the debugger gets the tool's function at its start, and removes it
+        if _is_debuggers_thread(frame):
+            return  # it gets the tool's function at its start, and removes it
         function = sys.gettrace()
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not _is_debuggers(function)
@@ -84,6 +84,16 @@ def _check(frame: FrameType) -> None:
     except Exception as error:  # it would be raised in the program
         if os.environ.get("DKDBG_DEBUG"):
             session.say("own tracer: %r" % (error,))
+
+
+def _is_debuggers_thread(frame: FrameType) -> bool:
+    """Return whether pydevd has started this thread.
+
+    `threading.current_thread()` would add a thread of gevent's, which then takes its lock for one that threads share.
+    """
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals is vars(threading) and hasattr(frame.f_locals.get("self"), "is_pydev_daemon_thread")
 
 
 def _is_debuggers(function: Any) -> bool:
