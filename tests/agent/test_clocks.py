@@ -522,6 +522,54 @@ print(isinstance(new, true), [isinstance(each, Own) for each in (old, new, Own()
     assert done.stdout == "True [True, True, True, False]\nTrue [False, False, True]\n", done.stderr
 
 
+def test_no_wait_or_clock_calls_a_function_that_the_debugger_traces(tmp_path):
+    """There a debugger that stops all threads would suspend one that holds the lock of a condition or a queue."""
+    program = """
+import faulthandler, select, signal, socket
+
+def call(frame, event, _):
+    here, above = frame.f_code, frame.f_back and frame.f_back.f_code
+    if event == "call" and above and OURS in above.co_filename and OURS not in here.co_filename:
+        called.add(os.path.basename(here.co_filename) + ":" + here.co_name)
+
+def each():
+    ends, others = socket.socketpair(), socket.socketpair()
+    ends[0].settimeout(0.01)
+    waiting = [
+        lambda: threading.Event().wait(0.01), lambda: threading.Semaphore(0).acquire(timeout=0.01),
+        lambda: threading.Thread(target=time.sleep, args=(0.1,)).start(),
+        lambda: threading.enumerate()[-1].join(0.01), lambda: queue.Queue().get(timeout=0.01),
+        lambda: queue.SimpleQueue().get(timeout=0.01), lambda: select.select([], [], [], 0.01),
+        lambda: ends[0].recv(1), lambda: signal.setitimer(signal.ITIMER_REAL, 0),
+        faulthandler.cancel_dump_traceback_later,
+    ]
+    for wait in waiting:
+        try:
+            wait()
+        except (queue.Empty, socket.timeout):
+            pass
+
+OURS, called = os.path.dirname(os.path.dirname(clocks.__file__)), set()
+follow()
+writer.hold()
+time.sleep(0.2)
+clocks.follow(folder)
+sys.setprofile(call)
+threading.setprofile(call)
+each()
+writer.release()
+os.unlink(folder + "/join.json")
+each()
+while type(time.monotonic).__name__ == "_Clock":
+    time.monotonic()
+sys.setprofile(None)
+untraced = ("threading.py:", "queue.py:", "socket.py:")  # by pydevd, too
+print(sorted(name for name in called if not name.startswith(untraced)))
+"""
+    done = run(program, tmp_path)
+    assert done.stdout == "[]\n", done.stderr
+
+
 ALONE = """
 import os, queue, sys, threading, time
 if os.environ["RANK"] == "1":

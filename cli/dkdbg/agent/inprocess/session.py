@@ -30,8 +30,15 @@ def record(directory: str) -> Dict[str, Any]:
 
 
 def editor_is_attached(directory: str) -> bool:
-    """Tell whether an editor is attached to the session with this folder."""
-    return os.path.exists(os.path.join(directory, "join.json"))
+    """Tell whether an editor is attached to the session with this folder.
+
+    It calls no Python function; see untraced.py.
+    """
+    try:
+        os.stat(directory + "/join.json")
+    except OSError:
+        return False
+    return True
 
 
 def endpoint(directory: str) -> str:

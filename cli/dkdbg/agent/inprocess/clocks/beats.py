@@ -9,16 +9,17 @@ stops nor traces a thread with its mark, so a breakpoint in it does not stop.
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import functools
 import os
+import re
 
 from .slow_clocks import BEATS
+from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable, Dict, Pattern
 
 #: The same as in settings.py, which is not beside the hook.
 ENV_BEATS = "DKDBG_BEATS"
@@ -31,23 +32,24 @@ _MARK = "pydev_do_not_trace"
 def _threading(module: Any) -> None:
     """Mark the threads that beat, now and when they start: by name, target or class."""
     patterns = [*_KNOWN, *filter(None, map(str.strip, os.environ.get(ENV_BEATS, "").split(",")))]
+    beating = re.compile("|".join(map(fnmatch.translate, patterns)))
     true = module.Thread.start
 
     @functools.wraps(true)
     def start(self):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-        with contextlib.suppress(Exception):  # an error here must not end the program
-            _mark(self, patterns)
+        with Suppress(Exception):  # an error here must not end the program
+            _mark(self, beating)
         return true(self)
 
     module.Thread.start = start
     for thread in module.enumerate():
-        _mark(thread, patterns)
+        _mark(thread, beating)
 
 
-def _mark(thread: Any, patterns: List[str]) -> None:
+def _mark(thread: Any, beating: Pattern[str]) -> None:
     target = getattr(thread, "_target", None)
     names = (thread.name, getattr(target, "__name__", ""), type(thread).__name__)
-    if any(fnmatch.fnmatchcase(str(name), pattern) for name in names for pattern in patterns):
+    if any(map(beating.match, map(str, names))):
         setattr(thread, _MARK, True)
         setattr(thread, BEATS, True)
 

@@ -15,11 +15,10 @@ stopped meanwhile (timers.py).
 
 from __future__ import annotations
 
-import contextlib
-
 from .. import importing, session
 from . import beats, held_time, timers
 from .slow_clocks import State, behind, replace, restore, true_monotonic
+from .untraced import Suppress
 from .waits import WAITS
 
 
@@ -29,7 +28,7 @@ def follow(directory: str) -> None:
     Args:
         directory: the session's folder.
     """
-    with contextlib.suppress(Exception):  # an error here must not end the program
+    with Suppress(Exception):  # an error here must not end the program
         _follow(directory)
 
 
@@ -53,12 +52,12 @@ def _follow(directory: str) -> None:
 
 def held() -> None:
     """Stop the timers: the debugger stops this process."""
-    with contextlib.suppress(Exception):
+    with Suppress(Exception):
         timers.stop()
 
 
 def runs_on() -> None:
     """Start the timers, and the clocks before the agent records it."""
     State.ran_on = true_monotonic()
-    with contextlib.suppress(Exception):  # it would end the program's thread, in pydevd's resume
+    with Suppress(Exception):  # it would end the program's thread, in pydevd's resume
         timers.start()

@@ -6,11 +6,12 @@ After it they run (1 + CATCH_UP) times as fast until they are right again. The a
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import struct
 import time
+
+from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Reader:
         """Return the agent's latest record; `now` is on the system's monotonic clock."""
         if now - self._read_at >= FRESH_S:
             self._read_at = now
-            with contextlib.suppress(Exception):  # no agent, no free descriptor, an audit hook
+            with Suppress(Exception):  # no agent, no free descriptor, an audit hook
                 file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     found = os.read(file, 2 * _STATE.size)
@@ -96,5 +97,5 @@ class Writer:
     def _write(self, state: State) -> None:
         """Write the record twice: a reader detects a partial write by different halves."""
         self._state = state
-        with contextlib.suppress(OSError):  # a full disk must not stop the user's program
+        with Suppress(OSError):  # a full disk must not stop the user's program
             os.pwrite(self._file, 2 * _STATE.pack(*state), 0)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import _thread
-import contextlib
 import copyreg
 import functools
 import sys
@@ -15,6 +14,7 @@ import types
 
 from .. import session
 from . import held_time
+from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def restore() -> None:
     """Restore the clocks, in the program thread that asks for the time, without a message."""
     State.reader = None
     stopping, State.stopping = State.stopping, {}
-    with contextlib.suppress(Exception):
+    with Suppress(Exception):
         if stopping and copyreg.dispatch_table.get(types.BuiltinFunctionType) is _reduced:
             del copyreg.dispatch_table[types.BuiltinFunctionType]
         exchange({clock: true for true, clock in stopping.items()})
@@ -178,7 +178,7 @@ def exchange(functions: Dict[Any, Any]) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
             continue
-        with contextlib.suppress(Exception):  # not a module, or an immutable one
+        with Suppress(Exception):  # not a module, or an immutable one
             for key, value in list(vars(module).items()):
                 if type(value) in kinds and value in functions:
                     setattr(module, key, functions[value])

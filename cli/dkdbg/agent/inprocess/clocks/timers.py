@@ -9,7 +9,6 @@ The debugger stops those of the process that it stops. Another thread does it in
 from __future__ import annotations
 
 import _thread
-import contextlib
 import functools
 import math
 import os
@@ -19,10 +18,11 @@ import threading
 import time
 
 from .slow_clocks import Builtin, State, exchange, true_monotonic
+from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+    from typing import Any, Callable, Dict, Optional, Tuple
 
 #: Seconds between two looks whether the timers have to stop.
 _LOOKS_S = 0.2
@@ -50,21 +50,21 @@ class _Timers:
     watched = 0
 
 
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
+class _Alone:
     """Keep other threads from the timers, except from a handler of a signal that is held at a breakpoint in here."""
-    lock = _lock
-    taken = lock.acquire(timeout=_LOCK_TIMEOUT_S)
-    try:
-        yield
-    finally:
-        if taken:
-            lock.release()
+
+    def __enter__(self) -> None:
+        self._lock = _lock
+        self._taken = self._lock.acquire(timeout=_LOCK_TIMEOUT_S)
+
+    def __exit__(self, *_: object) -> None:
+        if self._taken:
+            self._lock.release()
 
 
 def stop() -> None:
     """Stop the timers; called by two threads at once if the debugger stops both."""
-    with _alone():
+    with _Alone():
         if _set is not None:
             found = _set(signal.ITIMER_REAL, 0.0)
             if found[0] > 0.0:
@@ -76,28 +76,28 @@ def stop() -> None:
 
 def start() -> None:
     """Start the timers that are stopped, unless the program has set another one."""
-    with _alone():
+    with _Alone():
         (left, interval), _Timers.alarm = _Timers.alarm, (0.0, 0.0)
         if left > 0.0 and _set is not None and _get is not None and _get(signal.ITIMER_REAL)[0] == 0.0:
             _set(signal.ITIMER_REAL, left, interval)
         if _Timers.is_stopped:
             _Timers.is_stopped = False
             if _Timers.arm is not None:
-                with contextlib.suppress(Exception):  # the program has closed the file of its watchdog
+                with Suppress(Exception):  # the program has closed the file of its watchdog
                     _Timers.arm()
 
 
 def watch() -> None:
     """Stop the timers whenever another process is stopped, until the editor has left."""
-    with _alone():
+    with _Alone():
         if _Timers.watched == os.getpid():  # a forked child has no such thread
             return
         _Timers.watched = os.getpid()
 
     def look() -> None:
-        with contextlib.suppress(Exception):  # the interpreter is shutting down
+        with Suppress(Exception):  # the interpreter is shutting down
             while True:
-                with _alone():
+                with _Alone():
                     reader = State.reader
                     if reader is None:
                         _Timers.watched = 0
@@ -129,7 +129,7 @@ class _Alarm(Builtin):
     """`signal.alarm` and `setitimer`: the program's own timer replaces one that is stopped."""
 
     def __call__(self, *args: Any) -> Any:
-        with _alone():
+        with _Alone():
             found = self.true(*args)
             is_alarm = self.__name__ == "alarm"
             if not is_alarm and args[0] != signal.ITIMER_REAL:
@@ -154,14 +154,14 @@ def _faulthandler(module: Any) -> None:
 
     @functools.wraps(arm)
     def dump_traceback_later(*args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN002, ANN003, ANN202
-        with _alone():
+        with _Alone():
             arm(*args, **kwargs)
             _Timers.arm, _Timers.cancel = functools.partial(arm, *args, **kwargs), cancel
             _Timers.is_stopped = False
 
     @functools.wraps(cancel)
     def cancel_dump_traceback_later():  # type: ignore[no-untyped-def]  # noqa: ANN202
-        with _alone():
+        with _Alone():
             cancel()
             _Timers.arm = None
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import functools
 import sys
 
 from .slow_clocks import Builtin, State, behind, exchange, is_ours
+from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _threading(module: Any) -> None:
         finally:
             self._acquire_restore(saved)
             if not is_notified:
-                with contextlib.suppress(ValueError):
+                with Suppress(ValueError):
                     self._waiters.remove(waiter)
 
     module.Condition.wait = wait

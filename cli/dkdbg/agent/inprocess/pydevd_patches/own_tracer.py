@@ -93,7 +93,9 @@ def _is_debuggers_thread(frame: FrameType) -> bool:
     """
     while frame.f_back is not None:
         frame = frame.f_back
-    return frame.f_globals is vars(threading) and hasattr(frame.f_locals.get("self"), "is_pydev_daemon_thread")
+    return frame.f_globals is vars(threading) and hasattr(
+        frame.f_locals.get("self"), "is_pydev_daemon_thread"
+    )
 
 
 def _is_debuggers(function: Any) -> bool:
