@@ -6,7 +6,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -29,25 +32,44 @@ def run(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         started.communicate()
 
 
-def test_an_editor_that_comes_before_the_program_is_not_led_to_another_one(tmp_path):
+def stops_at(folder: Path, port: int) -> str:
+    """Return the file in which an editor stops that attaches to this port, as soon as it is open."""
+    while True:
+        with socket.socket() as probe:  # dkdbg's own proxy, which tolerates probes
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+    options = AttachOptions(port=port, path_mappings=((str(folder), str(folder)),))
+    with Debugger(options) as debugger:
+        for name in ("a.py", "b.py"):
+            debugger.set_breakpoints(str(folder / name), [3])
+        debugger.attach()
+        found = debugger.stack(debugger.wait_stopped(300))[0].path
+        assert {each.name for each in debugger.sessions} & {"a.py", "b.py"} <= {Path(found).name}
+        return found
+
+
+@pytest.fixture
+def folder(tmp_path):
     (tmp_path / "run").mkdir(mode=0o700)
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text(LOOP)
+    return tmp_path
+
+
+def test_an_editor_that_comes_before_the_program_is_not_led_to_another_one(folder):
     port = free_port()
-    with run(tmp_path, "--", sys.executable, "a.py") as first:
+    with run(folder, "--", sys.executable, "a.py") as first:
         while "can attach" not in first.stdout.readline():
             assert first.poll() is None
-        line = ("--wait", "300", "--attach", str(port), "--", sys.executable, "b.py")
-        with run(tmp_path, *line) as second:
-            while True:
-                with socket.socket() as probe:  # dkdbg's own proxy, which tolerates probes
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                assert second.poll() is None
-            options = AttachOptions(port=port, path_mappings=((str(tmp_path), str(tmp_path)),))
-            with Debugger(options) as debugger:
-                for name in ("a.py", "b.py"):
-                    debugger.set_breakpoints(str(tmp_path / name), [3])
-                debugger.attach()
-                assert debugger.stack(debugger.wait_stopped(300))[0].path == str(tmp_path / "b.py")
-                assert "a.py" not in [each.name for each in debugger.sessions]
+        with run(folder, "--wait", "300", "--attach", str(port), "--", sys.executable, "b.py"):
+            assert stops_at(folder, port) == str(folder / "b.py")
+
+
+def test_two_programs_that_start_at_once_are_each_behind_their_own_port(folder):
+    ports = free_port(), free_port()
+    lines = [("--wait", "300", "--attach", str(port), "--", sys.executable) for port in ports]
+    with run(folder, *lines[0], "a.py"), run(folder, *lines[1], "b.py"):
+        with ThreadPoolExecutor() as pool:
+            found = list(pool.map(stops_at, [folder, folder], ports))
+        assert found == [str(folder / "a.py"), str(folder / "b.py")]
+        assert stops_at(folder, ports[0]) == str(folder / "a.py")  # which is no longer the newest

@@ -99,6 +99,30 @@ def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, 
         started.wait(300)
 
 
+def test_programs_in_one_container_are_each_behind_their_own_port(tmp_path, base_image, running):
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_text("import time\nwhile True:\n    time.sleep(0.05)\n")
+    name = running(base_image, "sleep", "infinity")
+
+    def line(inner, script, *more):
+        words = f"--port {inner} --wait --attach {' '.join(more)} -- python3 {script}"
+        return f"dkdbg run --on docker://{name} {words}"
+
+    def stops_at(port):
+        with Debugger(AttachOptions(port=port, path_mappings=((str(tmp_path), "/code"),))) as debugger:
+            for each in ("a.py", "b.py", "c.py"):
+                debugger.set_breakpoints(str(tmp_path / each), [3])
+            debugger.attach()
+            return Path(debugger.stack(debugger.wait_stopped(300))[0].path).name
+
+    with (
+        typed_run(tmp_path, line(5678, "a.py")) as first,
+        typed_run(tmp_path, line(5679, "b.py")) as second,
+        typed_run(tmp_path, line(5680, "c.py", "--reload")) as third,
+    ):
+        assert [stops_at(each.port) for each in (third, first, second)] == ["c.py", "a.py", "b.py"]
+
+
 @pytest.mark.parametrize(
     "options", [("--network", "host"), ()], ids=["in the network of the host", "at an address of its own"]
 )

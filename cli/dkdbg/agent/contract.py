@@ -97,6 +97,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
                 first.
             detail: one plain line about the state; may be empty.
             jobs: names of the batch system's job around the agent; empty where unknown.
+            run: mark of the `dkdbg run` that has started it; empty for none.
             deadlines: known time limits that dkdbg cannot stop.
         """
 
@@ -118,6 +119,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         cwd: str
         started: float
         updated: float
+        run: str
         expires: Optional[float]
         exit_code: Optional[int]
         runs: int

@@ -54,7 +54,9 @@ def main(archive: str) -> int:
                 sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
                 return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
-            os.environ.pop(kept.ENV_RUN, None)  # only /proc needs it, the program does not
+            run = os.environ.pop(kept.ENV_RUN, "")  # only /proc and the record need it, the program does not
+            if run and words[:1] in (["launch"], ["supervise"]):
+                words[1:1] = ["--run", run]
     try:
         return _run(archive, words)
     finally:

@@ -50,6 +50,7 @@ class SeenRecord:
         client: whether an editor is attached.
         processes: None if hidden from clients that do not show the token.
         jobs: names of the batch job that it reports to be in; empty if it reports none.
+        run: mark of the `dkdbg run` that has started it; empty for none.
         mappings: folders of this repository, relative to its root, and their remote paths; a symlink by both of its
             names.
         deadlines: time limits that go on while its program is held.
@@ -68,6 +69,7 @@ class SeenRecord:
     detail: str
     processes: tuple[SeenProcess, ...] | None
     jobs: frozenset[str] = frozenset()
+    run: str = ""
     mappings: tuple[tuple[str, str], ...] = ()
     deadlines: tuple[Deadline, ...] = ()
 
@@ -80,6 +82,10 @@ class SeenRecord:
     def here(self) -> tuple[str, int]:
         """Host and port of its listener on its own machine; a listener on every address is also on loopback."""
         return LOOPBACK if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
+
+    def is_of(self, run: str) -> bool:
+        """Return whether this run has started it; True for an empty one."""
+        return run in {"", self.run}
 
     @property
     def is_attachable(self) -> bool:
@@ -110,7 +116,7 @@ def parse(value: object) -> SeenRecord:
         # Agents up to 0.1 send `adapter_port`.
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
-        jobs=_jobs(value), mappings=pairs_of_record(value.get("mappings")),
+        jobs=_jobs(value), run=_text(value, "run", _NAME, ""), mappings=pairs_of_record(value.get("mappings")),
         deadlines=tuple(deadlines.parse(value.get("deadlines"))),  # agents up to 0.1 do not send it
     )  # fmt: skip
 

@@ -182,11 +182,13 @@ class Target(ABC):
         pause: seconds between two looks for a missing endpoint while `changes` report nothing.
         capabilities: see `Capability`.
         is_meant: whether its address means the program that runs now; otherwise it may mean the next one.
+        run: mark of the only run to whose session `endpoint` leads; empty for the newest session.
     """
 
     pause: float = 3.0
     capabilities: frozenset[Capability] = frozenset()
     is_meant = False
+    run = ""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -61,14 +61,14 @@ class Brought:
 
     Attributes:
         argv: command line of the agent there, without its verb, for the target's `wrap`.
-        run: value in the agent's environment by which `signal` finds it; part of `argv`.
+        run: mark in the agent's environment and its record; part of `argv`.
         python: version of the target's Python.
         sent: whether the file was sent, because it was not there yet.
     """
 
-    def __init__(self, stream: _Stream, path: str, python: tuple[int, ...], *, sent: bool) -> None:
+    def __init__(self, stream: _Stream, path: str, python: tuple[int, ...], *, sent: bool, run: str) -> None:
         self._stream = stream
-        self.run = secrets.token_hex(8)
+        self.run = run
         self.argv = ("env", f"{kept.ENV_RUN}={self.run}", "sh", path)
         self.python = python
         self.sent = sent
@@ -83,12 +83,13 @@ class Brought:
         self._stream.close()
 
 
-def bring(reach: Reach, *, python: str | None = None) -> Brought:
+def bring(reach: Reach, *, python: str | None = None, run: str = "") -> Brought:
     """Upload the single file to `reach`, and return the command line of the agent there.
 
     Args:
         reach: the container or node.
         python: the interpreter there; None to search for one.
+        run: a new mark of 16 hexadecimal digits for what it starts; by default it makes one.
 
     Raises:
         DkdbgError: the target has no Python, refuses the file, or sends an unexpected answer.
@@ -119,10 +120,15 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
             or not path.isprintable()
         ):
             raise stream.garbage(path)
-        return Brought(stream, path, tuple(version), sent=sent)
+        return Brought(stream, path, tuple(version), sent=sent, run=run or new_run())
     except BaseException:
         stream.kill()
         raise
+
+
+def new_run() -> str:
+    """Return a mark for one run of a command; see `Target.run`."""
+    return secrets.token_hex(8)
 
 
 def receiver() -> str:

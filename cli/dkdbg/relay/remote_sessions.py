@@ -62,13 +62,14 @@ class RelayedEndpoint:
             self._relay = None
         return why
 
-    def of(self, found: Sequence[SeenRecord | str], *, why_none: str) -> Endpoint:
+    def of(self, found: Sequence[SeenRecord | str], *, why_none: str, run: str = "") -> Endpoint:
         """Return the endpoint of the newest of these sessions.
 
         Args:
+            run: see `Target`.
             why_none: the reason to give if none of them runs.
         """
-        live = [each for each in found if isinstance(each, SeenRecord) and each.live]
+        live = [each for each in found if isinstance(each, SeenRecord) and each.live and each.is_of(run)]
         if not live:
             return Endpoint(address=None, why=why_none)
         if self._relay is None:

@@ -67,7 +67,11 @@ class LocalTarget(Target):
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the newest live session with this name."""
-        live = [record for record, is_live in _records() if is_live and self._means(record)]
+        live = [
+            record
+            for record, is_live in _records()
+            if is_live and self._means(record) and record.is_of(self.run)
+        ]
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
             return Endpoint(address=None, why=why)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from dkdbg import console, hints, process, signals
 from dkdbg.agent.settings import ENV_OWN_CONTAINER
 from dkdbg.core.mapping import folder_name
-from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Capability, Endpoint, Target
-from dkdbg.delivery.bring import bring
+from dkdbg.core.target import Capability
+from dkdbg.delivery.bring import bring, new_run
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers.lines.wrappers import unwrapped
 from dkdbg.relay import remote_program
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from dkdbg.core.target import Changes, Reach
+    from dkdbg.core.target import Reach, Target
     from dkdbg.delivery.bring import Brought
     from dkdbg.verbs.parser import Parser
     from dkdbg.verbs.parts.profiling import Profiling
@@ -158,13 +157,14 @@ def run(
         from dkdbg.verbs.parts.run_service import run_in_service
 
         return run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
+    run = new_run()
     with contextlib.ExitStack() as opened:
         target = opened.enter_context(contextlib.closing(registry.target_of(name or "local:", root)))
         flags, target = target.worker_flags(workers), target.driver
         flags += (*(("--ranks", chosen) if chosen else ()), *(profiling.words if profiling else ()))
         flags += launch_flags(root)
         if attach is not None:
-            _lead_editors(opened, registry.target_of(name or "local:", root), attach)
+            _lead_editors(opened, registry.target_of(name or "local:", root), attach, run)
         if (sync or reload) and Capability.NEEDS_WORKDIR in target.capabilities:
             target = opened.enter_context(contextlib.closing(_in_workdir(target, root, python)))
         reach = target.find()
@@ -173,7 +173,7 @@ def run(
             from dkdbg.sync.live_copy import LiveCopy
 
             copy = opened.enter_context(contextlib.closing(LiveCopy(root, target, reach, python=python)))
-        brought = opened.enter_context(contextlib.closing(bring(reach, python=python)))
+        brought = opened.enter_context(contextlib.closing(bring(reach, python=python, run=run)))
         if brought.sent:
             console.warn(f"dkdbg: {reach.label}: copied the agent there; it is removed with the last session")
         if copy is not None:
@@ -221,51 +221,15 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
     return target.with_workdir(folder_name(root))
 
 
-def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int) -> None:
-    """Forward editors to the sessions that start from now on; a cluster's endpoint shows only new workers."""
+def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int, run: str) -> None:
+    """Forward editors to the session of this run; a cluster's endpoint shows only new workers."""
     from dkdbg.verbs.parts.attach_proxy import open_proxy  # loads most of dkdbg
 
     is_cluster = Capability.CLUSTER in target.capabilities
-    open_proxy(opened, target.each() if is_cluster else [_NewSessionsOnly(target)], port)
+    if not is_cluster:
+        target.run = run
+    open_proxy(opened, target.each() if is_cluster else [target], port)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
-
-
-class _NewSessionsOnly(Target):
-    """A target whose endpoint appears with the first session that starts from now on: earlier ones are other programs."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__(target.address)
-        self.pause, self.capabilities = target.pause, target.capabilities
-        self._target = target
-        self._before: set[str] | None = self._live()
-
-    @property
-    def label(self) -> str:
-        """The target's label."""
-        return self._target.label
-
-    def endpoint(self) -> Endpoint:
-        """Return the target's endpoint, or the reason for waiting."""
-        if self._before is not None:
-            if not self._live() - self._before:
-                return Endpoint(address=None, why="the program is being started")
-            self._before = None
-        return self._target.endpoint()
-
-    def changes(self) -> Changes | None:
-        """Return the target's source of news."""
-        return self._target.changes()
-
-    def close(self) -> None:
-        """Close the target."""
-        self._target.close()
-
-    def _live(self) -> set[str]:
-        with contextlib.suppress(DkdbgError, BadRecord):
-            return {
-                each.id for each in self._target.sessions() if not each.is_ended and each.started is not None
-            }
-        return set()
 
 
 def _launch_words(

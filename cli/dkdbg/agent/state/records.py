@@ -32,7 +32,7 @@ def write_json(path: str, value: object) -> None:
 
 
 def first_record(
-    *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str]
+    *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str], run: str = ""
 ) -> contract.Record:
     """Return the first record of a session that this process has just opened."""
     import platform
@@ -66,6 +66,7 @@ def first_record(
         "last_exit_code": None,
         "detail": "",
         "jobs": batch.jobs(os.environ),
+        "run": run,
         "deadlines": deadlines.of_environment(os.environ),
         "mappings": mapping.here(),
         "processes": [],

@@ -52,7 +52,7 @@ class Options:
     """The parsed options; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
 
     `linger` is the number of seconds after its start for which a program that did not wait keeps its end for
-    an editor.
+    an editor. `run` is the mark of the `dkdbg run` that has started it.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Options:
         restart: str = contract.RESTART_ASK,
         supervision: Optional[Supervision] = None,
         linger: float = 0.0,
+        run: str = "",
     ) -> None:
         self.command = command
         self.host = host
@@ -79,6 +80,7 @@ class Options:
         self.restart = restart
         self.supervision = supervision
         self.linger = linger
+        self.run = run
 
 
 def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
@@ -117,6 +119,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         restart=restart,
         supervision=_supervision(given, reload=reload) if supervised else None,
         linger=0.0 if supervised else _seconds(os.environ.get(settings.ENV_LINGER) or "0"),
+        run=given.run,
     )
 
 
@@ -133,6 +136,7 @@ def _parser(usage: str, *, supervised: bool) -> argparse.ArgumentParser:
     parser.add_argument("--then", default=environment.get(settings.ENV_THEN) or "exit")
     parser.add_argument("--name", default=name)
     parser.add_argument("--runtime", default=None)
+    parser.add_argument("--run", default="")
     if supervised:
         parser.add_argument("--reload", nargs="*", metavar="DIR", default=None)
         parser.add_argument("--reload-config", action="store_true")

@@ -228,6 +228,7 @@ class Session:
                 port=self._listener.port,
                 debugpy=os.path.basename(debugpy_dir).partition("-")[2],
                 argv=options.command,
+                run=options.run,
             )
         )
 

@@ -98,7 +98,7 @@ class JobTarget(Target):
         except DkdbgError as error:
             return Endpoint(address=None, why=error.message.splitlines()[0])
         wanted = self._named.session
-        mine = [each for each in found if wanted in {"", each.name, each.id}]
+        mine = [each for each in found if wanted in {"", each.name, each.id} and each.is_of(self.run)]
         if not mine:
             return Endpoint(
                 address=None, why=f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")

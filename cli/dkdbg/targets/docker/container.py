@@ -170,7 +170,11 @@ class Container:
             user: the user that it runs as, as given to the engine.
         """
         for position, word in enumerate(words):
-            if is_brought(word) and words[position + 1 : position + 2] in (["launch"], ["enter"]):
+            if is_brought(word) and words[position + 1 : position + 2] in (
+                ["launch"],
+                ["supervise"],
+                ["enter"],
+            ):
                 given = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
                 options = dict(itertools.pairwise(given))
                 port = options.get("--port", "")

@@ -118,6 +118,8 @@ class ContainerTarget(Target):
         """Return the published port of a debug service, or its own; a relay if this machine cannot reach it."""
         try:
             self._last = found = self.look()
+            if self.run and found is not None:
+                found = containers.of_run(found.id, self.run)
             return endpoint_of(found) if self._is_near(found) else self._remote_endpoint(found)
         except (DkdbgError, BadRecord) as error:
             return Endpoint(address=None, why=str(error).splitlines()[0])
@@ -213,7 +215,7 @@ class ContainerTarget(Target):
             records = containers.records_in(found)
             if self._relay is None:
                 self._relay = RelayedEndpoint(self._relayed)
-            return self._relay.of(records, why_none=f"container {found.name} is starting")
+            return self._relay.of(records, why_none=f"container {found.name} is starting", run=self.run)
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
         """Return the relay's command line; called on the relay's thread, concurrently with `endpoint`.

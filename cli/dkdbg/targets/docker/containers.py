@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
+from dkdbg.agent.state.kept import ENV_RUN
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
@@ -31,7 +33,7 @@ from dkdbg.targets.docker.container import (
 from dkdbg.targets.docker.engine_errors import check, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dkdbg.core.record import SeenRecord
     from dkdbg.core.sessions import SeenSession
@@ -160,15 +162,40 @@ def _container(inspected: dict[str, Any]) -> Container:
     The container itself is not asked: it could name any port of this machine.
     """
     found = Container.of(inspected)
-    running = inspected.get("ExecIDs") or ()
-    if found.label or not found.running or not running:
+    if found.label:
         return found
+    for words, user in _running(inspected):
+        found = found.with_run(words, user)
+    return found
+
+
+def of_run(id_: str, run: str) -> Container | None:
+    """Return a container with the session of one `dkdbg run`; without a session before its start and after its end.
+
+    Args:
+        run: the mark of that run.
+    """
+    asked = process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT)
+    if asked.code and "no such container" in asked.stderr.lower():
+        return None
+    inspected = json.loads(check(asked).stdout)[0]
+    found = Container.of(inspected)
+    for words, user in _running(inspected):
+        if f"{ENV_RUN}={run}" in words:
+            return found.with_run(words, user)
+    return replace(found, label="")
+
+
+def _running(inspected: dict[str, Any]) -> Iterator[tuple[list[str], str]]:
+    """Yield the command line and the user of each of the engine's exec commands that runs."""
+    running = inspected.get("ExecIDs") or ()
+    if not inspected["State"]["Running"] or not running:
+        return
     for seen in _execs(running):
         if seen.get("Running"):
             asked = seen.get("ProcessConfig") or {}
             words = [str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())]
-            found = found.with_run(words, str(asked.get("user") or ""))
-    return found
+            yield words, str(asked.get("user") or "")
 
 
 def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:

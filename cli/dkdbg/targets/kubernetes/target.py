@@ -123,7 +123,7 @@ class PodTarget(Target):
                 found = remote_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
             except (DkdbgError, BadRecord) as error:
                 return Endpoint(address=None, why=str(error).splitlines()[0])
-            return self._endpoint.of(found, why_none=self._no_session(reach.pod))
+            return self._endpoint.of(found, why_none=self._no_session(reach.pod), run=self.run)
 
     def changes(self) -> Changes | None:
         """Return a watch of the cluster."""

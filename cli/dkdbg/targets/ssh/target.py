@@ -147,7 +147,7 @@ class SshTarget(Target):
                 found = self._records()
             except DkdbgError as error:
                 return Endpoint(address=None, why=error.message.splitlines()[0])
-            return self._endpoint.of(found, why_none=f"no session runs on {self.label}")
+            return self._endpoint.of(found, why_none=f"no session runs on {self.label}", run=self.run)
 
     def sessions(self) -> list[SeenSession]:
         """Return the sessions that the agents there report; send no agent for that."""
