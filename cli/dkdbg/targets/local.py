@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,8 +63,14 @@ class LocalTarget(Target):
 
     def listen_address(self) -> tuple[str, int]:
         """Return loopback, and the port of DKDBG_PORT, which the agent here inherits, or the usual one."""
-        text = os.environ.get(ENV_PORT, "")
-        return LOOPBACK, int(text) if text.isdecimal() else DEFAULT_PORT
+        text = os.environ.get(ENV_PORT) or str(DEFAULT_PORT)
+        if re.fullmatch("[0-9]{1,5}", text) is None or int(text) > 65535:
+            raise DkdbgError(
+                f"{ENV_PORT} is {text[:40]!r}, which is no port",
+                hint=f"unset {ENV_PORT}, or set it to a number up to 65535",
+                exit_code=EXIT_USAGE,
+            )
+        return LOOPBACK, int(text)
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the newest live session with this name."""

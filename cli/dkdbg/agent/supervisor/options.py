@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dkdbg.agent import contract, settings
+from dkdbg.agent.inprocess import duration
 from dkdbg.agent.supervisor import exposure
 
 TYPE_CHECKING = False
@@ -52,7 +53,8 @@ class Options:
     """The parsed options; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
 
     `linger` is the number of seconds after its start for which a program that did not wait keeps its end for
-    an editor. `run` is the mark of the `dkdbg run` that has started it.
+    an editor. `run` is the mark of the `dkdbg run` that has started it. `limit` is the number of seconds
+    after which the port closes, 0 for none.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Options:
         supervision: Optional[Supervision] = None,
         linger: float = 0.0,
         run: str = "",
+        limit: float = 0.0,
     ) -> None:
         self.command = command
         self.host = host
@@ -81,6 +84,7 @@ class Options:
         self.supervision = supervision
         self.linger = linger
         self.run = run
+        self.limit = limit
 
 
 def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
@@ -120,6 +124,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         supervision=_supervision(given, reload=reload) if supervised else None,
         linger=0.0 if supervised else _seconds(os.environ.get(settings.ENV_LINGER) or "0"),
         run=given.run,
+        limit=_limit(os.environ.get(settings.ENV_FOR, "")),
     )
 
 
@@ -169,6 +174,15 @@ def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
         raise ValueError("a port (%s) must be a number up to 65535, not %r" % (settings.ENV_PORT, text))
     return int(text)
+
+
+def _limit(text: str) -> float:
+    seconds = duration.seconds_of(text, least=1.0) if text else 0.0
+    if seconds is None:
+        raise ValueError(
+            "%s takes a time such as 2h, 30m or 90s, not %r (1s to 8760h)" % (settings.ENV_FOR, text)
+        )
+    return seconds
 
 
 def _seconds(text: str) -> float:

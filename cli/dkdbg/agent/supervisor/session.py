@@ -135,7 +135,6 @@ class Session:
         self._token = token = tokens.read(os.environ)
         self._asking, self._asks = threading.Lock(), False
         self._service = relay.Service(_Behind(self, token))
-        self._limit = _limit_of(os.environ.get(settings.ENV_FOR, ""))
         self._is_closed = threading.Event()
         goes_by_user = not (token or allow.anyone)
         try:
@@ -241,7 +240,7 @@ class Session:
             self._listener.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
-            self._close_after(self._limit)
+            self._close_after(self.options.limit)
             self._connect_back()
             self._table.start()
             self._original_service.start()
@@ -695,16 +694,6 @@ class Session:
         program = naming.command(record.pop("argv"))
         processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
         return dict(record, program=program, processes=processes)
-
-
-def _limit_of(text: str) -> float:
-    """Return the seconds of DKDBG_FOR, 0 for none. Raise ValueError for another text."""
-    seconds = duration.seconds_of(text, least=1.0) if text else 0.0
-    if seconds is None:
-        raise ValueError(
-            "%s takes a time such as 2h, 30m or 90s, not %r (1s to 8760h)" % (settings.ENV_FOR, text)
-        )
-    return seconds
 
 
 class _Behind(Agent):
