@@ -39,18 +39,25 @@ class Interpreted:
 
 def interpreted(rest: Sequence[str]) -> Interpreted | None:
     """Return the module or script behind the interpreter's own options, None for `-c`, standard input and `--version`."""
-    place = 0
-    while place < len(rest) and rest[place].startswith("-"):
-        flag = rest[place]
-        if flag == "-m":
-            module = rest[place + 1] if place + 1 < len(rest) else ""
-            return Interpreted(module, rest[place + 2 :], is_module=True)
-        if flag.startswith("-m") and not flag.startswith("--"):
-            return Interpreted(flag[2:], rest[place + 1 :], is_module=True)
-        if flag in ("-", "-V", "--version", "-h", "--help") or flag.startswith("-c"):
+    left = list(rest)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-"):
+            return Interpreted(word, left, is_module=False)
+        if word in ("-", "--version", "--help"):
             return None
-        place += 2 if flag in ("-W", "-X", "--check-hash-based-pycs") else 1
-    return Interpreted(rest[place], rest[place + 1 :], is_module=False) if place < len(rest) else None
+        if word == "--check-hash-based-pycs":
+            del left[:1]
+        for position, letter in enumerate("" if word.startswith("--") else word[1:], 2):
+            value = word[position:]
+            if letter in "cVh?":
+                return None
+            if letter == "m":
+                return Interpreted(value or "".join(left[:1]), left[0 if value else 1 :], is_module=True)
+            if letter in "WX":
+                del left[: 0 if value else 1]
+                break
+    return None
 
 
 _INTERPRETER = (

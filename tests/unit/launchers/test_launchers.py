@@ -20,6 +20,8 @@ HOOK = FOLDER.parent / "agent" / "inprocess" / "hook" / "sitecustomize.py"
 #: the line starts no program of a repository.
 TABLE = [
     ("python -u train.py --lr 1", "python", "python", "train.py", False, None),
+    ("python -um pkg.train train.py", "python", "python", "pkg.train", False, None),
+    ("python -uX dev -Wignore -BW error server.py", "python", "python", "server.py", False, None),
     ("A=1 python -m pkg.train --port 7000", "python", "python", "pkg.train", False, 7000),
     ("uv run python -X dev -W ignore server.py -b 32", "python", "python", "server.py", False, None),
     ("torchrun --nproc-per-node 8 --rdzv-endpoint host:29500 train.py -n 3", "torchrun", "torchrun", "train.py", False, None),
