@@ -314,7 +314,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         shown = line_at(text, found.start()).removeprefix("FileNotFoundError: ").removeprefix("[Errno 2] ")
         path = re.search(r"['\"]([^'\"]+)['\"]", shown)
         return _finding(
-            "data-missing", f"a file that the program reads is not in the container: {path[1] if path else shown}",
+            "data-missing", f"a file that the program reads is not there: {path[1] if path else shown}",
             "put it into the repository's folder, which is mounted, or mount its folder: volumes of your service", text,
             subject=path[1] if path else shown,
         )  # fmt: skip
@@ -371,7 +371,7 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
 def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
     if (found := re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text)) and "environ" in text:
         return _finding(
-            "variable-missing", f"the environment variable {found[1]} is not set in the container",
+            "variable-missing", f"the environment variable {found[1]} is not set where the program runs",
             f"environment: [{found[1]}] of your service, and its value in .env", text, subject=found[1],
         )  # fmt: skip
     if found := re.search(r"SyntaxError: [^\n]*", text):
