@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.agent.state.kept import ENV_RUN
 from dkdbg.core.record import BadRecord
 from dkdbg.core.target import Changes
 from dkdbg.errors import DkdbgError
@@ -181,7 +180,7 @@ def of_run(id_: str, run: str) -> Container | None:
     inspected = json.loads(check(asked).stdout)[0]
     found = Container.of(inspected)
     for words, user in _running(inspected):
-        if f"{ENV_RUN}={run}" in words:
+        if any(word.endswith(f"={run}") for word in words):
             return found.with_run(words, user)
     return replace(found, label="")
 
