@@ -75,6 +75,8 @@ def test_where_no_service_runs_or_one_has_ended_up_starts_it_and_without_its_wai
     must(in_shell(down, "DKDBG_WAIT=0 dkdbg up"))
     assert entered(down, "dkdbg pdb")
     docker("stop", "-t", "5", f"{down.name}-app-debug-1")
+    with attach_proxy(down, "app-debug") as proxy:
+        proxy.wait_for(lambda each: each.get("text") == hints.SERVICE_UP())
     [line] = hinted(dkdbg(down, "where", "compose://app-debug").stderr, hints.SERVICE_UP)
     must(in_shell(down, f"DKDBG_WAIT=0 {line}"))
     assert "train.py" in must(dkdbg(down, "where", "compose://app-debug")).stdout

@@ -20,7 +20,7 @@ from dkdbg.targets.docker.container_target import ContainerTarget
 from dkdbg.targets.docker.engine_errors import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dkdbg.core.plan import DebugService
     from dkdbg.core.target import Reach
@@ -58,6 +58,10 @@ class ComposeTarget(ContainerTarget):
         """Find the container of the service, or of its debug service."""
         self._project = containers.of_project(self._root)
         return choose(self._project, self.address.rest or only_debug_service(self._project))
+
+    def others(self) -> Sequence[str]:
+        """Return what starts the debug service."""
+        return (hints.SERVICE_UP(),)
 
     def absent(self) -> DkdbgError:
         """Return the error for a missing container, which lists the running services."""

@@ -144,9 +144,9 @@ class ContainerTarget(Target):
         """Return advice about Python processes without our agent, or about running containers if this one is missing."""
         try:
             found = self.look()
-            if found is None:
+            if found is None or not found.running:
                 return self.others()
-            if found.label or not found.running:
+            if found.label:
                 return ()
             return advice(found, self._pythons(found))
         except DkdbgError:
@@ -176,7 +176,7 @@ class ContainerTarget(Target):
         return running_at(ContainerReach(name=found.id, label=self.label))
 
     def others(self) -> Sequence[str]:
-        """Return advice for a missing container, which may still come."""
+        """Return advice for a container that is missing or stopped, and may still come."""
         return ()
 
     def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:

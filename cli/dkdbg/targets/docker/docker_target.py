@@ -44,7 +44,7 @@ class DockerTarget(ContainerTarget):
         names = containers.names()
         near = get_close_matches(self.address.rest, names, n=1)
         lines = [
-            f"there is no container {self.address.rest} yet"
+            f"no container {self.address.rest} runs yet"
             + (f"; did you mean docker://{near[0]}?" if near else "")
         ]
         rest = [each for each in names if each not in near][:8]
