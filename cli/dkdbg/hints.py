@@ -25,6 +25,10 @@ INIT_CHOICE = Hint("`dkdbg init --yes` writes, `dkdbg init --diff` only shows")
 INIT_FIRST = Hint("`dkdbg init`")
 INIT_DONE = Hint("next: `dkdbg up`, or plain Docker: `docker compose --profile debug up --build --wait {service}`")
 INIT_VERIFY = Hint("to prove it: `dkdbg verify` runs the program once and stops in it")
+INIT_BESIDE = Hint(
+    "one service at a time is the debug service, and it was {former}; to stop in {service} too: "
+    "`docker compose up --detach {service}`, then `dkdbg attach compose://{service} --pid 1`"
+)
 UNDO_ANYWAY = Hint("To undo anyway and keep your versions as <file>.dkdbg-saved: `dkdbg init --undo --force`")
 # --- the debug service
 SERVICE_UP = Hint("`dkdbg up` starts the debug service")

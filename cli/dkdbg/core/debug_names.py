@@ -27,6 +27,12 @@ def names(service: str) -> tuple[str, ...]:
     )
 
 
+def service_of(name: str) -> str:
+    """Return the service whose debug service has this name; empty for another name."""
+    found = re.fullmatch(r"(.+?)-(?:debug|dkdbg(?:-\d+)?)", name)
+    return found[1] if found else ""
+
+
 def devcontainer(name: str) -> str:
     """Return the name of the service that Reopen in Container starts, for a debug service called `name`."""
     return f"{name}-devcontainer"

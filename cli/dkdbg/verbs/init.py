@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, hints
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core import config as configuration
+from dkdbg.core import debug_names
 from dkdbg.core.facts import GPU_NEEDS
 from dkdbg.core.settings import PYTHONS
 from dkdbg.delivery import single_file
@@ -166,12 +168,21 @@ def _init(root: Path, options: argparse.Namespace) -> int:
             root = root / folder
             plan, config = make_plan(root, **asked)
         plan, config = with_answers(root, plan, config, asked)
-    plan = with_unasked(plan)
+    plan = _with_former(root, with_unasked(plan))
     return offer(
         root, files_for(root, plan, config), plan.describe(console.width()), options,
         as_json=lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
         next_steps=lambda: _next_steps(root, plan),
     )  # fmt: skip
+
+
+def _with_former(root: Path, plan: ProjectPlan) -> ProjectPlan:
+    """Return the plan with a note on the service whose place it takes."""
+    former = manifest.debug_service(root)
+    service = debug_names.service_of(former.name) if former else ""
+    if former is None or not service or former.name == plan.service.name:
+        return plan
+    return replace(plan, notes=(*plan.notes, hints.INIT_BESIDE(former=former.name, service=service)))
 
 
 def _undo(root: Path, *, force: bool, as_json: bool) -> int:

@@ -45,6 +45,18 @@ def test_a_line_that_python_refuses_is_fixed_and_the_program_is_found(root):
     assert 'command: ["python", "go.py"]' in (root / ".dkdbg/service.compose").read_text()
 
 
+def test_a_second_service_takes_the_place_of_the_first_and_the_plan_says_how_to_stop_in_both(root):
+    service = "    build: .\n    command: python {}\n    volumes: ['.:/app']\n"
+    both = "services:\n  web:\n" + service.format("train.py") + "  worker:\n" + service.format("work.py")
+    for name, text in {"Dockerfile": SLIM, "work.py": TRAIN, "compose.yaml": both}.items():
+        (root / name).write_text(text)
+    before = must(run_dkdbg(root, "init", "--yes", "--service", "web")).stdout
+    after = must(run_dkdbg(root, "init", "--yes", "--service", "worker")).stdout
+    note = hints.INIT_BESIDE(former="web-debug", service="web")
+    assert [note in text for text in (before, after)] == [False, True]
+    assert note not in must(run_dkdbg(root, "init", "--diff", "--service", "worker")).stdout
+
+
 def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(root, tmp_path):
     (root / "Dockerfile").write_text(SLIM)
     must(run_dkdbg(root, "init", "--yes"))
