@@ -263,10 +263,9 @@ def announce_again(servers: Any, sessions: Any) -> None:
     def wait_for_connection(*args: Any, **kwargs: Any) -> Any:
         connection = wait(*args, **kwargs)
         end = time.monotonic() + 20
-        while time.monotonic() < end:  # otherwise the answer would be "already being debugged"
-            server = connection.server if connection is not None else None
-            if server is None or not server.session.is_finalizing:
-                break
+        # Otherwise the answer would be "already being debugged": the agent lets no second client in while one is there,
+        # but a client that has just left may have sent requests that are handled before its end is seen.
+        while connection is not None and connection.server is not None and time.monotonic() < end:
             time.sleep(0.005)
         return connection
 
