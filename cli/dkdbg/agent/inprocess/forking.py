@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Maximum tries of 0.1 ms each until the kernel has removed the thread.
 GONE_TRIES = 50
+#: Seconds for the hook's thread to answer the agent, such as to import the debugger, before a fork goes on without it.
+ANSWER_TIMEOUT_S = 10.0
 #: Modules beside the hook that hold threads, sockets or a debugger; the child only has copies of them.
 _FORGETFUL = ("join", "pdb.socket_pdb")
 
@@ -28,9 +29,11 @@ def before(member: Member) -> None:
     if not member.fork_armed:
         member.fork_armed = True
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
+    if member.joined and member.block_signals is None:
+        _keep_signals(member)
+    member.forking += 1
     if not member.running:
         return
-    member.forking = True
     # By path, not by descriptor: a thread that waits on a descriptor that the program has closed still
     # receives it.
     path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
@@ -39,26 +42,34 @@ def before(member: Member) -> None:
     except OSError:  # it was closed before the thread waited
         member.register_again()
         _put_to_sleep(path)
-    if member.done.acquire(True, 1):
-        member.done.release()
-        _until_thread_is_gone(member.thread_id)
+    if member.starter == member._get_ident():
+        return  # in a signal's handler, while this thread starts it
+    done = member.done  # a signal's handler may fork meanwhile, and return in the child, which has others
+    if done.acquire(True, 1) or (member.answering and done.acquire(True, ANSWER_TIMEOUT_S)):
+        done.release()
+        _until_thread_is_gone(member)
 
 
 def in_parent(member: Member) -> None:
     """Start the thread again."""
-    member.forking = False
-    member.wake_thread()
+    member.forking = max(0, member.forking - 1)
+    if not member.forking:
+        waiting, member.handed_over = member.handed_over, None
+        member.wake_thread(waiting)
 
 
 def in_child(member: Member) -> None:
     """Drop the parent's thread, socket and debugger, and announce this process."""
+    if member.block_signals is not None:
+        member.block_signals()
     if member.listener is not None and member.owns_listener():
         member.listener.close()
+    is_half_joined = member.answering
     member.reset()
     for name in _FORGETFUL:
         if "_dkdbg." + name in sys.modules:
             sys.modules["_dkdbg." + name].forget()
-    if _is_about_to_exec():
+    if _is_about_to_exec() or is_half_joined:  # locks of a thread that it does not have are held
         return
     member.origin = origin()
     if member.origin.startswith("rank:"):
@@ -105,12 +116,29 @@ def _put_to_sleep(path: str) -> None:
         sock.close()
 
 
-def _until_thread_is_gone(thread_id: int) -> None:
-    path = "/proc/self/task/%d" % thread_id
+def _until_thread_is_gone(member: Member) -> None:
+    path = "/proc/self/task/%d" % member.thread_id
+    pause = member._allocate_lock()  # gevent's `sleep` would run other greenlets
+    pause.acquire()
     for _ in range(GONE_TRIES):
         if not os.path.exists(path):
             return
-        time.sleep(0.0001)
+        pause.acquire(True, 0.0001)
+
+
+def _keep_signals(member: Member) -> None:
+    """Let signals wait until a forked child has joined: Python drops what their handlers raise in a callback of a fork.
+
+    Functions of C alone: no handler runs between the last one and the program's next line.
+    """
+    import ctypes
+    import functools
+    import signal
+
+    mask = ctypes.CDLL(None).pthread_sigmask
+    everything, former = ctypes.create_string_buffer(b"\xff" * 128), ctypes.create_string_buffer(128)
+    member.block_signals = functools.partial(mask, int(signal.SIG_BLOCK), everything, former)
+    os.register_at_fork(after_in_child=functools.partial(mask, int(signal.SIG_SETMASK), former, None))
 
 
 def _is_about_to_exec() -> bool:

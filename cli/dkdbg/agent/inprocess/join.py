@@ -18,6 +18,8 @@ import os
 import sys
 import time
 
+from . import session
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Optional
@@ -87,31 +89,34 @@ def forget() -> None:
     pydevd = sys.modules.get("pydevd")
     if pydevd is None:
         return
-    from . import last_stack
-    from .pydevd_patches import shutdown, suspending
-
-    last_stack.forget()
-    shutdown.forget()
-    suspending.forget()
-    debugger = pydevd.get_global_debugger()
+    _forget("last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending")
+    debugger = getattr(pydevd, "get_global_debugger", lambda: None)()
     if debugger is None:
         return
-    from . import output
-    from .pydevd_patches import connection
+    from .pydevd_patches import connection, own_tracer
 
     connection.drop(debugger)
-    output.forget()
+    _forget("output")
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
     # The steps of pydevd's own patched fork in a child that it will not trace.
     pydev_monkey._on_forked_process(setup_tracing=False)
     pydevd.SetupHolder.setup = None
-    sys.settrace(None)
+    if own_tracer.is_debuggers(sys.gettrace()):
+        sys.settrace(None)
     if getattr(pydevd_constants, "PYDEVD_USE_SYS_MONITORING", False):
         from _pydevd_sys_monitoring import pydevd_sys_monitoring
 
         pydevd_sys_monitoring.stop_monitoring(all_threads=True)
+
+
+def _forget(*names: str) -> None:
+    """Have modules drop what is the parent's, where they are loaded: an import may wait for a thread of the parent."""
+    for name in names:
+        forget = getattr(sys.modules.get("%s.%s" % (__package__, name)), "forget", None)
+        if forget is not None:
+            forget()
 
 
 def until_configured(session_dir: str) -> str:
@@ -123,9 +128,9 @@ def until_configured(session_dir: str) -> str:
 
     info = _info(session_dir)
     limit = float(info["deadline"]) if info is not None else 0.0
-    no_editor, end = "%s/p/%d%s" % (session_dir, os.getpid(), NO_EDITOR_SUFFIX), time.monotonic() + limit
+    no_editor, end = "%s/p/%d%s" % (session_dir, os.getpid(), NO_EDITOR_SUFFIX), session.monotonic() + limit
     while not pydevd._is_attached():
-        if time.monotonic() > end or os.path.exists(no_editor):
+        if session.monotonic() > end or os.path.exists(no_editor):
             return "the editor opened no session for this process within %g s" % limit
         time.sleep(0.01)
     return ""
@@ -397,14 +402,14 @@ def _watch_configuration() -> Any:
 
 
 def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline: float) -> str:
-    end = time.monotonic() + deadline
+    end = session.monotonic() + deadline
     while not configured.wait(0.02):
         debugger: Optional[Any] = pydevd.get_global_debugger()
         if debugger is None or getattr(debugger, "pydb_disposed", False):
             return "not joined: the adapter closed the connection"
         if os.path.exists(no_editor):
             return "joined; no editor wants a session of this process"
-        if time.monotonic() > end:
+        if session.monotonic() > end:
             return "joined; the editor opened no session for this process within %g s" % deadline
     return "joined"
 

@@ -16,7 +16,7 @@ import os
 import sys
 import time
 
-from . import member
+from . import member, session
 from .session import editor_is_attached, endpoint, record, say
 
 TYPE_CHECKING = False
@@ -147,12 +147,12 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
     Returns:
         Whether one is attached. False also when the agent is gone: no editor could attach any more.
     """
-    end = time.monotonic() + seconds
+    end = session.monotonic() + seconds
     note(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
-    next_check = time.monotonic() + 1
+    next_check = session.monotonic() + 1
     try:
         while not editor_is_attached(directory):
-            now = time.monotonic()
+            now = session.monotonic()
             if now >= end:
                 return False
             if now >= next_check:

@@ -7,10 +7,32 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Callable, Dict
+
+
+def monotonic() -> float:
+    """Return the system's clock: `time.monotonic` may be frozen by a test of the program, or stand still in a hold."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def namespace(module: object) -> Dict[str, Any]:
+    """Return a module's names, empty where a program has put anything else; a lazy module is not imported by that."""
+    try:
+        found: Dict[str, Any] = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return found
+
+
+def set_excepthook(hook: Any) -> None:
+    """Set the hook of uncaught exceptions; a library that looks whether it is Python's own finds it unchanged."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.__excepthook__ = hook
+    sys.excepthook = hook
 
 
 def record(directory: str) -> Dict[str, Any]:
@@ -29,13 +51,13 @@ def record(directory: str) -> Dict[str, Any]:
         return {}
 
 
-def editor_is_attached(directory: str) -> bool:
+def editor_is_attached(directory: str, stat: Callable[[str], object] = os.stat) -> bool:
     """Tell whether an editor is attached to the session with this folder.
 
-    It calls no Python function; see untraced.py.
+    It calls no Python function (see untraced.py), and none that a test of the program has replaced.
     """
     try:
-        os.stat(directory + "/join.json")
+        stat(directory + "/join.json")
     except OSError:
         return False
     return True

@@ -117,6 +117,9 @@ def _is_housekeeping(words):  # type: (list[str]) -> bool
 
 def _import(name):  # type: (str) -> Any
     """Import NAME.py beside this folder, as `_dkdbg.NAME`: these files find each other by relative imports."""
+    found = sys.modules.get("_dkdbg." + name)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found  # an import takes a lock, which a signal's handler may find held by its own thread
     if "_dkdbg" not in sys.modules:
         package = type(sys)("_dkdbg")
         package.__path__ = [os.path.dirname(_HERE)]
@@ -197,12 +200,13 @@ class _Member(object):
         origin: how this process was forked, see `origin` in contract.py.
         rank: the rank that it belongs to, None for none; known while a set of ranks is selected.
         free: whether it was not selected at its start.
-        fork_armed: whether the callback for forked children is registered.
+        fork_armed: whether the callback for forked children is registered. block_signals: keeps signals from it.
         main_ident: of the main thread, as Python numbers threads without gevent.
-        lock: guards `running`, and registering again. done: held while the hook's thread runs.
+        lock: guards registering again. A handler of a signal may run, and fork, while its thread holds one of these.
+        done: held while the hook's thread runs, and by `starter`, a thread, while that starts it.
         begun: held between that thread's start and its first instruction.
-        running: whether that thread runs. thread_id: its number in the kernel.
-        forking: whether a fork needs that thread to end.
+        running: whether that thread runs. thread_id: its number in the kernel. answering: whether it answers a question.
+        forking: forks that need that thread to end: a signal's handler may fork during another. handed_over: the question that it leaves until after the fork.
         joined: whether this process has ever joined an adapter.
         listener: receives the agent's questions; only after `owns_listener()`.
     """
@@ -215,21 +219,25 @@ class _Member(object):
         self.directory = directory
         self.words = words
         self.fork_armed = False
+        self.block_signals = None  # type: Optional[Callable[[], object]]
         self.origin = ""
         self.rank = None  # type: Optional[int]
         self.free = False
         self._allocate_lock = _native("allocate_lock")
+        self._allocate_rlock = _native("RLock")
         self._start_new_thread = _native("start_new_thread")
         self._get_ident = _native("get_ident")
         self.reset()
 
     def reset(self):  # type: () -> None
         self.main_ident = self._get_ident()
-        self.lock = self._allocate_lock()
+        self.lock = self._allocate_rlock()
         self.done = self._allocate_lock()
         self.begun = self._allocate_lock()
-        self.running = False
-        self.forking = False
+        self.running = self.answering = False
+        self.forking = 0
+        self.starter = 0
+        self.handed_over = None  # type: Optional[socket]
         self.joined = False
         self.thread_id = 0
         self.listener = None  # type: Optional[socket]
@@ -304,16 +312,23 @@ class _Member(object):
 
     def wake_thread(self, waiting=None):  # type: (Optional[socket]) -> None
         """Start the thread; `waiting` is the connection of the agent that asks this process to join."""
-        with self.lock:
-            if self.running or self.listener is None:
-                return
-            self.running = True
-            self.done.acquire()
+        if self.listener is None or not self.done.acquire(False):
+            return
+        self.starter = self._get_ident()
+        self.running = True
+        try:
             if waiting is None and not self.joined:
                 self.begun.acquire()
                 self._start_new_thread(self.serve, (self.done, None))
             else:
                 answers.start_known(self, waiting)
+        except RuntimeError as error:  # no further thread is allowed: the next fork tries again
+            _say("no thread: %r" % (error,))
+            self.running = False
+            if self.begun.locked():
+                self.begun.release()
+            self.done.release()
+        self.starter = 0
 
     def serve(self, done, waiting):  # type: (LockType, Optional[socket]) -> None
         handed_over, slept = None, False
@@ -326,7 +341,7 @@ class _Member(object):
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # signals are for the program
             self.thread_id = _thread.get_native_id()
             if waiting is not None:
-                answers.answer(self, waiting, b"join")
+                self._answer(waiting, b"join")
             while True:
                 connection, command = self._next()
                 if command == b"sleep":
@@ -334,7 +349,7 @@ class _Member(object):
                         continue  # from a fork that did not wait for it, or from another sender
                     slept = True
                     break
-                if answers.answer(self, connection, command):
+                if self._answer(connection, command):
                     handed_over = connection or self._unread()
                     break
         except Exception as error:
@@ -342,10 +357,23 @@ class _Member(object):
         finally:
             self.running = False
             done.release()
-        if handed_over is not None:
+        if handed_over is not None and self.forking:
+            self.handed_over = handed_over
+        elif handed_over is not None:
             self.wake_thread(handed_over)
         elif slept and not self.forking:  # the fork did not wait, and found it running
             self.wake_thread()
+
+    def _answer(self, connection, command):  # type: (Optional[socket], bytes) -> bool
+        """Answer a question as answers.py does; an error, such as that of a lazy module, ends this answer alone."""
+        self.answering = True
+        try:
+            return bool(answers.answer(self, connection, command))
+        except Exception as error:
+            _say("no answer to %r: %r" % (command, error))
+            return False
+        finally:
+            self.answering = False
 
     def _unread(self):  # type: () -> socket
         """Return a connection for an answer that is not read."""
@@ -528,11 +556,22 @@ def _enter():  # type: () -> None
         socket_pdb.wait_as_asked(directory)
 
 
+def _is_main_interpreter():  # type: () -> bool
+    """Tell whether this is no subinterpreter: `site` runs in each, and a thread of ours would end the process."""
+    import _signal
+
+    try:
+        _signal.set_wakeup_fd(-1)  # as it is at every start
+    except ValueError:
+        return False
+    return True
+
+
 def _main():  # type: () -> None
     try:
         _chain()
     finally:
-        if sys.version_info >= (3, 8):
+        if sys.version_info >= (3, 8) and _is_main_interpreter():
             try:
                 _enter()
             except Exception as error:

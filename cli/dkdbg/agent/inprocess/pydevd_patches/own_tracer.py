@@ -54,12 +54,12 @@ def watch() -> None:
         (holder._original_tracing or set_bare)(function)
         _check(frame)
 
-    def set_trace_for_threads(function: Any) -> None:
-        set_for_threads(function)
+    def set_trace_for_threads(func: Any) -> None:
+        set_for_threads(func)
         _check(sys._getframe(1))
 
     pydevd_tracing._internal_set_trace = set_trace
-    threading.settrace = set_trace_for_threads  # type: ignore[assignment]
+    threading.settrace = set_trace_for_threads
 
 
 def _check(frame: FrameType) -> None:
@@ -73,7 +73,7 @@ def _check(frame: FrameType) -> None:
             return  # it gets the tool's function at its start, and removes it
         function = sys.gettrace()
         was_foreign = getattr(_thread, "is_foreign", False)
-        _thread.is_foreign = function is not None and not _is_debuggers(function)
+        _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
             _foreign[threading.get_ident()] = _name(frame)
             _warn(_name(frame))
@@ -98,7 +98,8 @@ def _is_debuggers_thread(frame: FrameType) -> bool:
     )
 
 
-def _is_debuggers(function: Any) -> bool:
+def is_debuggers(function: Any) -> bool:
+    """Return whether a trace function is the debugger's."""
     module = getattr(function, "__module__", None) or type(function).__module__
     return str(module).startswith(_DEBUGGER)
 

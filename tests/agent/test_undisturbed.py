@@ -1,0 +1,201 @@
+"""Programs that do something unusual: under dkdbg they run to the end that they have without it."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+from tests.agent.test_hook import HOOK
+from tests.pythons import need
+
+SUBINTERPRETER = """
+try:
+    import _interpreters as made
+except ImportError:
+    import _xxsubinterpreters as made
+made.destroy(made.create())
+print("end")
+"""
+#: Respawns a child in the handler of its end, as a supervisor does, while the hook starts its thread again.
+HANDLER_FORKS = """
+import os, signal, time
+made = []
+def spawn():
+    made.append(1)
+    if len(made) < 400 and os.fork() == 0:
+        os._exit(0)
+def reap(*_):
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            spawn()
+    except ChildProcessError:
+        pass
+signal.signal(signal.SIGCHLD, reap)
+signal.alarm(60)
+for _ in range(4):
+    spawn()
+while len(made) < 400:
+    time.sleep(0.01)
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+print("end")
+"""
+#: As on a machine that allows no further thread for a moment.
+NO_THREAD = """
+import os, threading, time
+def fork():
+    began = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return time.monotonic() - began
+former = threading.stack_size(1 << 46)
+fork()
+threading.stack_size(former)
+fork()
+print("end" if fork() < 0.9 else "slow")
+"""
+RAISING_ANSWER = """
+import importlib.util, os, socket, sys
+open("broken.py", "w").write("import not_installed\\n")
+sys.path.insert(0, "")
+spec = importlib.util.find_spec("broken")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+sys.modules["broken"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["broken"])
+ask = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+ask.connect(os.environ["DKDBG_SESSION_DIR"] + "/p/%d.sock" % os.getpid())
+for question in (b"line x", b"changed", b"changed"):
+    here, there = socket.socketpair()
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, there.fileno().to_bytes(4, sys.byteorder))]
+    ask.sendmsg([question], rights)
+    there.close()
+    here.settimeout(60)
+    answer = here.recv(100)
+print("end", answer[:1] == b"[")
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 9, 11, 12, 13])
+@pytest.mark.parametrize(
+    ("program", "end"),
+    [(SUBINTERPRETER, "end\n"), (HANDLER_FORKS, "end\n"), (NO_THREAD, "end\n"), (RAISING_ANSWER, "end True\n")],
+    ids=["subinterpreter", "fork in a signal's handler", "no thread", "answer that raises"],
+)  # fmt: skip
+def test_without_an_editor_it_ends_well(session, tmp_path, program, end, minor):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DKDBG"))}
+    environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session)}
+    done = subprocess.run(
+        [need(minor), "-W", "ignore", "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, end, "")
+
+
+#: The program stops once in `step`; after it, and after the editor has left, `check` runs.
+FRAME = """\
+import os, sys, threading, time
+def step(n):
+    return n + 1
+{begin}
+while not os.path.exists("held"):
+    step(1)
+    time.sleep(0.02)
+{held}
+open("checked", "w").close()
+while not os.path.exists("left"):
+    time.sleep(0.02)
+{left}
+"""
+LAZY = """
+import importlib.util
+open("heavy.py", "w").write("print('imported')\\n")
+sys.path.insert(0, "")
+spec = importlib.util.find_spec("heavy")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+sys.modules["heavy"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["heavy"])
+"""
+AUDITS = """
+lock, seen = threading.Lock(), []
+def hook(event, arguments):
+    if event == "open":
+        with lock:
+            seen.append((time.time(), time.monotonic()))
+sys.addaudithook(hook)
+"""
+OPENS = "for _ in range(20):\n    open(os.devnull).close()\n    time.sleep(0.05)\n"
+MOCKS = """
+from unittest import mock
+ours, theirs = os.pipe()
+with mock.patch("os.open", return_value=ours), mock.patch("os.close"), mock.patch("os.stat", side_effect=RuntimeError):
+    for _ in range(30):
+        time.sleep(0.05)
+        time.time(), time.monotonic()
+    closed = os.close.called
+os.write(theirs, b"x")
+print(os.read(ours, 1), closed)
+"""
+TEE = """
+got, true = [], sys.stdout.write
+def tee(text):
+    got.append(text)
+    return true(text)
+sys.stdout.write = tee
+"""
+#: Its handler ends it while it is being joined.
+FORKS = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+for delay in (0.03, 0.06, 0.1, 0.2):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(600):
+            time.sleep(0.05)
+        os._exit(9)
+    time.sleep(delay)
+    os.kill(pid, signal.SIGTERM)
+    print(os.waitpid(pid, 0)[1] >> 8, flush=True)
+"""
+TRACES = """
+def own(*_):
+    pass
+sys.settrace(own)
+pid = os.fork()
+if pid == 0:
+    print(sys.gettrace() is own, flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+sys.settrace(None)
+"""
+CASES = {
+    "a lazy module": (LAZY, "", "", ""),
+    "an audit hook that takes the time": (AUDITS, OPENS, OPENS, ""),
+    "a test that replaces functions of os": ("", MOCKS, MOCKS, "b'x' False\n" * 2),
+    "a stream with a write of its own": (
+        TEE, "", "print('x')\nprint(sys.stdout.write is tee, got[0], flush=True)", "x\nTrue x\n",
+    ),
+    "a signal to a child that is being joined": ("", FORKS, "", "7\n" * 4),
+    "a tracer of its own in a fork": ("", TRACES, "", "True\n"),  # from 3.12 on
+    "its hook of uncaught exceptions": ("print(sys.excepthook is sys.__excepthook__)", "", "", "True\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("minor", [9, 11, 13])
+@pytest.mark.parametrize("case", CASES)
+def test_with_an_editor_that_stops_it_and_leaves_it_ends_well(program, under, tmp_path, case, minor):
+    begin, held, left, out = CASES[case]
+    if held is TRACES and minor < 12:
+        pytest.skip("the debugger takes the place of the only tracer that a thread can have")
+    text = FRAME.format(begin=begin, held=held, left=left)
+    running = program(text, **({"wait": "300"} if "excepthook" in begin else {}), **under(minor))
+    with Editor(running.port, {running.script: [3]}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        stop["session"].request("setBreakpoints", source={"path": running.script}, breakpoints=[])
+        (tmp_path / "held").touch()
+        stop["session"].request("continue", threadId=stop["thread"])
+        while not (tmp_path / "checked").exists():
+            assert running.process.poll() is None
+    (tmp_path / "left").touch()
+    code, said, _ = running.finish(300)
+    assert (code, said) == (0, out)
