@@ -6,7 +6,7 @@ import pytest
 
 from dkdbg.agent.inprocess import duration
 from dkdbg.agent.state import procfs
-from dkdbg.agent.supervisor import session
+from dkdbg.agent.supervisor import options
 from dkdbg.verbs import values
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg
@@ -37,7 +37,7 @@ def test_a_program_that_waits_for_an_editor_does_not_wait_for_a_closed_port(laun
 
 def test_another_word_is_refused(launch):
     code, _, err = launch("true", env={"DKDBG_FOR": "soon"}).finish()
-    assert code == 125
+    assert code == 2
     assert "DKDBG_FOR takes a time such as 2h, 30m or 90s, not 'soon'" in err
 
 
@@ -72,8 +72,8 @@ def test_a_port_is_open_for_a_second_at_least():
         with pytest.raises(argparse.ArgumentTypeError, match="1s to 8760h"):
             values.duration(text)
         with pytest.raises(ValueError, match="1s to 8760h"):
-            session._limit_of(text)
-    assert session._limit_of("") == 0
+            options._limit(text)
+    assert options._limit("") == 0
 
 
 def test_an_attach_proxy_ends_at_its_time(tmp_path, runtime):

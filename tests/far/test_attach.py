@@ -7,12 +7,14 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from dkdbg.dap.debugger import AttachOptions, Debugger
+from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import LOOP, start, started, write
+from tests.engine.projects import LOOP, marked_line, start, started, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
 
@@ -73,6 +75,36 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
         record_property("usable after a cut", " ".join(f"{each:.1f}" for each in times))
         assert not [each for each in proxy.events if each["event"] == "over" and "ended" not in each["text"]]
         assert proxy.end() == 0
+
+
+def test_programs_that_start_at_once_on_a_host_are_each_behind_their_own_port(laptop, tmp_path):
+    ports, names = (free_port(), free_port()), ("a.py", "b.py")
+    for name in names:
+        write(tmp_path, **{name: LOOP})
+        laptop.put("node1", f"{CODE}/{name}", (tmp_path / name).read_text())
+    words = ("run", "--on", f"{NODE}/~/code", "--wait", "300", "--attach")
+    try:
+        with ExitStack() as stack:
+            for port, name in zip(ports, names, strict=True):
+                stack.enter_context(started(tmp_path, *words, str(port), "--", "python3", name))
+            for port, name in zip(ports, names, strict=True):
+                listens_here(port)
+                options = AttachOptions(port=port, path_mappings=((str(tmp_path), CODE),))
+                with Debugger(options) as debugger:
+                    for each in names:
+                        debugger.set_breakpoints(str(tmp_path / each), [marked_line(tmp_path / each)])
+                    debugger.attach(timeout=300)
+                    assert debugger.stack(debugger.wait_stopped(300))[0].path == str(tmp_path / name)
+    finally:
+        laptop.sh("node1", "pkill -KILL -u me python3", check=False)
+
+
+def listens_here(port: int) -> None:
+    def connects() -> bool:
+        with socket.socket() as probe:  # an attach proxy tolerates probes
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_for(connects, bool)
 
 
 def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):

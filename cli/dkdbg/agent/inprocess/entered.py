@@ -129,7 +129,7 @@ def _register(member: Member, directory: str, files: str) -> None:
     # New children belong to the session too, as with a program that the agent has started.
     hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
-    rest = [each for each in former.split(os.pathsep) if each and not each.endswith("/hook")]
+    rest = [each for each in former.split(os.pathsep) if each and not each.endswith("/inprocess/hook")]
     os.environ["PYTHONPATH"] = os.pathsep.join([hook, *rest])
     os.environ["DKDBG_SESSION_DIR"] = directory
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")

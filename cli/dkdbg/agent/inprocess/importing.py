@@ -48,7 +48,9 @@ class _Finder:
         return None
 
     def _do_after(self, loader: Any) -> None:
-        execute = loader.exec_module
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:  # an older kind of loader, such as that of a zip up to Python 3.9
+            return
 
         def exec_module(module: Any) -> None:
             execute(module)

@@ -14,6 +14,7 @@ import os
 import sys
 import types
 
+from . import session
 from .pydevd_patches import own_tracer
 
 TYPE_CHECKING = False
@@ -68,10 +69,7 @@ def _is_called(file: str, name: str) -> bool:
 
 
 def _file_of(module: Any) -> str:
-    try:
-        found = vars(module).get("__file__")
-    except TypeError:  # a program may put anything there
-        return ""
+    found = session.namespace(module).get("__file__")
     return os.path.abspath(found) if isinstance(found, str) else ""
 
 
@@ -166,7 +164,7 @@ def _live(
     if module is None:
         return None, ""
     left, seen = MAX_FUNCTIONS, set()
-    todo: List[Any] = list(vars(module).values())
+    todo: List[Any] = list(session.namespace(module).values())
     while todo and left:
         left -= 1
         value = todo.pop()

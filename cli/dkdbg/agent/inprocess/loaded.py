@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+from . import session
 from .pydevd_patches import file_names
 
 TYPE_CHECKING = False
@@ -37,10 +38,7 @@ def _sources() -> List[str]:
     library = os.path.dirname(os.__file__) + "/"
     found = set()
     for module in list(sys.modules.values()):
-        try:
-            path = vars(module).get("__file__")
-        except TypeError:  # a program may put anything there
-            continue
+        path = session.namespace(module).get("__file__")
         if isinstance(path, str) and path.endswith(".py"):
             found.add(file_names.single(os.path.abspath(path)))
     main = getattr(sys.modules.get("__main__"), "__file__", None)

@@ -301,14 +301,21 @@ def _shadow(stream: Any, category: str) -> None:
     """Capture bytes at the buffer of an unbuffered stream, and text at a stream that buffers."""
     at_once = getattr(stream, "write_through", False) or stream.line_buffering
     layer = stream.buffer if at_once else stream
-    if not any(each is layer for each in _shadowed):
-        layer.write = _taken(layer.write, category, bytes if at_once else str)
-        _shadowed.append(layer)
+    if not any(each[0] is layer for each in _shadowed):
+        former = vars(layer).get("write")
+        layer.write = ours = _taken(layer.write, category, bytes if at_once else str)
+        _shadowed.append((layer, ours, former))
 
 
 def _restore() -> None:
     while _shadowed:
-        _shadowed.pop().__dict__.pop("write", None)
+        layer, ours, former = _shadowed.pop()
+        if vars(layer).get("write") is not ours:
+            continue  # the program's own, which calls ours
+        if former is None:
+            del layer.write
+        else:
+            layer.write = former
 
 
 def _taken(write: Callable[[Any], int], category: str, kind: type) -> Callable[[Any], int]:

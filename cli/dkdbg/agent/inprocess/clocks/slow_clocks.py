@@ -113,7 +113,7 @@ def behind(true: Callable[[], float] = time.monotonic) -> float:
     reader, now = State.reader, true()
     if reader is None or now < State.right_until:
         return 0.0
-    amount, since, rate, until = reader.state(now)
+    amount, since, rate, until = reader.state()
     if 0.0 < State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next write
         if State.ran_on and since > State.ran_on:
             State.lead += min(since - State.ran_on, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
@@ -178,8 +178,8 @@ def exchange(functions: Dict[Any, Any]) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
             continue
-        with Suppress(Exception):  # not a module, or an immutable one
-            for key, value in list(vars(module).items()):
+        with Suppress(AttributeError, TypeError):  # an immutable one
+            for key, value in list(session.namespace(module).items()):
                 if type(value) in kinds and value in functions:
                     setattr(module, key, functions[value])
 

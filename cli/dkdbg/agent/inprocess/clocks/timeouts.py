@@ -134,8 +134,12 @@ def _patch(module: Any) -> None:
     def store_based_barrier(rank: Any, store: Any, name: Any, size: Any, timeout: Any, *args: Any) -> Any:
         return barrier(rank, store, name, size, _longer(timeout), *args)
 
-    def monitored_barrier(self: Any, timeout: Any, *args: Any, **kwargs: Any) -> Any:
-        return monitored(self, _longer(timeout), *args, **kwargs)
+    def monitored_barrier(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and args[0] is not None:
+            args = (_longer(args[0]), *args[1:])
+        elif kwargs.get("timeout") is not None:
+            kwargs["timeout"] = _longer(kwargs["timeout"])
+        return monitored(self, *args, **kwargs)
 
     monitored = module.ProcessGroup.monitored_barrier
     module.ProcessGroup.monitored_barrier = monitored_barrier

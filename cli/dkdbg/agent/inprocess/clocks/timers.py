@@ -103,7 +103,7 @@ def watch() -> None:
                         _Timers.watched = 0
                         break
                 now = true_monotonic()
-                _, _, rate, until = reader.state(now)
+                _, _, rate, until = reader.state()
                 (stop if rate > 0.0 and now < until else start)()
                 _sleep(_LOOKS_S)
             start()

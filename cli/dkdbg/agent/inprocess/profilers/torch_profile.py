@@ -41,19 +41,28 @@ class _Steps:
             self._start()
 
     def _start(self) -> None:
-        import torch.profiler
+        try:
+            import torch.profiler
 
-        self._profiler = torch.profiler.profile(record_shapes=True)
-        self._profiler.start()
+            profiler = torch.profiler.profile(record_shapes=True)
+            profiler.start()
+            self._profiler = profiler
+        except Exception as error:  # the program profiles itself: only one can
+            sys.stderr.write("dkdbg: torch's profiler does not start: %s\n" % error)
 
     def _finish(self) -> None:
         profiler, self._profiler = self._profiler, None
-        if profiler is not None:
+        if profiler is None:
+            return
+        try:
             profiler.stop()
             profiler.export_chrome_trace(self._path)
-            sys.stderr.write(
-                "dkdbg: torch's profile of %d steps: %s\n" % (self._done - self._first + 1, self._path)
-            )
+        except Exception as error:  # such as a full disk
+            sys.stderr.write("dkdbg: torch's profile was not written: %s\n" % error)
+            return
+        sys.stderr.write(
+            "dkdbg: torch's profile of %d steps: %s\n" % (self._done - self._first + 1, self._path)
+        )
 
 
 class _Finder:

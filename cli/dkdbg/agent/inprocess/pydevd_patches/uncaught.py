@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
+from .. import session
 from ..natives import threading
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ def show_from_start(debugger: Any) -> None:
         former(kind, value, trace)
 
     # pydevd takes an exception that was handled in a `finally` at the outermost level for another one.
-    sys.excepthook = excepthook
+    session.set_excepthook(excepthook)
 
 
 def _trigger(failure: Any) -> None:
