@@ -557,7 +557,7 @@ def _enter():  # type: () -> None
 
 
 def _is_main_interpreter():  # type: () -> bool
-    """Tell whether this is no subinterpreter: `site` runs in each, and a thread of ours would end the process."""
+    """Tell whether this is no subinterpreter: `site` runs in each, and our thread would end the process."""
     import _signal
 
     try:
