@@ -356,10 +356,10 @@ class _Member(object):
             _say("socket closed: %r" % (error,))
         finally:
             self.running = False
+            if self.forking:
+                self.handed_over, handed_over = handed_over, None
             done.release()
-        if handed_over is not None and self.forking:
-            self.handed_over = handed_over
-        elif handed_over is not None:
+        if handed_over is not None:
             self.wake_thread(handed_over)
         elif slept and not self.forking:  # the fork did not wait, and found it running
             self.wake_thread()
