@@ -1,5 +1,6 @@
 """What the program prints reaches the attached editor too, and nothing else about it changes."""
 
+import io
 import os
 import pty
 import signal
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dkdbg.agent.inprocess import output
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Client, Editor, wait_for
@@ -286,3 +288,37 @@ def test_a_program_that_is_killed_leaves_what_it_had_printed_before(program, tmp
         (tmp_path / "go").touch()
         debugger.wait_ended(300)
     assert running.finish()[:2] == (128 + signal.SIGKILL, "")
+
+
+def test_a_write_that_the_program_puts_over_ours_keeps_nothing_without_an_editor_and_each_line_once_with_one():
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    pending = output._pending
+
+    def attach():
+        pending.is_on = True
+        output._shadow(stream, "stdout")
+
+    attach()
+    ours = stream.write
+
+    def over(text):
+        return ours(text)
+
+    stream.write = over
+    output._restore()
+    try:
+        stream.write("while no editor is there\n")
+        assert not pending.pieces
+        attach()
+        stream.write("once\n")
+        assert list(pending.pieces) == ["once\n"]
+        output._restore()
+        del stream.write  # by the program, too
+        attach()
+        stream.write("again\n")
+        assert list(pending.pieces) == ["once\n", "again\n"]
+    finally:
+        output._restore()
+        pending.clear()
+        output._covered.clear()
+    assert "write" not in vars(stream)

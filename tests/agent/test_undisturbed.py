@@ -177,7 +177,6 @@ CASES = {
     ),
     "a signal to a child that is being joined": ("", FORKS, "", "7\n" * 4),
     "a tracer of its own in a fork": ("", TRACES, "", "True\n"),  # from 3.12 on
-    "its hook of uncaught exceptions": ("print(sys.excepthook is sys.__excepthook__)", "", "", "True\n"),
 }  # fmt: skip
 
 
@@ -188,7 +187,7 @@ def test_with_an_editor_that_stops_it_and_leaves_it_ends_well(program, under, tm
     if held is TRACES and minor < 12:
         pytest.skip("the debugger takes the place of the only tracer that a thread can have")
     text = FRAME.format(begin=begin, held=held, left=left)
-    running = program(text, **({"wait": "300"} if "excepthook" in begin else {}), **under(minor))
+    running = program(text, **under(minor))
     with Editor(running.port, {running.script: [3]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         stop["session"].request("setBreakpoints", source={"path": running.script}, breakpoints=[])

@@ -98,6 +98,10 @@ class Reach(ABC):
         return self.wrap(relay)
 
 
+#: The reason for waiting while the session of one `dkdbg run` is not there.
+RUN_ABSENT = "the program is being started, or has ended"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """Address of a target's agent, seen from this machine.
@@ -247,13 +251,16 @@ class Target(ABC):
         """
         raise self.refusal()
 
-    def listen_address(self) -> tuple[str, int]:
+    def listen_address(self, port: int | None = None) -> tuple[str, int]:
         """Return the host and port that an agent there has to listen on for `endpoint`; port 0 for any free one.
+
+        Args:
+            port: the port that the user has named; None for the usual one.
 
         Raises:
             DkdbgError: as `find`.
         """
-        return LOOPBACK, 0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT
+        return LOOPBACK, port or (0 if Capability.REMOTE in self.capabilities else DEFAULT_PORT)
 
     def each(self) -> Sequence[Target]:
         """Return the targets that it stands for now, such as one for each rank of a job, and close it if they replace it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.record import SeenRecord, parse_all
-from dkdbg.core.target import Endpoint
+from dkdbg.core.target import RUN_ABSENT, Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ class RelayedEndpoint:
         """
         live = [each for each in found if isinstance(each, SeenRecord) and each.live and each.is_of(run)]
         if not live:
-            return Endpoint(address=None, why=why_none)
+            return Endpoint(address=None, why=RUN_ABSENT if run else why_none)
         if self._relay is None:
             from dkdbg.relay.relay import Relay  # noqa: PLC0415 - saves other verbs 20 ms
 

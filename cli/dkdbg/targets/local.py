@@ -16,7 +16,7 @@ from dkdbg.core import sessions
 from dkdbg.core.address import LOCAL, Address
 from dkdbg.core.local_commands import Local
 from dkdbg.core.record import BadRecord, parse
-from dkdbg.core.target import Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import RUN_ABSENT, Endpoint, Kind, Target, Workspace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -61,8 +61,10 @@ class LocalTarget(Target):
             exit_code=EXIT_USAGE,
         )
 
-    def listen_address(self) -> tuple[str, int]:
+    def listen_address(self, port: int | None = None) -> tuple[str, int]:
         """Return loopback, and the port of DKDBG_PORT, which the agent here inherits, or the usual one."""
+        if port is not None:
+            return LOOPBACK, port
         text = os.environ.get(ENV_PORT) or str(DEFAULT_PORT)
         if re.fullmatch("[0-9]{1,5}", text) is None or int(text) > 65535:
             raise DkdbgError(
@@ -81,7 +83,7 @@ class LocalTarget(Target):
         ]
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
-            return Endpoint(address=None, why=why)
+            return Endpoint(address=None, why=RUN_ABSENT if self.run else why)
         return Endpoint(address=live[-1].here, why="its session does not answer")
 
     def sessions(self) -> list[SeenSession]:

@@ -222,13 +222,13 @@ def _in_workdir(target: Target, root: Path, python: str | None) -> Target:
 
 
 def _lead_editors(opened: contextlib.ExitStack, target: Target, port: int, run: str) -> None:
-    """Forward editors to the session of this run; a cluster's endpoint shows only new workers."""
+    """Forward editors to the session of this run; a cluster's own endpoint shows only new workers, whatever its run."""
     from dkdbg.verbs.parts.attach_proxy import open_proxy  # loads most of dkdbg
 
-    is_cluster = Capability.CLUSTER in target.capabilities
-    if not is_cluster:
-        target.run = run
-    open_proxy(opened, target.each() if is_cluster else [target], port)
+    targets = target.each() if Capability.CLUSTER in target.capabilities else [target]
+    for each in targets:
+        each.run = run
+    open_proxy(opened, targets, port)
     console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
 
 
@@ -242,14 +242,14 @@ def _launch_words(
         watched: remote folder whose changed files restart the command; None for none.
         flags: more flags of the verb.
     """
-    host, usual = target.listen_address()
+    host, found = target.listen_address(port)
     program = unwrapped(list(command)) or command  # `env NAME=VALUE` may set a secret
     name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
     words = (
         "--host",
         host,
         "--port",
-        str(usual if port is None else port),
+        str(found),
         "--wait",
         str(wait),
         "--name",

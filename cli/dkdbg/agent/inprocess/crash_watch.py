@@ -11,8 +11,6 @@ from __future__ import annotations
 import sys
 import threading
 
-from . import session
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
@@ -48,8 +46,7 @@ def arm(member: Member) -> None:
     register = getattr(threading, "_register_atexit", None)  # Python 3.9; threads can still be started there
     if register is not None:
         register(at_end)
-    former = sys.excepthook
-    session.set_excepthook(excepthook)
+    former, sys.excepthook = sys.excepthook, excepthook
     former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
 
 

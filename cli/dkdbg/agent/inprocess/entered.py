@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 
 TYPE_CHECKING = False
@@ -23,6 +24,8 @@ ENTERED = "entered"
 SERVES = "it serves other processes and runs none of your code"
 #: The hook's module name in such a process.
 HOOK = "_dkdbg_hook"
+#: The hook's folder on PYTHONPATH, of any agent.
+_HOOK_FOLDER = re.compile(r"/(?:inprocess|hook-[0-9a-f]{12})/hook$")
 #: `%r` are this file, the folder of the hook's files and that of the session.
 SCRIPT = """\
 def enter(path, files, directory):
@@ -129,7 +132,7 @@ def _register(member: Member, directory: str, files: str) -> None:
     # New children belong to the session too, as with a program that the agent has started.
     hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
-    rest = [each for each in former.split(os.pathsep) if each and not each.endswith("/inprocess/hook")]
+    rest = [each for each in former.split(os.pathsep) if each and not _HOOK_FOLDER.search(each)]
     os.environ["PYTHONPATH"] = os.pathsep.join([hook, *rest])
     os.environ["DKDBG_SESSION_DIR"] = directory
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")

@@ -135,8 +135,15 @@ def _keep_signals(member: Member) -> None:
     import functools
     import signal
 
-    mask = ctypes.CDLL(None).pthread_sigmask
-    everything, former = ctypes.create_string_buffer(b"\xff" * 128), ctypes.create_string_buffer(128)
+    libc = ctypes.CDLL(None)
+    mask, everything, former = (
+        libc.pthread_sigmask,
+        ctypes.create_string_buffer(128),
+        ctypes.create_string_buffer(128),
+    )
+    libc.sigfillset(everything)  # without those that the C library keeps for itself
+    for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"):
+        libc.sigdelset(everything, int(getattr(signal, name)))
     member.block_signals = functools.partial(mask, int(signal.SIG_BLOCK), everything, former)
     os.register_at_fork(after_in_child=functools.partial(mask, int(signal.SIG_SETMASK), former, None))
 

@@ -57,15 +57,17 @@ class Pending:
             wrong.
         is_idle: whether the writer has taken everything and has not been woken since.
         wake: wakes the writer.
+        is_on: whether output is kept now.
         last: when output was last added to an empty queue, in monotonic seconds.
     """
 
-    __slots__ = ("_decoders", "_left_out", "is_idle", "last", "pieces", "size", "wake")
+    __slots__ = ("_decoders", "_left_out", "is_idle", "is_on", "last", "pieces", "size", "wake")
 
     def __init__(self) -> None:
         self.pieces: Deque[Any] = collections.deque()
         self.size = 0
         self.is_idle = True
+        self.is_on = False
         self.wake: Callable[[], None] = lambda: None
         self.last = 0.0
         self._left_out = 0
@@ -135,8 +137,10 @@ class Pending:
 
 
 _pending = Pending()
-#: The objects whose `write` is shadowed.
+#: The objects whose `write` is shadowed, each with our function and the program's former one, if it had one.
 _shadowed: List[Any] = []
+#: The same where the program has put a function over ours: it may call ours for ever.
+_covered: List[Any] = []
 
 
 def watch() -> None:
@@ -289,6 +293,7 @@ def _queue_class() -> Any:
 def _show() -> None:
     """Shadow `write` of the streams."""
     found: List[Any] = []
+    _pending.is_on = True
     for number, category in _DESCRIPTORS:
         for stream in (getattr(sys, "__%s__" % category), getattr(sys, category)):
             with contextlib.suppress(Exception):  # closed, detached, of another kind
@@ -303,16 +308,22 @@ def _shadow(stream: Any, category: str) -> None:
     layer = stream.buffer if at_once else stream
     if not any(each[0] is layer for each in _shadowed):
         former = vars(layer).get("write")
+        for covered in [each for each in _covered if each[0] is layer]:
+            _covered.remove(covered)
+            if former is not None:
+                _shadowed.append(covered)
+                return
         layer.write = ours = _taken(layer.write, category, bytes if at_once else str)
         _shadowed.append((layer, ours, former))
 
 
 def _restore() -> None:
+    _pending.is_on = False
     while _shadowed:
         layer, ours, former = _shadowed.pop()
         if vars(layer).get("write") is not ours:
-            continue  # the program's own, which calls ours
-        if former is None:
+            _covered.append((layer, ours, former))
+        elif former is None:
             del layer.write
         else:
             layer.write = former
@@ -328,6 +339,8 @@ def _taken(write: Callable[[Any], int], category: str, kind: type) -> Callable[[
 
     def write_and_take(data: Any) -> int:
         written = write(data)
+        if not pending.is_on:
+            return written
         if data.__class__ is not kind:  # a bytearray may change
             data = kind(data)
         append((data,) if in_tuple else data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,17 +23,13 @@ def monotonic() -> float:
 def namespace(module: object) -> Dict[str, Any]:
     """Return a module's names, empty where a program has put anything else; a lazy module is not imported by that."""
     try:
-        found: Dict[str, Any] = object.__getattribute__(module, "__dict__")
-    except AttributeError:
+        if isinstance(module, types.ModuleType):
+            found: Dict[str, Any] = vars(types.ModuleType)["__dict__"].__get__(module)
+        else:
+            found = object.__getattribute__(module, "__dict__")
+        return found
+    except Exception:
         return {}
-    return found
-
-
-def set_excepthook(hook: Any) -> None:
-    """Set the hook of uncaught exceptions; a library that looks whether it is Python's own finds it unchanged."""
-    if sys.excepthook is sys.__excepthook__:
-        sys.__excepthook__ = hook
-    sys.excepthook = hook
 
 
 def record(directory: str) -> Dict[str, Any]:

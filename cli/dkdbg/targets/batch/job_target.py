@@ -11,7 +11,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.record import BadRecord, SeenRecord
-from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
+from dkdbg.core.target import RUN_ABSENT, Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from dkdbg.relay import remote_sessions
@@ -100,9 +100,8 @@ class JobTarget(Target):
         wanted = self._named.session
         mine = [each for each in found if wanted in {"", each.name, each.id} and each.is_of(self.run)]
         if not mine:
-            return Endpoint(
-                address=None, why=f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
-            )
+            why = f"no session {wanted} runs on {node.reach.label}".replace("  ", " ")
+            return Endpoint(address=None, why=RUN_ABSENT if self.run else why)
         port = self._line.lead(wanted, mine[-1].port)
         return Endpoint(address=(LOOPBACK, port), why="its session does not answer")
 

@@ -12,7 +12,7 @@ from dkdbg.core import again
 from dkdbg.core.brought import relay_words
 from dkdbg.core.pythons import is_debugpy
 from dkdbg.core.record import BadRecord
-from dkdbg.core.target import Capability, Endpoint, Target
+from dkdbg.core.target import RUN_ABSENT, Capability, Endpoint, Target
 from dkdbg.delivery.bring import running_at
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.relay.remote_sessions import RelayedEndpoint
@@ -100,15 +100,15 @@ class ContainerTarget(Target):
             self._found = found = self._alive(self._seen or self.look())
         return found.agent if found.label else None
 
-    def listen_address(self) -> tuple[str, int]:
+    def listen_address(self, port: int | None = None) -> tuple[str, int]:
         """Return all addresses, since the agent accepts only the host's connections; on the host's network, loopback.
 
         A relay ends in the container: then loopback is sufficient, with any port, even beside another agent.
         """
         found = self._running()
         if not self._is_near(found):
-            return LOOPBACK, 0
-        return LOOPBACK if found.host_network else "0.0.0.0", DEFAULT_PORT  # noqa: S104
+            return LOOPBACK, port or 0
+        return LOOPBACK if found.host_network else "0.0.0.0", port or DEFAULT_PORT  # noqa: S104
 
     def workspace(self) -> Workspace:
         """Return the mapping that `init` planned, or WORKDIR."""
@@ -120,6 +120,8 @@ class ContainerTarget(Target):
             self._last = found = self.look()
             if self.run and found is not None:
                 found = containers.of_run(found.id, self.run)
+                if found is not None and found.running and not found.label:
+                    return Endpoint(address=None, why=RUN_ABSENT)
             return endpoint_of(found) if self._is_near(found) else self._remote_endpoint(found)
         except (DkdbgError, BadRecord) as error:
             return Endpoint(address=None, why=str(error).splitlines()[0])

@@ -37,7 +37,7 @@ def _follow(directory: str) -> None:
     attached = session.editor_is_attached(directory)
     if attached:
         # A new one, and no old answer: both may be some ms old.
-        State.reader, State.right_until = held_time.Reader(directory), 0.0
+        State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
             for changes in (WAITS, timers.CHANGES, beats.CHANGES):

@@ -15,7 +15,7 @@ from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Tuple
+    from typing import Any, Dict, Tuple
 
     #: Seconds behind at a moment, that moment, the seconds that each second adds, and until when it does.
     State = Tuple[float, float, float, float]
@@ -32,6 +32,8 @@ LEASE_S = 3.0
 FRESH_S = 0.005
 _STATE = struct.Struct("<dddd")
 _PROT_READ = _MAP_SHARED = 1  # on Linux and macOS
+#: Session's folder -> identity of its file, and the reader of that.
+_readers: Dict[str, Tuple[Tuple[int, int], Reader]] = {}
 _NOT_HELD: State = (0.0, 0.0, 0.0, 0.0)
 
 
@@ -67,6 +69,19 @@ class Reader:
                 if all(map(math.isfinite, values)):
                     self._last = values
         return self._last
+
+
+def reader(directory: str) -> Reader:
+    """Return the reader of this session's file as it is now; one is kept, since a mapping is never given back."""
+    found = _readers.get(directory)
+    try:
+        info = os.stat(os.path.join(directory, NAME))
+        identity = info.st_dev, info.st_ino
+    except OSError:
+        return Reader(directory)
+    if found is None or found[0] != identity:
+        found = _readers[directory] = identity, Reader(directory)
+    return found[1]
 
 
 def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes

@@ -178,9 +178,9 @@ def exchange(functions: Dict[Any, Any]) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
             continue
-        with Suppress(AttributeError, TypeError):  # an immutable one
-            for key, value in list(session.namespace(module).items()):
-                if type(value) in kinds and value in functions:
+        for key, value in list(session.namespace(module).items()):
+            if type(value) in kinds and value in functions:
+                with Suppress(Exception):  # an immutable one
                     setattr(module, key, functions[value])
 
 

@@ -359,6 +359,8 @@ class _Member(object):
             if self.forking:
                 self.handed_over, handed_over = handed_over, None
             done.release()
+        if handed_over is None and not self.forking:  # the fork is over already
+            handed_over, self.handed_over = self.handed_over, None
         if handed_over is not None:
             self.wake_thread(handed_over)
         elif slept and not self.forking:  # the fork did not wait, and found it running

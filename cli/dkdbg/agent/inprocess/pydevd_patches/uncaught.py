@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from .. import session
 from ..natives import threading
 
 TYPE_CHECKING = False
@@ -66,7 +65,7 @@ def show_from_start(debugger: Any) -> None:
         former(kind, value, trace)
 
     # pydevd takes an exception that was handled in a `finally` at the outermost level for another one.
-    session.set_excepthook(excepthook)
+    sys.excepthook = excepthook
 
 
 def _trigger(failure: Any) -> None:
