@@ -7,6 +7,7 @@ from which kernels choose (32768 on Linux, 49152 on macOS). Who listens on the f
 import random
 import socket
 import struct
+import time
 
 SIZE = 200
 RANGES = range(15_000, 32_000, SIZE)
@@ -24,6 +25,17 @@ def free_port(count: int = 1) -> int:
         del _left[:count]
         if all(map(_is_free, ports)):
             return ports[0]
+
+
+def wait_open(port: int, limit: float = 300) -> None:
+    """Wait until a dkdbg proxy listens on this port of 127.0.0.1; it tolerates probes."""
+    end = time.monotonic() + limit
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < end, port
+        time.sleep(0.05)
 
 
 def _own_range() -> list[int]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.ports import free_port
+from tests.ports import free_port, wait_open
 
 LOOP = "import time\nfor n in range(3000):\n    m = n\n    time.sleep(0.1)\n"
 
@@ -34,10 +33,7 @@ def run(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 def stops_at(folder: Path, port: int) -> str:
     """Return the file in which an editor stops that attaches to this port, as soon as it is open."""
-    while True:
-        with socket.socket() as probe:  # dkdbg's own proxy, which tolerates probes
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
+    wait_open(port)
     options = AttachOptions(port=port, path_mappings=((str(folder), str(folder)),))
     with Debugger(options) as debugger:
         for name in ("a.py", "b.py"):

@@ -56,14 +56,22 @@ threading.stack_size(former)
 fork()
 print("end" if fork() < 0.9 else "slow")
 """
-RAISING_ANSWER = """
-import importlib.util, os, socket, sys
-open("broken.py", "w").write("import not_installed\\n")
+#: Makes a module that is imported at the first use.
+LAZY = """
+import importlib.util
+open("{name}.py", "w").write("{text}\\n")
 sys.path.insert(0, "")
-spec = importlib.util.find_spec("broken")
+spec = importlib.util.find_spec("{name}")
 spec.loader = importlib.util.LazyLoader(spec.loader)
-sys.modules["broken"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["broken"])
+sys.modules["{name}"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["{name}"])
+"""
+RAISING_ANSWER = (
+    """
+import os, socket, sys
+"""
+    + LAZY.format(name="broken", text="import not_installed")
+    + """
 ask = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 ask.connect(os.environ["DKDBG_SESSION_DIR"] + "/p/%d.sock" % os.getpid())
 for question in (b"line x", b"changed", b"changed"):
@@ -75,6 +83,7 @@ for question in (b"line x", b"changed", b"changed"):
     answer = here.recv(100)
 print("end", answer[:1] == b"[")
 """
+)
 
 
 @pytest.mark.parametrize("minor", [8, 9, 11, 12, 13])
@@ -106,15 +115,6 @@ open("checked", "w").close()
 while not os.path.exists("left"):
     time.sleep(0.02)
 {left}
-"""
-LAZY = """
-import importlib.util
-open("heavy.py", "w").write("print('imported')\\n")
-sys.path.insert(0, "")
-spec = importlib.util.find_spec("heavy")
-spec.loader = importlib.util.LazyLoader(spec.loader)
-sys.modules["heavy"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sys.modules["heavy"])
 """
 AUDITS = """
 lock, seen = threading.Lock(), []
@@ -169,7 +169,7 @@ os.waitpid(pid, 0)
 sys.settrace(None)
 """
 CASES = {
-    "a lazy module": (LAZY, "", "", ""),
+    "a lazy module": (LAZY.format(name="heavy", text="print(1)"), "", "", ""),
     "an audit hook that takes the time": (AUDITS, OPENS, OPENS, ""),
     "a test that replaces functions of os": ("", MOCKS, MOCKS, "b'x' False\n" * 2),
     "a stream with a write of its own": (

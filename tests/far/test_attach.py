@@ -12,11 +12,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import LOOP, marked_line, start, started, write
 from tests.kubernetes.ranks import editor
-from tests.ports import free_port
+from tests.ports import free_port, wait_open
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -88,7 +87,7 @@ def test_programs_that_start_at_once_on_a_host_are_each_behind_their_own_port(la
             for port, name in zip(ports, names, strict=True):
                 stack.enter_context(started(tmp_path, *words, str(port), "--", "python3", name))
             for port, name in zip(ports, names, strict=True):
-                listens_here(port)
+                wait_open(port)
                 options = AttachOptions(port=port, path_mappings=((str(tmp_path), CODE),))
                 with Debugger(options) as debugger:
                     for each in names:
@@ -97,14 +96,6 @@ def test_programs_that_start_at_once_on_a_host_are_each_behind_their_own_port(la
                     assert debugger.stack(debugger.wait_stopped(300))[0].path == str(tmp_path / name)
     finally:
         laptop.sh("node1", "pkill -KILL -u me python3", check=False)
-
-
-def listens_here(port: int) -> None:
-    def connects() -> bool:
-        with socket.socket() as probe:  # an attach proxy tolerates probes
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    wait_for(connects, bool)
 
 
 def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):

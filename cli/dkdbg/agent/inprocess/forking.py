@@ -66,9 +66,7 @@ def in_child(member: Member) -> None:
         member.listener.close()
     is_half_joined = member.answering
     member.reset()
-    for name in _FORGETFUL:
-        if "_dkdbg." + name in sys.modules:
-            sys.modules["_dkdbg." + name].forget()
+    forget(*_FORGETFUL)
     if _is_about_to_exec() or is_half_joined:  # locks of a thread that it does not have are held
         return
     member.origin = origin()
@@ -81,6 +79,14 @@ def in_child(member: Member) -> None:
 
         crash_watch.arm_worker(member)
     member.enter()
+
+
+def forget(*names: str) -> None:
+    """Have modules drop what is the parent's, where they are loaded: an import may wait for a thread of the parent."""
+    for name in names:
+        drop = getattr(sys.modules.get("%s.%s" % (__package__, name)), "forget", None)
+        if drop is not None:
+            drop()
 
 
 def origin() -> str:

@@ -89,14 +89,16 @@ def forget() -> None:
     pydevd = sys.modules.get("pydevd")
     if pydevd is None:
         return
-    _forget("last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending")
+    from . import forking
+
+    forking.forget("last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending")
     debugger = getattr(pydevd, "get_global_debugger", lambda: None)()
     if debugger is None:
         return
     from .pydevd_patches import connection, own_tracer
 
     connection.drop(debugger)
-    _forget("output")
+    forking.forget("output")
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
@@ -109,14 +111,6 @@ def forget() -> None:
         from _pydevd_sys_monitoring import pydevd_sys_monitoring
 
         pydevd_sys_monitoring.stop_monitoring(all_threads=True)
-
-
-def _forget(*names: str) -> None:
-    """Have modules drop what is the parent's, where they are loaded: an import may wait for a thread of the parent."""
-    for name in names:
-        forget = getattr(sys.modules.get("%s.%s" % (__package__, name)), "forget", None)
-        if forget is not None:
-            forget()
 
 
 def until_configured(session_dir: str) -> str:

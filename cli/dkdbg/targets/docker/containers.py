@@ -104,11 +104,18 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
         runs: look for a session that `dkdbg run` has started in it. If any process was started in it, such as a shell,
             that loads the SDK, which takes longer than a sync of 10,000 unchanged files.
     """
+    found = _found(name)
+    if found is None:
+        return None
+    return _container(found) if runs else Container.of(found)
+
+
+def _found(name: str) -> dict[str, Any] | None:
+    """Return the engine's full description of the container with this name or id; None if there is no such container."""
     asked = process.run(["docker", "container", "inspect", "--", name], timeout=_ANSWER_LIMIT)
     if asked.code and "no such container" in asked.stderr.lower():
         return None
-    inspected = json.loads(check(asked).stdout)[0]
-    return _container(inspected) if runs else Container.of(inspected)
+    return dict(json.loads(check(asked).stdout)[0])
 
 
 def inspected(id_: str) -> dict[str, Any]:
@@ -174,10 +181,9 @@ def of_run(id_: str, run: str) -> Container | None:
     Args:
         run: the mark of that run.
     """
-    asked = process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT)
-    if asked.code and "no such container" in asked.stderr.lower():
+    inspected = _found(id_)
+    if inspected is None:
         return None
-    inspected = json.loads(check(asked).stdout)[0]
     found = Container.of(inspected)
     for words, user in _running(inspected):
         if any(word.endswith(f"={run}") for word in words):

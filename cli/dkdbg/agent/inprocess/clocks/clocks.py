@@ -36,7 +36,7 @@ def _follow(directory: str) -> None:
     State.directory = directory
     attached = session.editor_is_attached(directory)
     if attached:
-        # A new one, and no old answer: both may be some ms old.
+        # No old answer, which may be some ms old.
         State.reader, State.right_until = held_time.reader(directory), 0.0
         if not State.lengthened:
             State.lengthened = True
