@@ -293,6 +293,22 @@ def test_a_file_of_holds_that_says_nothing_is_passed_over(tmp_path, written):
     assert contract.HELD_NAME == held_time.NAME
 
 
+def test_a_file_of_holds_that_is_removed_harms_nobody_and_another_one_is_read(tmp_path):
+    def is_held(found):
+        return held_time.seconds_behind(found.state(), time.monotonic() + 1.0) > 0.5
+
+    directory = str(tmp_path)
+    assert not is_held(held_time.reader(directory))  # no agent
+    held_time.Writer(directory).hold()
+    first = held_time.reader(directory)
+    assert held_time.reader(directory) is first
+    (tmp_path / held_time.NAME).rename(tmp_path / "aside")
+    (tmp_path / "aside").unlink()
+    assert is_held(first)
+    held_time.Writer(directory)
+    assert [is_held(each) for each in (first, held_time.reader(directory))] == [True, False]
+
+
 def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path):
     program = """
 from time import monotonic

@@ -38,6 +38,10 @@ def test_a_local_session_is_attached_to_where_it_listens_and_its_jobs_are_names_
     assert (seen.target, seen.state, seen.endpoint) == ("local", "running", "127.0.0.1:5678")
     assert seen.processes == ("rank 3", "process 8")
     assert parse({**RECORD, "jobs": ["7", "7_3"]}).jobs == {"7", "7_3"}
+    assert [
+        parse({**RECORD, **more}).is_of("5f") for more in ({}, {"run": ""}, {"run": "5"}, {"run": "5f"})
+    ] == [False, False, False, True]
+    assert len(parse({**RECORD, "run": "f" * 10_000}).run) <= 200
     assert parse(RECORD).jobs == frozenset()
     assert len(parse({**RECORD, "jobs": [str(each) for each in range(1000)]}).jobs) <= 10
 
@@ -74,6 +78,7 @@ def test_a_session_in_a_container_is_attached_to_at_its_published_port(more, end
         ({}, "its state is not text"),
         ({**RECORD, "jobs": "7"}, "its jobs are not a list of names"),
         ({**RECORD, "jobs": [7]}, "its jobs are not a list of names"),
+        ({**RECORD, "run": ["5f"]}, "its run is not text"),
         ({**RECORD, "port": [1]}, "its port is no number"),
         ({**RECORD, "port": 1 << 70}, "its port is no number"),
         ({**RECORD, "processes": 7}, "its processes are not a list"),
