@@ -17,7 +17,9 @@ GONE_TRIES = 50
 #: Seconds for the hook's thread to answer the agent, such as to import the debugger, before a fork goes on without it.
 ANSWER_TIMEOUT_S = 10.0
 #: Modules beside the hook that hold threads, sockets or a debugger; the child only has copies of them.
-_FORGETFUL = ("join", "pdb.socket_pdb")
+_FORGETFUL = (
+    "last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending", "join", "output", "pdb.socket_pdb",
+)  # fmt: skip
 
 
 def before(member: Member) -> None:
@@ -66,7 +68,10 @@ def in_child(member: Member) -> None:
         member.listener.close()
     is_half_joined = member.answering
     member.reset()
-    forget(*_FORGETFUL)
+    for name in _FORGETFUL:  # where they are loaded: an import may wait for a thread of the parent
+        forget = getattr(sys.modules.get("_dkdbg." + name), "forget", None)
+        if forget is not None:
+            forget()
     if _is_about_to_exec() or is_half_joined:  # locks of a thread that it does not have are held
         return
     member.origin = origin()
@@ -79,14 +84,6 @@ def in_child(member: Member) -> None:
 
         crash_watch.arm_worker(member)
     member.enter()
-
-
-def forget(*names: str) -> None:
-    """Have modules drop what is the parent's, where they are loaded: an import may wait for a thread of the parent."""
-    for name in names:
-        drop = getattr(sys.modules.get("%s.%s" % (__package__, name)), "forget", None)
-        if drop is not None:
-            drop()
 
 
 def origin() -> str:

@@ -89,16 +89,12 @@ def forget() -> None:
     pydevd = sys.modules.get("pydevd")
     if pydevd is None:
         return
-    from . import forking
-
-    forking.forget("last_stack", "pydevd_patches.shutdown", "pydevd_patches.suspending")
     debugger = getattr(pydevd, "get_global_debugger", lambda: None)()
     if debugger is None:
         return
     from .pydevd_patches import connection, own_tracer
 
     connection.drop(debugger)
-    forking.forget("output")
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
