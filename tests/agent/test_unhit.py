@@ -59,6 +59,7 @@ OWN = {"origin": "source", "code": True, "function": "", "ran": True, "module": 
     [
         {"function": "step"},  # it may run again
         {"ran": None, "at": [4]},  # the import goes on
+        {"branch": True},
         {"ran": False},
         {"code": False},
         {"origin": "compiled"},

@@ -10,6 +10,7 @@ It runs in the hook's thread; the program goes on meanwhile.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import types
@@ -33,6 +34,14 @@ _COMPILERS = (
 _INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
 #: Suffixes of a compiled module in place of its source.
 _COMPILED = (".pyc", ".so", ".pyd")
+#: Statements of which some lines may not run.
+_BRANCHES = ("If", "For", "While", "Try", "TryStar", "Match")
+#: Instructions of Python 3.12 that leave a function.
+_LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
+#: Frozen objects, which `gc` does not return, of a program that has frozen its own; Python 3.12 starts with some 400.
+_MANY_FROZEN = 2000
+#: Flag of the code of functions, which that of modules and classes lacks.
+_CO_OPTIMIZED = 1
 
 
 def describe(path: str, line: int) -> Dict[str, Any]:
@@ -49,7 +58,7 @@ def describe(path: str, line: int) -> Dict[str, Any]:
         elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
             found.append({"path": "", "module": module_name, "origin": "frozen"})
     for code, _ in running:  # run by runpy, exec or a loader that leaves no module
-        file = code.co_filename
+        file = os.path.abspath(code.co_filename)
         if file not in seen and not any(each.get("real") == os.path.realpath(file) for each in found):
             seen.add(file)
             found.append(_of_file(file, "", None, line, running))
@@ -73,6 +82,14 @@ def _file_of(module: Any) -> str:
     return os.path.abspath(found) if isinstance(found, str) else ""
 
 
+def _is_in_archive(file: str) -> bool:
+    """Tell whether a file lies in a zip, an egg or a wheel: a part of its path is a file."""
+    above = os.path.dirname(file)
+    while not os.path.exists(above):
+        above = os.path.dirname(above)
+    return os.path.isfile(above)
+
+
 def _is_frozen(module: Any) -> bool:
     spec = getattr(module, "__spec__", None)
     return getattr(spec, "origin", None) == "frozen"
@@ -83,7 +100,7 @@ def _of_file(
 ) -> Dict[str, Any]:
     facts: Dict[str, Any] = {
         "path": file, "real": os.path.realpath(file), "module": module_name,
-        "origin": "compiled" if file.endswith(_COMPILED) else "zip" if ".zip/" in file or ".egg/" in file else "source",
+        "origin": "compiled" if file.endswith(_COMPILED) else "zip" if _is_in_archive(file) else "source",
         "importing": bool(getattr(getattr(module, "__spec__", None), "_initializing", False)),
         "breakpoints": _breakpoints(file),
     }  # fmt: skip
@@ -102,11 +119,13 @@ def _of_file(
             for code, at in running
             if code.co_name == "<module>" and os.path.abspath(code.co_filename) == file
         ]
+        facts["branch"] = _is_in_branch(file, line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
         live, compiler = _live(module, fresh, running)
         facts["ran"] = _has_run(live, fresh, running)
         facts["compiled"] = "torch.compile" if live is not None and _is_compiled(live) else compiler
+        facts["gone"] = live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for code, at in running if code is live]
     return facts
@@ -122,6 +141,22 @@ def _compiled(file: str, optimize: int) -> Optional[CodeType]:
         return code
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _is_in_branch(file: str, line: int) -> bool:
+    """Tell whether a line of a module lies in a statement whose lines need not all run."""
+    import ast
+
+    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        with open(file, "rb") as source:
+            tree = ast.parse(source.read(MAX_SOURCE_BYTES))
+        return any(
+            isinstance(node, ast.stmt)
+            and type(node).__name__ in _BRANCHES
+            and node.lineno < line <= (node.end_lineno or 0)
+            for node in ast.walk(tree)
+        )
+    return False
 
 
 def _codes(code: CodeType, name: str = "") -> Iterator[Tuple[str, CodeType]]:
@@ -145,13 +180,33 @@ def _has_line(code: Optional[CodeType], line: int) -> bool:
 
 
 def _around(whole: CodeType, line: int) -> Tuple[str, CodeType]:
-    """Return the innermost function that has code on this line, or around it; else the module."""
+    """Return the innermost function that has code on this line, or around it; else the module.
+
+    Its decorators, `def` and defaults are code of what is around it, and so are a class's body and a comprehension.
+    """
     best = ("", whole)
     for name, code in _codes(whole):
-        numbers = list(_lines(code))
-        if code is not whole and numbers and min(code.co_firstlineno, *numbers) <= line <= max(numbers):
+        numbers = set(_body(code))
+        if code.co_name != "<lambda>" and len(numbers) > 1:
+            numbers.discard(code.co_firstlineno)
+        if _is_function(code) and numbers and min(numbers) <= line <= max(numbers):
             best = (name, code)
     return best
+
+
+def _is_function(code: CodeType) -> bool:
+    """Tell whether it is neither a module, nor the body of a class or a comprehension."""
+    return bool(code.co_flags & _CO_OPTIMIZED) and (
+        not code.co_name.startswith("<") or code.co_name == "<lambda>"
+    )
+
+
+def _body(code: CodeType) -> Iterator[int]:
+    """Yield the lines of a code object and of the classes and comprehensions in it."""
+    yield from _lines(code)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType) and not _is_function(inner):
+            yield from _body(inner)
 
 
 def _live(
@@ -161,10 +216,9 @@ def _live(
     for active, _ in running:
         if _is_same(active, fresh):
             return active, ""
-    if module is None:
-        return None, ""
     left, seen = MAX_FUNCTIONS, set()
-    todo: List[Any] = list(session.namespace(module).values())
+    names = session.namespace(module)
+    todo: List[Any] = list(names.values())
     while todo and left:
         left -= 1
         value = todo.pop()
@@ -172,7 +226,7 @@ def _live(
             if (
                 issubclass(type(value), type)
                 and id(value) not in seen
-                and value.__module__ == module.__name__
+                and value.__module__ == names.get("__name__")
             ):
                 seen.add(id(value))
                 todo += list(vars(value).values())
@@ -183,6 +237,12 @@ def _live(
                     for _, each in _codes(code):
                         if _is_same(each, fresh):
                             return each, compiler
+    kept = [each.__code__ for each in gc.get_objects() if type(each) is types.FunctionType]
+    for code in kept:  # by a decorator, a registry, another module
+        if _is_function(code) and os.path.abspath(code.co_filename) == fresh.co_filename:
+            for _, each in _codes(code):
+                if _is_same(each, fresh):
+                    return each, ""
     return None, ""
 
 
@@ -219,7 +279,8 @@ def _has_run(
     """Tell whether a function has run; None where that is unknown.
 
     The interpreter (3.11 and newer) rewrites the instructions of code that has run: counters and specialised
-    instructions differ from those of a fresh compilation. Python 3.11 does so from the eighth call on.
+    instructions differ from those of a fresh compilation. Python 3.11 does so from the eighth call on, Python 3.12
+    only where an instruction has a counter.
     """
     if live is None:
         return None
@@ -228,7 +289,22 @@ def _has_run(
     adaptive = getattr(live, "_co_code_adaptive", None)
     if adaptive is None or live.co_code != fresh.co_code:
         return None
-    return bool(adaptive != fresh._co_code_adaptive)  # type: ignore[attr-defined]
+    if adaptive != fresh._co_code_adaptive:  # type: ignore[attr-defined]
+        return True
+    return False if sys.version_info[:2] != (3, 12) or _counts_at_start(fresh) else None
+
+
+def _counts_at_start(code: CodeType) -> bool:
+    """Tell whether each call passes an instruction with a counter; Python 3.12 has none in `return 1`."""
+    import opcode
+
+    entries: Any = opcode._inline_cache_entries  # type: ignore[attr-defined]
+    for each in code.co_code[::2]:
+        if entries[each]:
+            return True
+        if each in opcode.hasjrel or opcode.opname[each] in _LEAVING:
+            break
+    return False
 
 
 def _running(name: str) -> List[Tuple[CodeType, int]]:
@@ -288,6 +364,12 @@ def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
     canonical = names.canonical_normalized_path(file)
     found = dict(getattr(debugger, "breakpoints", {})).get(canonical) or {}
     return [
-        {"line": number, "condition": str(getattr(each, "condition", None) or "")}
+        {"line": number, "condition": _condition(each), "logs": bool(getattr(each, "is_logpoint", False))}
         for number, each in list(found.items())[:MAX_FILES]
     ]
+
+
+def _condition(breakpoint_: Any) -> str:
+    """Return the condition of a breakpoint, with that on its count of hits."""
+    hits = str(getattr(breakpoint_, "hit_condition", None) or "").replace("@HIT@", "its hit count")
+    return " and ".join(each for each in (str(getattr(breakpoint_, "condition", None) or ""), hits) if each)

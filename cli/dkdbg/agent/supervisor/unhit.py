@@ -106,7 +106,9 @@ def reason(path: str, line: int, files: Iterable[Dict[str, Any]]) -> str:
     own = [each for each in found if as_text(each.get("real")) == os.path.realpath(path)]
     name = os.path.basename(path)
     if own:
-        if all(each.get("ran") is True and not each.get("function") for each in own):
+        if all(
+            each.get("ran") is True and not each.get("function") and not each.get("branch") for each in own
+        ):
             return BEFORE % (_shown(name), line, _shown(own[0].get("module")))
         return ""
     for each in found:
