@@ -1,10 +1,12 @@
 """`dkdbg why FILE:LINE` on this machine: real processes, with and without an editor."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
 import types
+import zipfile
 
 import pytest
 
@@ -88,7 +90,7 @@ def test_a_line_that_stops_again_and_again_is_not_said_to_be_past(program, why):
     with Editor(running.port, {running.script: [place]}) as editor:
         editor.wait_stops(9)
         said = why(running, place, "ran-before", fact="has run")
-    assert said["findings"][0]["says"] == "step has run, perhaps only before the breakpoint came"
+    assert said["findings"][0]["says"].startswith(f"step has run, but train.py:{place} perhaps only before")
 
 
 def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(program, tmp_path, runtime):
@@ -221,6 +223,149 @@ def test_breakpoints_of_an_editor(program, why):
         debugger.continue_(stop)
         why(running, here, "not-set")
         debugger.set_breakpoints(running.script, [])
+
+
+@pytest.mark.parametrize(
+    ("more", "cause", "says"),
+    [
+        ({"condition": "n < 0"}, "condition", "only if n < 0"),
+        ({"hitCondition": "1000000"}, "condition", "only if its hit count == 1000000"),
+        ({"logMessage": "{loss}"}, "logpoint", "does not stop"),
+    ],
+)
+def test_a_breakpoint_that_is_set_and_does_not_stop(program, why, more, cause, says):
+    running = program(LOOP)
+    running.wait_state("running")
+    here = line(LOOP, "loss = n + 1")
+    with running.debugged() as debugger:
+        child = debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        asked = {"source": {"path": running.script}, "breakpoints": [{"line": here, **more}]}
+        child.request("setBreakpoints", asked)
+        said = why(running, here, cause)
+    assert says in said["findings"][0]["says"]
+
+
+PLACES = """\
+import functools
+import queue
+import threading
+import time
+
+
+class Settings:
+    rate = 3
+
+
+@functools.lru_cache(None)
+def cached(
+    n=max(
+        1,
+        2,
+    ),
+):
+    return n
+
+
+def replaced():
+    return 1
+
+
+def replaced():
+    return 2
+
+
+def quiet():
+    return 3
+
+
+def wrapped(inner):
+    return lambda: (inner, 4)
+
+
+@wrapped
+def hidden():
+    return time.time() + 5
+
+
+def waits():
+    work = queue.Queue().get()
+    return work
+
+
+threading.Thread(target=waits, daemon=True).start()
+quiet()
+while True:
+    time.sleep(
+        0.01,
+    )
+"""
+
+
+def test_the_code_that_a_line_belongs_to(program, why):
+    running = program(PLACES)
+    running.wait_state("running")
+    for words in ("rate = 3", "@functools", "        1,"):
+        why(running, line(PLACES, words), "ran-before")
+    said = why(running, line(PLACES, "return 1"), "never-reached")
+    assert "another has replaced it" in said["findings"][0]["says"]
+    if sys.version_info >= (3, 11):
+        why(running, line(PLACES, "time.time()"), "never-reached")
+    if sys.version_info[:2] != (3, 11):
+        why(running, line(PLACES, "return 3"))
+
+
+def test_a_line_that_the_program_waits_before_and_one_of_a_program_that_is_stopped(program, why):
+    running = program(PLACES)
+    running.wait_state("running")
+    place, loop = line(PLACES, "return work"), line(PLACES, "        0.01")
+    with running.debugged(place) as debugger:
+        said = why(running, place, "never-reached", fact="which has run")
+        assert f"waits is in line {place - 1} in train.py" in said["findings"][0]["says"]
+        debugger.set_breakpoints(running.script, [place, loop])
+        debugger.wait_stopped(120)
+        said = why(running, place, "stopped", "never-reached")
+        assert "train.py is stopped (" in said["findings"][0]["says"]
+        debugger.set_breakpoints(running.script, [])
+
+
+def test_a_line_within_a_statement_leads_to_its_first_line(program, why):
+    text = LOOP.replace("first = 1", 'first = """\n    SELECT 1\n    """')
+    running = program(text)
+    running.wait_state("running")
+    place = line(text, "SELECT")
+    said = why(running, place, "no-code")
+    assert said["findings"][0]["remedy"].startswith(f"set the breakpoint in line {place - 1},")
+
+
+def test_a_branch_of_an_imported_module_is_not_said_to_have_run(program, why, tmp_path):
+    (tmp_path / "net.py").write_text("x = 1\nif __name__ == '__main__':\n    x = 2\n")
+    running = program("import net, time\nwhile True: time.sleep(0.02)\n")
+    running.wait_state("running")
+    said = why(running, 3, "ran-before", file="net.py")
+    assert "or its branch was not taken" in said["findings"][0]["says"]
+
+
+@pytest.mark.parametrize(("name", "is_archive"), [("net.whl", True), ("net.egg", True), ("net.zip", False)])
+def test_a_module_in_an_archive(program, why, tmp_path, name, is_archive):
+    (tmp_path / "net.py").write_text("def f():\n    return 1\n")
+    if is_archive:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.write(tmp_path / "net.py", "net.py")
+    else:
+        (tmp_path / name).mkdir()
+        shutil.copy(tmp_path / "net.py", tmp_path / name)
+    running = program(
+        f"import sys, time\nsys.path.insert(0, '{name}')\nimport net\nwhile True: time.sleep(0.02)\n"
+    )
+    running.wait_state("running")
+    why(running, 2, "zipped" if is_archive else "two-copies", file="net.py", fact="")
+
+
+def test_a_file_that_runpy_has_run_by_a_relative_name(program, why, tmp_path):
+    (tmp_path / "net.py").write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
+    running = program("import runpy\nrunpy.run_path('net.py')\n")
+    running.wait_state("running")
+    why(running, 3, file="net.py", fact=f"{tmp_path}/net.py: code on line 3")
 
 
 @pytest.mark.parametrize(

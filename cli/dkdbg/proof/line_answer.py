@@ -64,9 +64,10 @@ class LoadedFile:
         origin: `source`, `compiled` (a .pyc or an extension), `zip` or `frozen`.
         code: whether the line has code; None if unknown. next: next line with code. function: around the line.
         ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
+        branch: whether a line of the module's own code is in a branch. gone: whether no such function exists.
         compiled: compiler that has replaced the function, one of COMPILERS; empty without one. beats: whether a thread that only beats runs it.
         at: lines of it at which threads are.
-        breakpoints: line -> condition of the editor's breakpoints; None without a debugger.
+        breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a debugger.
     """
 
     file: RemoteFile
@@ -80,7 +81,9 @@ class LoadedFile:
     compiled: str
     beats: bool
     at: tuple[int, ...]
-    breakpoints: tuple[tuple[int, str], ...] | None
+    breakpoints: tuple[tuple[int, str, bool], ...] | None
+    branch: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +241,9 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
         beats=data.get("beats") is True,
         at=tuple(each for each in as_list(data.get("at"))[:_MAX_ENTRIES] if isinstance(each, int)),
         breakpoints=None if not isinstance(found, list) else tuple(
-            (_number(each, "line"), _text(each, "condition")) for each in _entries(found)
+            (_number(each, "line"), _text(each, "condition"), each.get("logs") is True) for each in _entries(found)
         ),
+        branch=data.get("branch") is True, gone=data.get("gone") is True,
     )  # fmt: skip
 
 

@@ -129,8 +129,8 @@ def _of_attachment(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy="take debugpy.listen, pdb and breakpoint() out of the program: dkdbg brings the debugger",
         )  # fmt: skip
         return
-    if not there or not asked.session.client or any(each.joined for each in there):
-        return
+    if not there or not asked.session.client or any(each.joined or each.debugger for each in there):
+        return  # or it is joining
     child = there[0]
     parent = next((each for each in asked.session.processes if each.pid == child.ppid), None)
     origin = f", a child of {_named([parent])} such as a reloader's or a worker" if parent is not None else ""
@@ -174,11 +174,12 @@ def _of_line(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif file.code is False:
         following = f"; the next line with code is {file.next}" if file.next else ""
+        begin = _begin(asked.path, asked.line)
+        remedy = (
+            f"set the breakpoint in line {begin}, where its statement begins" if begin else _next_line(file)
+        )
         yield Finding(
-            link="line",
-            cause="no-code",
-            says=f"{asked.where} has no code{following}",
-            remedy=_next_line(file),
+            link="line", cause="no-code", says=f"{asked.where} has no code{following}", remedy=remedy
         )
     elif compiler := next((each.compiled for _, each in mapped if each.compiled), ""):
         yield Finding(
@@ -203,6 +204,21 @@ def _has_statement(path: Path, line: int) -> bool:
     )
 
 
+def _begin(path: Path, line: int) -> int:
+    """Return the first line of the statement that goes on in this line; 0 if none without a body does."""
+    module = _parsed(path)
+    found = [
+        node.lineno
+        for node in ast.walk(module or ast.Module([], []))
+        if isinstance(node, ast.stmt)
+        and not hasattr(node, "body")
+        and not isinstance(node, ast.Match)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))  # a docstring
+        and node.lineno < line <= (node.end_lineno or 0)
+    ]
+    return max(found, default=0)
+
+
 # -- which time -----------------------------------------------------------------------------------------------------
 
 
@@ -213,23 +229,29 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         return
     if any(process.stopped and asked.line in file.at for process, file in debugged):
         return  # it stops there now
+    if all(process.stopped for process, _ in debugged):
+        process, _ = debugged[0]
+        yield Finding(
+            link="line", cause="stopped", says=f"{_named([process])} is stopped ({process.stopped}), and runs no line until it continues",
+            remedy="continue it in the editor",
+        )  # fmt: skip
     joined = [
         (process, file) for process, file in debugged if process.joined and file.breakpoints is not None
     ]
-    conditions = [
-        condition
-        for _, file in joined
-        for line, condition in file.breakpoints or ()
-        if line == asked.line and condition
-    ]
-    is_set = any(line == asked.line for _, file in joined for line, _ in file.breakpoints or ())
+    here = [each for _, file in joined for each in file.breakpoints or () if each[0] == asked.line]
+    conditions = [condition for _, condition, _ in here if condition]
     _, file = debugged[0]
     name = file.function or "the module's own code"
     tracer = next((process.tracer for process, _ in joined if process.tracer), "")
-    if tracer and is_set:
+    if tracer and here:
         yield Finding(
             link="line", cause="own-tracer", says=f"{tracer} traces the program itself: up to Python 3.11 no breakpoint stops meanwhile",
             remedy=f"debug without it{' (pytest: --no-cov)' if tracer == 'coverage' else ''}, or under Python 3.12 or newer",
+        )  # fmt: skip
+    elif any(logs for *_, logs in here):
+        yield Finding(
+            link="line", cause="logpoint", says=f"the breakpoint in {asked.where} is a logpoint: it prints its message and does not stop",
+            remedy="make it a breakpoint",
         )  # fmt: skip
     elif conditions:
         yield Finding(
@@ -237,9 +259,14 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy="remove the condition, or evaluate it in the Debug Console",
         )  # fmt: skip
     elif all(not each.function and each.ran for _, each in debugged):
+        branch = " or its branch was not taken," if file.branch else ""
+        yield _ran_before(
+            f"{asked.where} ran when the module was imported, before the breakpoint came,{branch} and does not run again"
+        )
+    elif all(each.gone for _, each in debugged) and file_causes.of_edit(asked, mapped) is None:
         yield Finding(
-            link="line", cause="ran-before", says=f"{asked.where} ran when the module was imported, before the breakpoint came, and does not run again",
-            remedy="dkdbg restart with the breakpoint set: the program waits for the editor before its first line",
+            link="line", cause="never-reached", says=f"{_named([each for each, _ in debugged])} has no function {name} of {asked.where}: its def has not run, or another has replaced it",
+            remedy="is another function of that name defined or patched in?",
         )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
         yield Finding(
@@ -248,10 +275,20 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif any(_is_past(asked, each) for _, each in debugged):
         yield _ran_before(f"{name} ran past {asked.where} before the breakpoint came, and has not come back")
-    elif is_set and any(each.ran for _, each in joined):
-        yield _ran_before(f"{name} has run, perhaps only before the breakpoint came")
-    elif joined and not is_set:
-        lines = ", ".join(str(line) for _, each in joined[:1] for line, _ in each.breakpoints or ()) or "none"
+    elif here and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
+        waiting, at = before[0][0], before[0][1].at[0]
+        yield Finding(
+            link="line", cause="never-reached", says=f"{name} is in line {at} in {_named([waiting])}, and has not come to {asked.where} since the breakpoint was set",
+            remedy="dkdbg where shows what it waits for",
+        )  # fmt: skip
+    elif here and any(each.ran for _, each in joined):
+        yield _ran_before(
+            f"{name} has run, but {asked.where} perhaps only before the breakpoint came, or not at all (a branch, an exception)"
+        )
+    elif joined and not here:
+        lines = (
+            ", ".join(str(line) for _, each in joined[:1] for line, *_ in each.breakpoints or ()) or "none"
+        )
         yield Finding(
             link="line", cause="not-set", says=f"the editor has set no breakpoint in {asked.where} of {_named([joined[0][0]])} (set: {lines})",
             remedy="set it, and see that it is enabled",
@@ -271,9 +308,9 @@ def _or_rarely(debugged: Loaded) -> str:
     )
 
 
-def _is_past(asked: Asked, file: LoadedFile) -> bool:
-    """Return whether a thread is in the line's function behind it, with no loop that leads back."""
-    behind = [each for each in file.at if each > asked.line]
+def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
+    """Return whether a thread is in the line's function behind it, or before it, with no loop that leads back."""
+    behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]
     if not behind or len(behind) < len(file.at):
         return False
     module = _parsed(asked.path)
