@@ -436,7 +436,7 @@ def test_an_odd_object_in_a_module_does_not_hide_its_functions(tmp_path, monkeyp
     exec(compile(path.read_text(), str(path), "exec"), vars(module))
     module.odd = value  # looked at before `step`
     monkeypatch.setitem(sys.modules, path.stem, module)
-    (found,) = line_of_module.describe(str(path), 2)["files"]
+    (found,) = line_of_module.describe(str(path), 2, is_asked=True)["files"]
     assert (found["function"], found["code"], found["compiled"]) == ("step", True, "")
 
 
@@ -458,5 +458,5 @@ def test_an_object_that_is_evaluated_when_used_is_not_evaluated(tmp_path, monkey
     module = types.ModuleType(path.stem)
     module.__file__, module.lazy = str(path), Lazy()
     monkeypatch.setitem(sys.modules, path.stem, module)
-    line_of_module.describe(str(path), 2)
+    line_of_module.describe(str(path), 2, is_asked=True)
     assert not evaluated

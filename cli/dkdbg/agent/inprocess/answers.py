@@ -127,13 +127,14 @@ def _text(member: Member, command: bytes) -> str:
         from . import loaded
 
         return loaded.changed(member.base + ".json")
-    if command.startswith(b"line "):
+    if command.startswith((b"line ", b"ran ")):
         import json
 
         from . import line
 
-        _, number, path = command.split(b" ", 2)
-        return json.dumps(dict(line.describe(os.fsdecode(path), int(number)), free=member.free))
+        word, number, path = command.split(b" ", 2)
+        told = line.describe(os.fsdecode(path), int(number), is_asked=word == b"line")
+        return json.dumps(dict(told, free=member.free))
     if command.startswith(b"child ") and command[6:].isdigit():
         from . import parent_lookup
 

@@ -44,8 +44,12 @@ _MANY_FROZEN = 2000
 _CO_OPTIMIZED = 1
 
 
-def describe(path: str, line: int) -> Dict[str, Any]:
-    """Return the answer about line `line` of the file that an editor's mapping calls `path`."""
+def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
+    """Return the answer about line `line` of the file that an editor's mapping calls `path`.
+
+    Args:
+        is_asked: by the user, so that looking through all objects of the program may take its time.
+    """
     name = os.path.basename(path)
     running = _running(name)
     found: List[Dict[str, Any]] = []
@@ -54,14 +58,14 @@ def describe(path: str, line: int) -> Dict[str, Any]:
         file = _file_of(module)
         if file and _is_called(file, name) and file not in seen:
             seen.add(file)
-            found.append(_of_file(file, module_name, module, line, running))
+            found.append(_of_file(file, module_name, module, line, running, is_asked=is_asked))
         elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
             found.append({"path": "", "module": module_name, "origin": "frozen"})
     for code, _ in running:  # run by runpy, exec or a loader that leaves no module
         file = os.path.abspath(code.co_filename)
         if file not in seen and not any(each.get("real") == os.path.realpath(file) for each in found):
             seen.add(file)
-            found.append(_of_file(file, "", None, line, running))
+            found.append(_of_file(file, "", None, line, running, is_asked=is_asked))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "optimize": sys.flags.optimize,
@@ -96,7 +100,13 @@ def _is_frozen(module: Any) -> bool:
 
 
 def _of_file(
-    file: str, module_name: str, module: Optional[ModuleType], line: int, running: List[Tuple[CodeType, int]]
+    file: str,
+    module_name: str,
+    module: Optional[ModuleType],
+    line: int,
+    running: List[Tuple[CodeType, int]],
+    *,
+    is_asked: bool,
 ) -> Dict[str, Any]:
     facts: Dict[str, Any] = {
         "path": file, "real": os.path.realpath(file), "module": module_name,
@@ -122,10 +132,10 @@ def _of_file(
         facts["branch"] = _is_in_branch(file, line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
-        live, compiler = _live(module, fresh, running)
+        live, compiler = _live(module, fresh, running, is_asked)
         facts["ran"] = _has_run(live, fresh, running)
         facts["compiled"] = "torch.compile" if live is not None and _is_compiled(live) else compiler
-        facts["gone"] = live is None and gc.get_freeze_count() < _MANY_FROZEN
+        facts["gone"] = is_asked and live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
         facts["at"] = [at for code, at in running if code is live]
     return facts
@@ -210,7 +220,7 @@ def _body(code: CodeType) -> Iterator[int]:
 
 
 def _live(
-    module: Optional[ModuleType], fresh: CodeType, running: List[Tuple[CodeType, int]]
+    module: Optional[ModuleType], fresh: CodeType, running: List[Tuple[CodeType, int]], is_asked: bool
 ) -> Tuple[Optional[CodeType], str]:
     """Return the code object that the program runs for this function, and the name of the compiler that has it."""
     for active, _ in running:
@@ -237,7 +247,9 @@ def _live(
                     for _, each in _codes(code):
                         if _is_same(each, fresh):
                             return each, compiler
-    kept = [each.__code__ for each in gc.get_objects() if type(each) is types.FunctionType]
+    kept = (
+        [each.__code__ for each in gc.get_objects() if type(each) is types.FunctionType] if is_asked else []
+    )
     for code in kept:  # by a decorator, a registry, another module
         if _is_function(code) and os.path.abspath(code.co_filename) == fresh.co_filename:
             for _, each in _codes(code):

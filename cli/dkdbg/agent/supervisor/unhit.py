@@ -132,7 +132,7 @@ def _is_copy(file: Dict[str, Any], path: str) -> bool:
 
 
 def _answers(folder: str, pids: List[int], path: str, line: int) -> Iterator[Dict[str, Any]]:
-    for answer in where.ask_all(folder, pids, "line %d %s" % (line, path), ANSWER_S).values():
+    for answer in where.ask_all(folder, pids, "ran %d %s" % (line, path), ANSWER_S).values():
         try:
             data = json.loads(answer)
         except (ValueError, RecursionError):  # it ended meanwhile
