@@ -154,8 +154,9 @@ def launch(layout, runtime, tmp_path):
 
     yield start
     for one in started:
-        if one.process.poll() is None:
-            os.killpg(one.process.pid, signal.SIGKILL)
+        if one.process.poll() in (None, -signal.SIGKILL):  # one that is killed leaves its program
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.process.pid, signal.SIGKILL)
             for entry in Path("/proc").glob("[0-9]*/environ"):  # a supervised program has a group of its own
                 with contextlib.suppress(OSError):
                     if f"{one.name}-{one.process.pid}".encode() in entry.read_bytes():

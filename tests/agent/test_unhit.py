@@ -36,7 +36,6 @@ def test_the_copy_that_runs_is_named(program, packages):
             f"the breakpoint at model.py:7 does not stop: the program runs another copy of the file, {copy}"
         )
         wait_for(lambda: "".join(editor.output), lambda said: text in said)
-    running.process.kill()
 
 
 def test_a_line_that_ran_with_the_import_is_named_and_one_that_stops_is_not(program, packages):
@@ -48,7 +47,6 @@ def test_a_line_that_ran_with_the_import_is_named_and_one_that_stops_is_not(prog
         )
         said = wait_for(lambda: "".join(editor.output), lambda said: text in said)
         assert "train.py:6" not in said
-    running.process.kill()
 
 
 OWN = {"origin": "source", "code": True, "function": "", "ran": True, "module": "pkg.model"}
