@@ -25,6 +25,8 @@ INTERVAL_S = 0.25
 QUIET_S = 0.1
 #: The same for a file that is empty now: it is being written.
 QUIET_EMPTY_S = 0.5
+#: Seconds after which changes count although more come: a program may write a source again and again.
+MAX_CHANGING_S = 5.0
 #: Maximum folders to watch; a larger tree holds a data set.
 MAX_FOLDERS = 20000
 _IGNORED = {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env"}
@@ -117,8 +119,9 @@ class Watcher:
             self._stop.wait(max(INTERVAL_S, 9 * (time.monotonic() - begin)))
 
     def _settled(self, before: Dict[str, Stamp], now: Dict[str, Stamp]) -> Dict[str, Stamp]:
-        """Return the files once they have stopped changing."""
-        while not self._stop.is_set():
+        """Return the files once they have stopped changing, or after MAX_CHANGING_S."""
+        end = time.monotonic() + MAX_CHANGING_S
+        while not self._stop.is_set() and time.monotonic() < end:
             empty = any(path in now and now[path][1] == 0 for path in _difference(before, now))
             self._stop.wait(QUIET_EMPTY_S if empty else QUIET_S)
             later = self.look()
