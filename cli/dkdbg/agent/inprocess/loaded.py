@@ -35,20 +35,19 @@ def changed(announced: str) -> str:
 
 
 def _sources() -> List[str]:
-    library = os.path.dirname(os.__file__) + "/"
-    found = set()
+    main = getattr(sys.modules.get("__main__"), "__file__", None)  # it may have no suffix
+    found = {main} if isinstance(main, str) else set()
     for module in list(sys.modules.values()):
         path = session.namespace(module).get("__file__")
         if isinstance(path, str) and path.endswith(".py"):
-            found.add(file_names.single(os.path.abspath(path)))
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    if isinstance(main, str):  # it may have no suffix
-        found.add(file_names.single(os.path.abspath(main)))
-    return [
-        path
-        for path in found
-        if not path.startswith(library) and not any(mark in path for mark in _INSTALLED)
+            found.add(path)
+    # An attach waits for this: leave the library, debugpy and dkdbg out before anything that costs more.
+    debugpy = getattr(sys.modules.get("debugpy"), "__file__", None) or __file__
+    others = tuple(os.path.dirname(each) + "/" for each in (os.__file__, debugpy, os.path.dirname(__file__)))
+    own = [
+        path for path in found if not path.startswith(others) and not any(map(path.__contains__, _INSTALLED))
     ]
+    return [file_names.single(os.path.abspath(path)) for path in own]
 
 
 def _changed_at(path: str) -> float:
