@@ -27,7 +27,7 @@ def write_json(path: str, value: object) -> None:
     temporary = "%s.%d.tmp" % (path, os.getpid())
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as out:
-        json.dump(value, out)
+        out.write(json.dumps(value))  # `dump` is written in Python
     os.replace(temporary, path)
 
 

@@ -12,6 +12,7 @@ from dkdbg.agent.state import naming, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Callable, Collection, Dict, List, Optional, Sequence, Set
 
 #: Seconds after the program's start before a report: a slow start has announced itself by then.
@@ -46,6 +47,7 @@ class HookCheck:
         self._looked = 0.0
         self._since: Dict[int, float] = {}
         self._reported: Set[str] = set()
+        self._functions: Optional[ModuleType] = None
 
     def begin(self) -> None:
         """Record that the program is about to start."""
@@ -72,14 +74,13 @@ class HookCheck:
         if now < self._looked + INTERVAL_S:
             return []
         self._looked = now
-        leaves_out = entered.hook_functions(os.path.dirname(self.hook))._is_housekeeping
         parents = procfs.parents()
         found = {
             pid: words
             for pid in procfs.below([program], parents)
             if pid not in announced
             and parents.get(pid) not in announced
-            and (words := python_words(pid, leaves_out))
+            and (words := python_words(pid, self._leaves_out))
         }
         self._since = {pid: self._since.get(pid, now) for pid in found}
         lines = []
@@ -89,6 +90,11 @@ class HookCheck:
                 self._reported.add(name)
                 lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
         return lines
+
+    def _leaves_out(self, words: List[str]) -> bool:
+        if self._functions is None:  # compiled only where a Python has not announced itself
+            self._functions = entered.hook_functions(os.path.dirname(self.hook))
+        return bool(self._functions._is_housekeeping(words))
 
     def _changed(self) -> int:
         """Return the folder's modification time in nanoseconds: each announcement creates a file in it."""
