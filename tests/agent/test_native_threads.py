@@ -1,11 +1,11 @@
-"""Breakpoints stop in functions that a framework calls in a thread of C++, as torch does for `backward` on a GPU.
+"""Breakpoints stop in threads that `threading` does not know, as torch calls `backward` in on a GPU.
 
 Here libc makes the thread: without a GPU the frameworks mostly call in the thread that waits for the result.
 """
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
 
 TORCH = """\
@@ -80,3 +80,12 @@ def test_a_function_that_a_framework_calls_in_a_thread_of_c_stops(program, frame
         exit_code, out, err = running.finish(300)
     assert (exit_code, out) == (0, printed), err
     assert sorted(stop["line"] for stop in editor.stops) == lines
+
+
+@pytest.mark.parametrize("minor", [11, 12, 13, 14])
+def test_a_loop_that_such_a_thread_runs_since_before_the_attach_stops(program, under, minor):
+    code = "import _thread, time\n\n\ndef work():\n    print('up', flush=True)\n    while True:\n        time.sleep(0.01)\n\n\n_thread.start_new_thread(work, ())\ntime.sleep(600)\n"
+    running = program(code, **under(minor))
+    assert running.process.stdout.readline() == b"up\n"
+    with Editor(running.port, {running.script: [7]}) as editor:
+        wait_for(lambda: editor.stops, bool)

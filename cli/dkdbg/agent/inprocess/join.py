@@ -237,7 +237,7 @@ def _patch(session_dir: str) -> None:
 
 
 def _watch_libraries() -> None:
-    """Watch code that breakpoints would miss: compiled functions, and up to Python 3.11 threads made by C++."""
+    """Watch code that breakpoints would miss: compiled functions, and threads made by C++."""
     from . import compiled, importing, native_threads
 
     def trace_threads(module: Any) -> None:
@@ -247,8 +247,8 @@ def _watch_libraries() -> None:
 
     if not os.environ.get("TORCH_COMPILE_DISABLE"):
         compiled.watch()
+    native_threads.watch()
     if sys.version_info < (3, 12):
-        native_threads.watch()
         importing.after("ray._private.function_manager", trace_threads)
 
 

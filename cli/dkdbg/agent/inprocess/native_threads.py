@@ -1,11 +1,13 @@
-"""Traces the threads of C++ in which frameworks call the user's functions. Used by join.py.
+"""Traces threads that `threading` does not know. Used by join.py.
 
-Up to Python 3.11 pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an
-`autograd.Function` never stopped on a GPU. From 3.12 on it sees them all.
+They are made by `_thread`, or by C++, in which frameworks call the user's functions. Up to Python 3.11
+pydevd traces only threads whose start it sees, so that a breakpoint in `backward` of an `autograd.Function`
+never stopped on a GPU. From 3.12 on it sees what they call, but not a loop that began before the attach.
 """
 
 # The frameworks and debugpy have no types here, and are only used where they are already loaded.
 # ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
 
@@ -31,9 +33,25 @@ _CALLED = {
 
 
 def watch() -> None:
-    """Watch the frameworks, now or from their import on."""
+    """Watch the frameworks, now or from their import on; from Python 3.12 on, all threads."""
+    if sys.version_info >= (3, 12):
+        _watch_running()
+        return
     for module, paths in _CALLED.items():
         importing.after(module, functools.partial(_wrap, paths))
+
+
+def _watch_running() -> None:
+    from _pydevd_sys_monitoring import pydevd_sys_monitoring as monitoring
+
+    enable, theirs = monitoring.enable_code_tracing, sys.modules["pydevd"].threading
+
+    def enable_code_tracing(thread_ident: Any, code: Any, frame: Any) -> Any:
+        """Trace the code of a frame that runs; the thread tells only whether it steps."""
+        known = thread_ident in theirs._active
+        return enable(thread_ident if known else theirs.main_thread().ident, code, frame)
+
+    monitoring.enable_code_tracing = enable_code_tracing
 
 
 def _wrap(paths: Any, module: Any) -> None:

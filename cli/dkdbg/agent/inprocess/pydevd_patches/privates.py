@@ -130,6 +130,7 @@ PROGRAM: Names = {
     ),
     "_pydevd_sys_monitoring.pydevd_sys_monitoring": (
         ("stop_monitoring", "join", "the same from Python 3.12 on"),
+        ("enable_code_tracing", "native_threads", "of a thread that threading does not know"),
     ),
     "pydevd_tracing": (
         ("_load_python_helper_lib", "join", "keep it quiet where its library does not load"),
