@@ -99,3 +99,48 @@ def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported
         (tmp_path / "end").touch()
         code, _, err = running.finish(300)
     assert (code, NOTE in err, NOTE in "".join(editor.output)) == (0, False, False)
+
+
+PDB = """import pdb
+
+def step(n):
+    pdb.set_trace()
+    n += 1
+    return n + 1
+
+print(step(1))
+print(step(2))
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 12, 14])
+def test_pdb_stops_in_the_program_while_an_editor_is_attached(launch, under, tmp_path, minor):
+    (tmp_path / "train.py").write_text(PDB)
+    (tmp_path / "typed").write_text("p n\nn\nn\np n\nc\nc\n")
+    options = under(minor)
+    with (tmp_path / "typed").open() as typed:
+        running = launch(options["python"], "train.py", wait="300", stdin=typed, **options)
+    script = str(tmp_path / "train.py")
+    with Editor(running.wait_state("waiting")["port"], {script: [6]}) as editor:
+        code, out, err = running.finish(300)
+    assert code == 0, err
+    assert ("(Pdb) 1\n" in out, "(Pdb) 2\n" in out, "own_tracer" in out) == (True, True, False), out
+    assert out.split()[-1] == "4"
+    assert len(editor.stops) >= (2 if minor > 11 else 0)
+
+
+TAKES = """import sys, time
+
+sys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, "mine")
+print("up", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_a_tool_with_the_debuggers_number_is_reported(program, under):
+    running = program(TAKES, **under(12))
+    assert running.process.stdout.readline() == b"up\n"
+    with Editor(running.port, {running.script: [6]}) as editor:
+        text = "mine has the debugger's number in sys.monitoring: no breakpoint stops while it does"
+        wait_for(lambda: "".join(editor.output), lambda said: text in said)

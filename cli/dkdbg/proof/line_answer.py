@@ -95,7 +95,7 @@ class Process:
         free: whether it is not among the chosen ranks.
         answered: whether it has answered. files: that it has loaded under the asked name.
         stopped: where a debugger holds it. cpu: seconds of CPU time.
-        tracer: another tool that traces a thread of it, up to Python 3.11; empty without one.
+        tracer: another tool that traces in the debugger's place; empty without one.
     """
 
     pid: int

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Loaded = Sequence[tuple[Process, LoadedFile]]
 
+#: Versions of Python in which a thread has one tracer.
+_ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
+
 
 def causes(asked: Asked) -> Iterator[Finding]:
     """Return the causes, the first broken link first; none if every link holds as far as can be seen."""
@@ -242,11 +245,13 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     conditions = [condition for _, condition, _ in here if condition]
     _, file = debugged[0]
     name = file.function or "the module's own code"
-    tracer = next((process.tracer for process, _ in joined if process.tracer), "")
-    if tracer and here:
+    traced = next((process for process, _ in joined if process.tracer), None)
+    if traced is not None and here:
+        hint = " (pytest: --no-cov)" if traced.tracer == "coverage" else ""
+        newer = ", or under Python 3.12 or newer" if traced.python.startswith(_ONE_TRACER) else ""
         yield Finding(
-            link="line", cause="own-tracer", says=f"{tracer} traces the program itself: up to Python 3.11 no breakpoint stops meanwhile",
-            remedy=f"debug without it{' (pytest: --no-cov)' if tracer == 'coverage' else ''}, or under Python 3.12 or newer",
+            link="line", cause="own-tracer", says=f"{traced.tracer} traces the program itself, and no breakpoint stops meanwhile",
+            remedy=f"debug without it{hint}{newer}",
         )  # fmt: skip
     elif any(logs for *_, logs in here):
         yield Finding(

@@ -163,7 +163,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         return "the program has ended"
     if reason := _what_is_missing():
         return "not joined: " + reason
-    from . import last_stack, zipped
+    from . import last_stack
     from .pydevd_patches import uncaught, untrace
 
     configured = _watch_configuration()
@@ -202,8 +202,6 @@ def _join(session_dir: str, at_start: bool) -> str:
         if not helper_fits:
             untrace.trace_main_thread(pydevd.get_global_debugger())
         answer = "joined"
-    if answer == "joined":
-        zipped.watch(pydevd.get_global_debugger())
     return answer
 
 
@@ -371,21 +369,27 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
 
 
 def _watch_configuration() -> Any:
-    """Return an event that is set when the editor's configurationDone has arrived.
+    """Return an event that is set when the editor's configurationDone has arrived; then tell what it has to know.
 
     `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait
     it waits for good (debugpy #549).
     """
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
+    from . import zipped
     from .natives import threading
+    from .pydevd_patches import own_tracer
 
     configured = threading.Event()
     run = PyDevdAPI.run
 
     def watched_run(self: Any, py_db: Any) -> Any:
         configured.set()
-        return run(self, py_db)
+        done = run(self, py_db)
+        with contextlib.suppress(Exception):
+            zipped.watch(py_db)
+            own_tracer.report()
+        return done
 
     PyDevdAPI.run = watched_run
     return configured

@@ -2,7 +2,9 @@
 
 Up to Python 3.11 a thread has one trace function, and setting another replaces pydevd's. This is reported
 once, in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered; and the
-debugger gets its place back when the other tracer leaves. From Python 3.12 on both work side by side.
+debugger gets its place back when the other tracer leaves. From Python 3.12 on both work side by side, as
+tools of `sys.monitoring`; only those that want the number of a debugger are in each other's way: pdb, which would
+raise (Python 3.14), gets another one, and a tool that came before the debugger is reported.
 
 It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C
 is detected where it registers for new threads.
@@ -14,11 +16,12 @@ is detected where it registers for new threads.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 
-from .. import session
+from .. import importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,9 @@ _NOTE = (
     "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
     "while it does. Debug without it%s, or under Python 3.12 or newer"
 )
+_TAKEN = "%s has the debugger's number in sys.monitoring: no breakpoint stops while it does. Debug without it"
+#: Numbers of tools that `sys.monitoring` leaves to everybody.
+_FREE_TOOLS = (3, 4)
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
@@ -42,6 +48,7 @@ _foreign: Dict[int, str] = {}
 def watch() -> None:
     """Check each trace function from now on; must run before pydevd replaces `sys.settrace`."""
     if sys.version_info >= (3, 12):
+        importing.after("bdb", _move_pdb)
         return
     import pydevd_tracing
 
@@ -51,39 +58,63 @@ def watch() -> None:
         frame = sys._getframe(1)
         if function is None and frame.f_globals.get("__name__") == "gevent.threadpool":
             return  # as in pydevd's replacement: the pool excludes its own thread from tracing
-        (holder._original_tracing or set_bare)(function)
-        _check(frame)
+        true = holder._original_tracing or set_bare
+        if function is None:
+            true(None)
+            _check(frame, None)
+        else:
+            _check(frame, function)
+            true(function)  # at the end: pdb would stop in what is called after it
 
     def set_trace_for_threads(func: Any) -> None:
         set_for_threads(func)
-        _check(sys._getframe(1))
+        _check(sys._getframe(1), sys.gettrace())
 
     pydevd_tracing._internal_set_trace = set_trace
     threading.settrace = set_trace_for_threads
 
 
-def _check(frame: FrameType) -> None:
-    """Check the current trace function of this thread.
+def _move_pdb(bdb: Any) -> None:
+    """Let pdb trace by a free number where it would raise that another debugger has its own."""
+    true, monitoring = bdb._MonitoringTracer.start_trace, sys.monitoring  # type: ignore[attr-defined]
+
+    def start_trace(self: Any, *args: Any) -> None:
+        own = (None, self._name)
+        if monitoring.get_tool(self._tool_id) not in own:
+            free = [each for each in _FREE_TOOLS if monitoring.get_tool(each) in own]
+            self._tool_id = free[0] if free else self._tool_id
+        true(self, *args)
+
+    bdb._MonitoringTracer.start_trace = start_trace
+
+
+def report() -> None:
+    """Report a tool that has the debugger's number in `sys.monitoring`, once the debugger has joined."""
+    if sys.version_info >= (3, 12) and tracer():
+        _warn(tracer(), _TAKEN % tracer())
+
+
+def _check(frame: FrameType, function: Any) -> None:
+    """Check a trace function of this thread.
 
     Args:
-        frame: the frame that has set it.
+        frame: the frame that sets it. function: None to remove the former one.
     """
     try:
         if _is_debuggers_thread(frame):
             return  # it gets the tool's function at its start, and removes it
-        function = sys.gettrace()
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
             _foreign[threading.get_ident()] = _name(frame)
-            _warn(_name(frame))
+            name = _name(frame)
+            _warn(name, _NOTE % (name, _HINTS.get(name, "")))
         else:
             _foreign.pop(threading.get_ident(), None)
             if was_foreign and function is None:
                 _give_back(frame)
     except Exception as error:  # it would be raised in the program
-        if os.environ.get("DKDBG_DEBUG"):
-            session.say("own tracer: %r" % (error,))
+        session.say("own tracer: %r" % (error,))
 
 
 def _is_debuggers_thread(frame: FrameType) -> bool:
@@ -100,23 +131,28 @@ def _is_debuggers_thread(frame: FrameType) -> bool:
 
 def is_debuggers(function: Any) -> bool:
     """Return whether a trace function is the debugger's."""
+    if isinstance(function, functools.partial):
+        function = function.func
     module = getattr(function, "__module__", None) or type(function).__module__
     return str(module).startswith(_DEBUGGER)
 
 
 def tracer() -> str:
-    """Return the name of another tool that traces a thread at present; empty without one."""
+    """Return the name of another tool that traces in the debugger's place at present; empty without one."""
+    if sys.version_info >= (3, 12):
+        tool = sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) or ""
+        return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)
     threads = sys._current_frames()
     return next((name for ident, name in list(_foreign.items()) if ident in threads), "")
 
 
-def _warn(who: str) -> None:
+def _warn(who: str, note: str) -> None:
     import pydevd
 
     debugger = pydevd.get_global_debugger()
     if debugger is not None and not _reported:
         _reported.append(who)
-        session.tell(debugger, _NOTE % (who, _HINTS.get(who, "")))
+        session.tell(debugger, note)
 
 
 def _name(frame: FrameType) -> str:
