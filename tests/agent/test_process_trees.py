@@ -82,9 +82,12 @@ def test_a_tree_of_processes_runs_as_without_the_agent_and_stops_everywhere(laun
     words = [sys.executable, shutil.copy(NODE, tmp_path), json.dumps(spec)]
     packages = {"PYTHONPATH": PACKAGES} if PACKAGES else {}
     env = {key: value for key, value in os.environ.items() if not key.startswith(("DKDBG_", "PYTHON"))}
-    plain = subprocess.run(
-        words, env=env | packages, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False
-    )  # fmt: skip
+    try:
+        plain = subprocess.run(
+            words, env=env | packages, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=300, check=False
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:  # as joblib's pool does now and then below gevent
+        pytest.skip("the tree hangs without the agent too")
     running = launch(*words, wait="300" if comes == "early" else "0", env=packages)
     record = running.wait_state("waiting", "running", "exited")
     lines = {str(tmp_path / "tree_marked.py"): [MARKED_LINE]} if breakpoints else {}
