@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dkdbg.agent import contract
-from dkdbg.agent.inprocess.clocks import held_time
+from dkdbg.agent.inprocess.clocks import held_time, slow_clocks
 from tests.agent.dap_probe import Editor
 from tests.engine.attach_proxies import attach_proxy
 from tests.pages import Page, begun
@@ -583,6 +583,24 @@ print(sorted(name for name in called if not name.startswith(untraced)))
 """
     done = run(program, tmp_path)
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("stopped", [0.0, 60.0])
+def test_a_clock_that_is_set_shows_what_it_was_set_to(monkeypatch, stopped):
+    """time_machine changes the C function: `time.time` itself is set, and may stand still."""
+
+    def wall():
+        return now[0]
+
+    now, wall.__name__ = [1.8e9], "time"
+    clock = slow_clocks._Clock(wall)
+    monkeypatch.setattr(slow_clocks, "seconds_behind", lambda: stopped)
+    before = clock()
+    for moment in (978307200.0, 978307200.0, 4e9):
+        now[0] = moment
+        assert clock() == moment
+    now[0] = 1.8e9 + 0.5
+    assert before <= clock() <= 1.8e9 + 0.5
 
 
 ALONE = """

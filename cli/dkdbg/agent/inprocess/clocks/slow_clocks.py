@@ -27,6 +27,8 @@ _NAMES = ("monotonic", "perf_counter", "time")
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
 #: Modules that wait for their caller.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
+#: Seconds by which a clock has to leave another one to count as set.
+_SET_S = 1.0
 #: Seconds between two checks whether an editor is still attached, while the clocks are right.
 _LOOKS_S = 1.0
 
@@ -87,14 +89,22 @@ class Builtin:
 
 
 class _Clock(Builtin):
-    """A clock that stops with the program. It never goes back, and two calls never return the same time."""
+    """A clock that stops with the program. It never goes back, and passes as long as the true one does.
+
+    One that somebody sets shows what it was set to: time_machine changes the C functions, an operator the wall clock.
+    """
 
     def __init__(self, true: Any) -> None:
         super().__init__(true, "time")
         self._is_whole = true.__name__.endswith("_ns")
         #: Larger than the resolution of a float of that size.
         self._tick: Any = 1 if self._is_whole else 1e-6 if true.__name__ == "time" else 1e-9
-        self._last = true()
+        self._last = self._true = true()
+        self._set_at = self._ahead(self._last)
+
+    def _ahead(self, true: Any, steady: Callable[[], float] = time.perf_counter) -> float:
+        """Return by how much it is ahead of a clock that nobody sets, in seconds."""
+        return float(true) / (1e9 if self._is_whole else 1.0) - steady()
 
     def __call__(self) -> Any:
         true = self.true()
@@ -103,9 +113,12 @@ class _Clock(Builtin):
         behind = seconds_behind()
         if (behind == 0.0 and true >= self._last) or is_ours():
             return true
+        if abs(self._ahead(true) - self._set_at) > _SET_S:
+            return true
         found = true - (int(behind * 1e9) if self._is_whole else behind)
-        self._last = found = max(found, self._last + self._tick)
-        return found
+        if true != self._true:
+            self._true, self._last = true, max(found, self._last + self._tick)
+        return self._last
 
 
 def behind(true: Callable[[], float] = time.monotonic) -> float:
