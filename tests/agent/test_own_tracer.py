@@ -144,3 +144,27 @@ def test_a_tool_with_the_debuggers_number_is_reported(program, under):
     with Editor(running.port, {running.script: [6]}) as editor:
         text = "mine has the debugger's number in sys.monitoring: no breakpoint stops while it does"
         wait_for(lambda: "".join(editor.output), lambda said: text in said)
+
+
+TYPES = """import pdb
+
+def step(n):
+    return n + 1
+
+pdb.set_trace()
+print(step(1))
+print(step(2))
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 12, 14])
+def test_pdb_steps_into_the_programs_functions_alone(launch, under, tmp_path, minor):
+    (tmp_path / "train.py").write_text(TYPES)
+    (tmp_path / "typed").write_text("s\n" * 7 + "c\n")
+    options = under(minor)
+    with (tmp_path / "typed").open() as typed:
+        running = launch(options["python"], "train.py", wait="300", stdin=typed, **options)
+    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "train.py"): [4]}):
+        code, out, err = running.finish(300)
+    assert code == 0, err
+    assert ("step()->2" in out, "print(step(2))" in out, "write_and_take" in out) == (True, True, False), out

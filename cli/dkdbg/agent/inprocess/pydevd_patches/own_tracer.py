@@ -4,7 +4,8 @@ Up to Python 3.11 a thread has one trace function, and setting another replaces 
 once, in one line instead of pydevd's ten, which a tracer written in C (coverage's) never triggered; and the
 debugger gets its place back when the other tracer leaves. From Python 3.12 on both work side by side, as
 tools of `sys.monitoring`; only those that want the number of a debugger are in each other's way: pdb, which would
-raise (Python 3.14), gets another one, and a tool that came before the debugger is reported.
+raise (Python 3.14), gets another one, and a tool that came before the debugger is reported. pdb steps over frames
+of the debugger, which a plain run does not have.
 
 It costs nothing until the program requests tracing: only the functions for that are replaced. A tracer in C
 is detected where it registers for new threads.
@@ -47,8 +48,8 @@ _foreign: Dict[int, str] = {}
 
 def watch() -> None:
     """Check each trace function from now on; must run before pydevd replaces `sys.settrace`."""
+    importing.after("bdb", _adapt_pdb)
     if sys.version_info >= (3, 12):
-        importing.after("bdb", _move_pdb)
         return
     import pydevd_tracing
 
@@ -72,6 +73,23 @@ def watch() -> None:
 
     pydevd_tracing._internal_set_trace = set_trace
     threading.settrace = set_trace_for_threads
+
+
+def _adapt_pdb(bdb: Any) -> None:
+    """Let pdb, and what else is built on bdb, work as it does without a debugger."""
+    true = bdb.Bdb.stop_here
+
+    def stop_here(self: Any, frame: FrameType) -> Any:
+        return not _is_debuggers_frame(frame) and true(self, frame)
+
+    bdb.Bdb.stop_here = stop_here
+    if hasattr(bdb, "_MonitoringTracer"):
+        _move_pdb(bdb)
+
+
+def _is_debuggers_frame(frame: FrameType) -> bool:
+    """Return whether code of the debugger runs in a frame, such as that which takes what is printed."""
+    return str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)
 
 
 def _move_pdb(bdb: Any) -> None:
