@@ -91,7 +91,7 @@ class Builtin:
 class _Clock(Builtin):
     """A clock that stops with the program. It never goes back, and passes as long as the true one does.
 
-    One that somebody sets shows what it was set to: time_machine changes the C functions, an operator the wall clock.
+    A clock that is set shows what it was set to: time_machine changes the C functions, an operator the wall clock.
     """
 
     def __init__(self, true: Any) -> None:
@@ -103,7 +103,7 @@ class _Clock(Builtin):
         self._set_at = self._ahead(self._last)
 
     def _ahead(self, true: Any, steady: Callable[[], float] = time.perf_counter) -> float:
-        """Return by how much it is ahead of a clock that nobody sets, in seconds."""
+        """Return by how much it is ahead of a clock that cannot be set, in seconds."""
         return float(true) / (1e9 if self._is_whole else 1.0) - steady()
 
     def __call__(self) -> Any:
