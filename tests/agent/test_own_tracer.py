@@ -101,6 +101,31 @@ def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported
     assert (code, NOTE in err, NOTE in "".join(editor.output)) == (0, False, False)
 
 
+#: Looking at its tracer raises.
+ODD = """import sys
+
+class Tracer:
+    @property
+    def __module__(self):
+        raise RuntimeError("looked at")
+    def __call__(self, frame, event, argument):
+        return None
+
+sys.settrace(Tracer())
+sys.settrace(None)
+print("end")
+"""
+
+
+@pytest.mark.parametrize("minor", EDGES)
+def test_a_tracer_that_cannot_be_looked_at_is_set_without_a_word(launch, under, tmp_path, minor):
+    script = tmp_path / "train.py"
+    script.write_text(ODD)
+    options = under(minor)
+    _, _, err = stops(launch, script, 12, options["python"], "train.py", **options)
+    assert ("own tracer" in err, "Traceback" in err) == (False, False), err
+
+
 PDB = """import pdb
 
 def step(n):

@@ -132,7 +132,8 @@ def _check(frame: FrameType, function: Any) -> None:
             if was_foreign and function is None:
                 _give_back(frame)
     except Exception as error:  # it would be raised in the program
-        session.say("own tracer: %r" % (error,))
+        if os.environ.get("DKDBG_DEBUG"):
+            session.say("own tracer: %r" % (error,))
 
 
 def _is_debuggers_thread(frame: FrameType) -> bool:
