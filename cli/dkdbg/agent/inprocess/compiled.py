@@ -65,15 +65,12 @@ def _check_new_breakpoints() -> None:
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
     add = PyDevdAPI.add_breakpoint
-    if getattr(add, "dkdbg", False):
-        return
 
     def add_breakpoint(*args: Any, **kwargs: Any) -> Any:
         result = add(*args, **kwargs)
         _compare()
         return result
 
-    add_breakpoint.dkdbg = True  # type: ignore[attr-defined]
     PyDevdAPI.add_breakpoint = add_breakpoint
 
 

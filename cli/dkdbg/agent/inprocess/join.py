@@ -164,12 +164,15 @@ def _join(session_dir: str, at_start: bool) -> str:
     if reason := _what_is_missing():
         return "not joined: " + reason
     from . import last_stack
+    from .natives import threading
     from .pydevd_patches import uncaught, untrace
 
-    configured = _watch_configuration()
     if not hasattr(pydevd.PyDB, "dkdbg_is_patched"):  # once per process
         pydevd.PyDB.dkdbg_is_patched = True
         _patch(session_dir)
+        _watch_configuration()
+        _watch_libraries()
+    configured = pydevd.PyDB.dkdbg_configured = threading.Event()
     helper_fits = _prepare_helper()
     _forget_former_stops()
     own = "%s/p/%d" % (session_dir, os.getpid())
@@ -193,16 +196,13 @@ def _join(session_dir: str, at_start: bool) -> str:
             os.path.dirname(os.path.abspath(__file__)),
         ),
     )
-    _watch_libraries()
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
-        answer = _wait_for_breakpoints(own + NO_EDITOR_SUFFIX, configured, pydevd, info["deadline"])
-    else:
-        if not helper_fits:
-            untrace.trace_main_thread(pydevd.get_global_debugger())
-        answer = "joined"
-    return answer
+        return _wait_for_breakpoints(own + NO_EDITOR_SUFFIX, configured, pydevd, info["deadline"])
+    if not helper_fits:
+        untrace.trace_main_thread(pydevd.get_global_debugger())
+    return "joined"
 
 
 def _patch(session_dir: str) -> None:
@@ -368,8 +368,8 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     return pydevd
 
 
-def _watch_configuration() -> Any:
-    """Return an event that is set when the editor's configurationDone has arrived; then tell what it has to know.
+def _watch_configuration() -> None:
+    """Set the debugger's `dkdbg_configured` when the editor's configurationDone has arrived, and warn the editor.
 
     `ready_to_run` does not show that: pydevd sets it at once when asked not to wait, and when asked to wait
     it waits for good (debugpy #549).
@@ -377,14 +377,12 @@ def _watch_configuration() -> Any:
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
     from . import zipped
-    from .natives import threading
     from .pydevd_patches import own_tracer
 
-    configured = threading.Event()
     run = PyDevdAPI.run
 
     def watched_run(self: Any, py_db: Any) -> Any:
-        configured.set()
+        py_db.dkdbg_configured.set()
         done = run(self, py_db)
         with contextlib.suppress(Exception):
             zipped.watch(py_db)
@@ -392,7 +390,6 @@ def _watch_configuration() -> Any:
         return done
 
     PyDevdAPI.run = watched_run
-    return configured
 
 
 def _wait_for_breakpoints(no_editor: str, configured: Any, pydevd: Any, deadline: float) -> str:

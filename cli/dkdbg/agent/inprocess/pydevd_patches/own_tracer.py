@@ -80,16 +80,12 @@ def _adapt_pdb(bdb: Any) -> None:
     true = bdb.Bdb.stop_here
 
     def stop_here(self: Any, frame: FrameType) -> Any:
-        return not _is_debuggers_frame(frame) and true(self, frame)
+        is_ours = str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)  # such as what takes a `print`
+        return not is_ours and true(self, frame)
 
     bdb.Bdb.stop_here = stop_here
     if hasattr(bdb, "_MonitoringTracer"):
         _move_pdb(bdb)
-
-
-def _is_debuggers_frame(frame: FrameType) -> bool:
-    """Return whether code of the debugger runs in a frame, such as that which takes what is printed."""
-    return str(frame.f_globals.get("__name__")).startswith(_DEBUGGER)
 
 
 def _move_pdb(bdb: Any) -> None:
@@ -108,8 +104,8 @@ def _move_pdb(bdb: Any) -> None:
 
 def report() -> None:
     """Report a tool that has the debugger's number in `sys.monitoring`, once the debugger has joined."""
-    if sys.version_info >= (3, 12) and tracer():
-        _warn(tracer(), _TAKEN % tracer())
+    if sys.version_info >= (3, 12) and (tool := tracer()):
+        _warn(tool, _TAKEN % tool)
 
 
 def _check(frame: FrameType, function: Any) -> None:
@@ -124,8 +120,7 @@ def _check(frame: FrameType, function: Any) -> None:
         was_foreign = getattr(_thread, "is_foreign", False)
         _thread.is_foreign = function is not None and not is_debuggers(function)
         if _thread.is_foreign:
-            _foreign[threading.get_ident()] = _name(frame)
-            name = _name(frame)
+            name = _foreign[threading.get_ident()] = _name(frame)
             _warn(name, _NOTE % (name, _HINTS.get(name, "")))
         else:
             _foreign.pop(threading.get_ident(), None)
