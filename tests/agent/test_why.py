@@ -153,6 +153,26 @@ def test_a_program_that_another_tool_traces(program, why):
     assert said["findings"][0]["says"].startswith("train.py:9 traces the program itself")
 
 
+def test_the_name_that_a_tool_gives_itself_forges_nothing_on_the_terminal(
+    program, under, runtime, why, tmp_path
+):
+    """It has the debugger's number in sys.monitoring; the program may be anyone's."""
+    name = "\x1b]0;pwn\x07\nno broken link found" + "x" * 100_000
+    takes = f"import sys\nsys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, {name!r})\n"
+    running = program(takes + LOOP, **under(12))
+    place = line(takes + LOOP, "loss = n + 1")
+    with running.debugged(place) as debugger:
+        debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        why(running, place, "own-tracer", fact="")
+        words = ("why", f"train.py:{place}", "--on", f"local:{running.name}")
+        done = dkdbg(tmp_path, *words, env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    assert ("\x1b" in done.stdout, "\nno broken link" in done.stdout, len(done.stdout) < 5000) == (
+        False,
+        False,
+        True,
+    )
+
+
 def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
     (tmp_path / "train.py").write_text(LOOP)
     running = launch(sys.executable, "-O", "train.py")

@@ -12,7 +12,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.proof import line_answer
 
 KEYS = st.sampled_from(
-    ["version", "files", "sessions", "processes", "answer", "path", "line", "mappings", "rank", "pid", "breakpoints", "at", "started", "kind"]
+    ["version", "files", "sessions", "processes", "answer", "path", "line", "mappings", "rank", "pid", "breakpoints", "at", "started", "kind", "tracer", "branch", "gone", "logs", "condition"]
 )  # fmt: skip
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),

@@ -36,6 +36,8 @@ _NOTE = (
 _TAKEN = "%s has the debugger's number in sys.monitoring: no breakpoint stops while it does. Debug without it"
 #: Numbers of tools that `sys.monitoring` leaves to everybody.
 _FREE_TOOLS = (3, 4)
+#: Maximum characters of a tool's name: a longer line may fill the pipe that is the program's stderr, and wait for ever.
+_MAX_CHARACTERS = 100
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")
 _INSTALLED = (os.path.dirname(os.__file__) + os.sep, "/site-packages/", "/dist-packages/")
@@ -155,7 +157,7 @@ def tracer() -> str:
     """Return the name of another tool that traces in the debugger's place at present; empty without one."""
     if sys.version_info >= (3, 12):
         tool = sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) or ""
-        return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)
+        return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)[:_MAX_CHARACTERS]
     threads = sys._current_frames()
     return next((name for ident, name in list(_foreign.items()) if ident in threads), "")
 
