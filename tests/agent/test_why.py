@@ -200,13 +200,18 @@ def test_a_python_without_the_hook_is_named(launch, why, tmp_path):
     assert "-S" in said["findings"][0]["says"]
 
 
-def test_a_file_that_was_edited_since(program, why, tmp_path):
-    running = program(LOOP)
+def test_a_file_that_was_edited_since(launch, why, tmp_path, runtime):
+    (tmp_path / "train.py").write_text(LOOP)
+    running = launch(sys.executable, "train.py", verb="supervise")
     running.wait_state("running")
     why(running, 4, "ran-before")
     time.sleep(1.2)  # what is newer by less may be the start itself
     (tmp_path / "train.py").write_text("# new\n" + LOOP)
-    why(running, 14, "edited")
+    remedy = why(running, 14, "edited")["findings"][0]["remedy"]
+    restarted = dkdbg(tmp_path, *remedy.split()[1:], env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    assert restarted.returncode == 0, restarted.stderr
+    wait_for(lambda: running.record()["runs"], lambda runs: runs == 2)
+    why(running, 14)
 
 
 def test_a_module_without_its_source(program, why, tmp_path):

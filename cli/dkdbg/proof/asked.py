@@ -29,6 +29,7 @@ class Asked:
         session: the session. there: the file at `remote`, None if it was not looked at.
         root: the repository's root.
         isolated: whether the program's loopback is not this machine's.
+        restart: command that restarts the program.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Asked:
     there: RemoteFile | None
     root: Path
     isolated: bool = False
+    restart: str = "dkdbg restart"
 
     @property
     def where(self) -> str:

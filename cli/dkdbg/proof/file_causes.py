@@ -130,7 +130,7 @@ def of_edit(asked: Asked, mapped: Sequence[tuple[Process, LoadedFile]]) -> Findi
         if process.started and file.file.changed > process.started + 1.0:
             return Finding(
                 link="file", cause="edited", says=f"{asked.path.name} was changed at {_when(file.file.changed)}, after {process.name or process.pid} had started: the previous code runs",
-                remedy="dkdbg restart",
+                remedy=asked.restart,
             )  # fmt: skip
     return None
 

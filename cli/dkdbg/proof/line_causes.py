@@ -266,7 +266,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
     elif all(not each.function and each.ran for _, each in debugged):
         branch = " or its branch was not taken," if file.branch else ""
         yield _ran_before(
-            f"{asked.where} ran when the module was imported, before the breakpoint came,{branch} and does not run again"
+            asked,
+            f"{asked.where} ran when the module was imported, before the breakpoint came,{branch} and does not run again",
         )
     elif all(each.gone for _, each in debugged) and file_causes.of_edit(asked, mapped) is None:
         yield Finding(
@@ -279,7 +280,9 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             remedy="does anything call it? dkdbg where shows where the program is",
         )  # fmt: skip
     elif any(_is_past(asked, each) for _, each in debugged):
-        yield _ran_before(f"{name} ran past {asked.where} before the breakpoint came, and has not come back")
+        yield _ran_before(
+            asked, f"{name} ran past {asked.where} before the breakpoint came, and has not come back"
+        )
     elif here and (before := [pair for pair in joined if _is_past(asked, pair[1], before=True)]):
         waiting, at = before[0][0], before[0][1].at[0]
         yield Finding(
@@ -288,7 +291,8 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
     elif here and any(each.ran for _, each in joined):
         yield _ran_before(
-            f"{name} has run, but {asked.where} perhaps only before the breakpoint came, or not at all (a branch, an exception)"
+            asked,
+            f"{name} has run, but {asked.where} perhaps only before the breakpoint came, or not at all (a branch, an exception)",
         )
     elif joined and not here:
         lines = (
@@ -300,10 +304,10 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _ran_before(says: str) -> Finding:
+def _ran_before(asked: Asked, says: str) -> Finding:
     return Finding(
         link="line", cause="ran-before", says=says,
-        remedy="dkdbg restart with the breakpoint set: the program waits for the editor before its first line",
+        remedy=f"{asked.restart} with the breakpoint set: the program waits for the editor before its first line",
     )  # fmt: skip
 
 

@@ -246,6 +246,7 @@ def _causes(
     asked = Asked(
         path=path, line=line, entry=entry, remote=remote, session=session, there=answer.files[0] if answer.files and remote else None,
         root=root, isolated=Capability.CONTAINER in target.capabilities and not is_loopback(host),
+        restart="dkdbg restart" if is_home and _home(root) is not None else f"dkdbg restart {seen.address}",
     )  # fmt: skip
     _add_facts(facts, asked, seen)
     ports = _other_port(entry, seen, local_port(root, 0)) if is_home else None
