@@ -155,6 +155,12 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
         assert compared["digest"] == json.loads(_evaluate(stop, "weight.clone()", "dkdbg-compare"))["digest"]
         assert compared["digest"] != json.loads(_evaluate(stop, "weight * 2", "dkdbg-compare"))["digest"]
         assert compared["norm"] == pytest.approx(60**0.5)
+        for order in (
+            ("plain.t()", "plain.t().contiguous()", "plain"),
+            ("array.T", "array.T.copy()", "array"),
+        ):
+            digests = [json.loads(_evaluate(stop, each, "dkdbg-compare"))["digest"] for each in order]
+            assert digests[0] == digests[1] != digests[2]
         others = (
             ("x", "a transformation of torch.func is active"),
             ("plain", "a dispatch mode is active"),

@@ -1,7 +1,10 @@
 """Debugging a program that uses a real GPU: what an editor shows, and that the program goes on as if nobody looked."""
 
 import contextlib
+import json
 import time
+
+import pytest
 
 from tests.agent.dap_probe import Editor
 
@@ -77,6 +80,16 @@ def test_tensors_of_a_device_are_read_there_with_little_memory(on_gpu):
         found = stop["session"].variables(frame=stop["frame"])["plain"]["variablesReference"]
         row = stop["session"].variables(reference=found)["[63]"]
         assert row["value"] == "Tensor(100,) float32 cuda:0, min 6300 max 6399 mean 6350, 0 NaN 0 Inf"
+        compared = [
+            json.loads(
+                stop["session"].request(
+                    "evaluate", expression=each, frameId=stop["frame"], context="dkdbg-compare"
+                )["result"]
+            )
+            for each in ("turned", "turned.cpu()", "turned * 2")
+        ]
+        assert compared[0]["digest"] == compared[1]["digest"] != compared[2]["digest"]
+        assert compared[0]["norm"] == pytest.approx(compared[2]["norm"] / 2)
         go_on(stop)
         same, more = ends(running).split()[-2:]
     assert same == "True"
@@ -109,6 +122,7 @@ def test_a_busy_device_is_said_and_not_waited_for(on_gpu):
 
 CAPTURED = """import torch
 x = torch.ones(100, device="cuda")
+y = x * 2 + 1  # loads the kernels
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     y = x * 2
@@ -121,6 +135,7 @@ print(z.sum().item(), flush=True)
 
 
 def test_a_graph_that_is_captured_stays_whole(on_gpu):
+    assert ends(on_gpu(CAPTURED, wait="0")) == "look\n1100.0\n"
     running = on_gpu(CAPTURED)
     with editor_of(running, CAPTURED) as editor:
         stop = editor.wait_stops(1)[0]
@@ -132,6 +147,7 @@ def test_a_graph_that_is_captured_stays_whole(on_gpu):
 
 CAPTURED_BESIDE = """import threading, torch
 x = torch.ones(100, device="cuda")
+y = x * 2 + 1  # loads the kernels
 torch.cuda.synchronize()
 begun, seen = threading.Event(), threading.Event()
 def look():
@@ -156,11 +172,12 @@ thread.join()
 
 
 def test_a_graph_that_another_thread_captures_stays_whole(on_gpu):
+    assert ends(on_gpu(CAPTURED_BESIDE, wait="0")) == "look\n1100.0\n"
     running = on_gpu(CAPTURED_BESIDE)
     with editor_of(running, CAPTURED_BESIDE) as editor:
         stop = editor.wait_stops(1)[0]
         text, _ = shown(stop)
-        assert "not read: " in text["w"]
+        assert text["w"] == "Tensor(100,) float32 cuda:0, min 1 max 1 mean 1, 0 NaN 0 Inf"
         go_on(stop)
         assert ends(running) == "look\n1100.0\n"
 
@@ -234,20 +251,23 @@ except RuntimeError as error:
 
 
 def test_a_device_that_failed_is_said_and_the_program_ends_as_it_would(on_gpu):
+    plain = ends(on_gpu(ASSERTED, wait="0"))
     running = on_gpu(ASSERTED)
     with editor_of(running, ASSERTED) as editor:
         stop = editor.wait_stops(1)[0]
         text, _ = shown(stop)
-        assert text["x"].startswith("Tensor(3,) float32 cuda:0, not read: ")
+        failed = "CUDA error: device-side assert triggered"
+        assert text["x"] == f"Tensor(3,) float32 cuda:0, not read: {failed}"
         go_on(stop)
-        assert "Error" in ends(running)
+        assert ends(running) == plain
 
 
 FULL = """import torch
+torch.cuda.set_per_process_memory_fraction(0.02)
 x = torch.ones(1 << 24, device="cuda")
 torch.cuda.synchronize()
 held = []
-size = 1 << 34
+size = 1 << 30
 while size >= 1 << 20:
     try:
         held.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
@@ -340,3 +360,21 @@ def test_arrays_of_jax_on_a_device_are_read(on_gpu):
         go_on(stop)
         assert ends(running) == "look\nend\n"
     assert text["x"] == "Array(64, 100) float32 cuda:0, min 0 max 6399 mean 3200, 0 NaN 0 Inf"
+
+
+PROFILED = """import torch
+layer = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for n in range(8):
+    layer(torch.ones(2, 64, device="cuda")).sum().backward()
+    optimizer.step()
+torch.cuda.synchronize()
+"""
+
+
+def test_torchs_profiler_sees_the_kernels_of_the_device(on_gpu, tmp_path):
+    steps = {"options": ("--torch-profile", "train"), "env": {"DKDBG_TORCH_PROFILE_STEPS": "3:5"}}
+    ends(on_gpu(PROFILED, wait="0", **steps))
+    (trace,) = (tmp_path / "dkdbg-profiles").iterdir()
+    kinds = {each.get("cat") for each in json.loads(trace.read_text())["traceEvents"]}
+    assert "kernel" in kinds, kinds

@@ -36,7 +36,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
     plain = numpy.asarray(value)
     flat = None
     if plain.dtype.kind in "biufc":
-        flat = plain.reshape(-1) if plain.flags.c_contiguous else numpy_views._flat(plain)
+        flat = numpy_views._flat(plain, in_order=digest)
         numpy_views.figures(view, flat, int(plain.size), deadline, digest)
     elif plain.dtype.itemsize <= 2:  # ml_dtypes: bfloat16 and smaller ones
         flat = plain.reshape(-1)[: array_figures.MAX_ELEMENTS].astype(numpy.float32)

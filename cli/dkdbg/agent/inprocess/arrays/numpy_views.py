@@ -34,7 +34,7 @@ def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
     if view.why:  # figures would read everything; the opened view shows its first elements, and the mask
         view.rows = lambda: rows(value if _is_masked(value) else plain)
         return view
-    flat = _flat(plain)
+    flat = _flat(plain, in_order=digest)
     if plain.dtype.kind in "biufc":
         figures(view, flat, int(plain.size), deadline, digest)
     if plain.size <= MAX_INLINE_ELEMENTS:
@@ -103,9 +103,13 @@ def _why_not(numpy: Any, value: Any, plain: Any) -> str:
     return ""
 
 
-def _flat(plain: Any) -> Any:
-    """Return the elements in one dimension, without a copy of more than MOST of them."""
-    if plain.flags.c_contiguous or plain.flags.f_contiguous:
+def _flat(plain: Any, *, in_order: bool) -> Any:
+    """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them.
+
+    Args:
+        in_order: by their index, else as they lie in memory where that saves the copy.
+    """
+    if plain.flags.c_contiguous or (plain.flags.f_contiguous and not in_order):
         return plain.ravel(order="K")
     steps = array_figures.strides(plain.shape)
     return plain[tuple(slice(None, None, step) for step in steps)].ravel()

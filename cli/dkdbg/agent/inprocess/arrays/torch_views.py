@@ -30,6 +30,8 @@ BUSY_TIMEOUT_S = 0.05
 #: Elements in the digest of a tensor on a device: they are copied.
 MAX_DIGEST_ELEMENTS = 1 << 18
 _DISPATCH = "__torch_dispatch__"
+#: CU_STREAM_CAPTURE_MODE_RELAXED.
+_RELAXED = 2
 
 
 def look(value: Any, deadline: float, digest: bool) -> View:
@@ -53,14 +55,15 @@ def look(value: Any, deadline: float, digest: bool) -> View:
             view.notes += _local_part(torch, value, deadline)
             return view
         plain = value.detach() if type(value) is torch.Tensor else value.as_subclass(torch.Tensor).detach()
-        if plain.device.type != "cpu":
-            view.why = _busy(torch, plain, deadline)
+        try:
+            view.why = "" if plain.device.type == "cpu" else _busy(torch, plain, deadline)
             if view.why:
                 return view
-        try:
             _read(torch, view, plain, deadline, digest)
-        except RuntimeError as error:  # a type without these operations, or no memory on the device
-            view.figures, view.why = None, array_figures.clean(error)
+        except (
+            RuntimeError
+        ) as error:  # a type without these operations, a device that failed or has no memory
+            view.figures, view.why = None, array_figures.clean(str(error).partition("\n")[0])
             return view
         if plain.numel() <= MAX_INLINE_ELEMENTS:
             view.values = array_figures.listed(plain.reshape(-1).tolist(), not plain.dim())
@@ -70,9 +73,32 @@ def look(value: Any, deadline: float, digest: bool) -> View:
 
 @contextlib.contextmanager
 def _quiet(torch: Any) -> Iterator[None]:
-    """Run operations without autograd and without overrides."""
+    """Run operations without autograd and without overrides, beside a CUDA graph that another thread captures."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
-        yield
+        if not torch.cuda.is_initialized():
+            yield
+            return
+        former = _exchange_capture_mode(_RELAXED)
+        try:
+            yield
+        finally:
+            _exchange_capture_mode(former)
+
+
+def _exchange_capture_mode(mode: int) -> int:
+    """Set and return the mode of this thread.
+
+    In CUDA's default mode an allocation or a query invalidates the graph that any thread captures
+    (cuThreadExchangeStreamCaptureMode in the driver API).
+    """
+    import ctypes
+
+    value = ctypes.c_int(mode)
+    try:
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(value))
+    except (OSError, AttributeError):  # ROCm
+        return mode
+    return value.value
 
 
 def _shape(torch: Any, base: Any, value: Any) -> str:
@@ -179,7 +205,7 @@ def _read(torch: Any, view: View, plain: Any, deadline: float, digest: bool) -> 
     view.figures = found = Figures(count, is_float)
     if not count:
         return
-    flat = _flat(plain)
+    flat = _flat(plain, in_order=digest)
     sizes = (
         (array_figures.PIECE_ELEMENTS, MAX_ELEMENTS)
         if on_cpu
@@ -213,11 +239,15 @@ def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
     return str(hashed.hexdigest()[:16]) + ("" if read == count else "~%d" % read)
 
 
-def _flat(plain: Any) -> Any:
-    """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them."""
+def _flat(plain: Any, *, in_order: bool) -> Any:
+    """Return the elements in one dimension, without a copy of more than MAX_ELEMENTS of them.
+
+    Args:
+        in_order: by their index, else as they lie in memory where that saves the copy.
+    """
     if plain.is_contiguous():
         return plain.view(-1)
-    if _is_dense(plain):
+    if not in_order and _is_dense(plain):
         return plain.as_strided((plain.numel(),), (1,), plain.storage_offset())
     steps = array_figures.strides(tuple(plain.shape))
     return plain[tuple(slice(None, None, step) for step in steps)].reshape(-1)
