@@ -22,12 +22,12 @@ while not os.path.exists(sys.argv[1]):
 print("rank", os.getpid(), flush=True)  # breakpoint
 kernel()
 """
-#: A parent that reaps its child a moment later, as torchrun does.
+#: A parent that reaps its child a moment later, as torchrun does: until then the kernel has its exit status.
 PARENT = """\
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, *sys.argv[1:]])
 while child.poll() is None:
-    time.sleep(0.1)
+    time.sleep(0.5)
 sys.exit(abs(child.returncode) % 100)
 """
 FAULTS = {

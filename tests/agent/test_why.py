@@ -158,8 +158,9 @@ def test_the_name_that_a_tool_gives_itself_forges_nothing_on_the_terminal(
 ):
     """It has the debugger's number in sys.monitoring; the program may be anyone's."""
     name = "\x1b]0;pwn\x07\nno broken link found" + "x" * 100_000
-    takes = f"import sys\nsys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, {name!r})\n"
+    takes = f"import sys\nsys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, {name!r})\nopen('taken', 'w').close()\n"
     running = program(takes + LOOP, **under(12))
+    wait_for((tmp_path / "taken").exists, bool)
     place = line(takes + LOOP, "loss = n + 1")
     with running.debugged(place) as debugger:
         debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")

@@ -353,7 +353,8 @@ class _Member(object):
                     handed_over = connection or self._unread()
                     break
         except Exception as error:
-            _say("socket closed: %r" % (error,))
+            if self.owns_listener():  # else the program has taken its descriptor
+                _say("socket closed: %r" % (error,))
         finally:
             self.running = False
             if self.forking:
