@@ -26,6 +26,7 @@ class Arrivals:
         self._failures: list[DkdbgError] = []
         #: Configured sessions; each has a lock, so that an older set of breakpoints never follows a newer one.
         self._ready: dict[Session, threading.Lock] = {}
+        #: Threads that open a session now; each removes itself.
         self._openers: list[threading.Thread] = []
 
     @property
@@ -111,6 +112,4 @@ class Arrivals:
         )
 
     def _all_ended(self) -> bool:
-        return all(session.is_ended for session in self._sessions) and not any(
-            opener.is_alive() for opener in self._openers
-        )
+        return all(session.is_ended for session in self._sessions) and not self._openers

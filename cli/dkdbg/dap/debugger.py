@@ -224,10 +224,12 @@ class Debugger(Arrivals, Inspection):
             try:
                 self._open(name, configuration, TIMEOUT)
             except DkdbgError as error:
+                # The process may end before it is attached: not an error of the debugger, but part of later messages.
                 with self.changed:
-                    # The process may end before it is attached: not an error of the debugger, but part of later
-                    # messages.
                     self._failures.append(error)
+            finally:
+                with self.changed:
+                    self._openers.remove(opener)
                     self.changed.notify_all()
 
         opener = threading.Thread(target=open_child, name=f"dap open {name}", daemon=True)
