@@ -48,6 +48,8 @@ MESSAGES = {
     "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file": "Podman has no init",
     "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "certificate",
     "Error response from daemon: container rootfs is marked read-only": "read-only",
+    'error mounting "/p/.dkdbg" to rootfs at "/opt/dkdbg": mkdir /var/lib/docker/overlay2/717d/merged/opt/dkdbg: read-only file system: unknown': "read-only over|/opt/conda",
+    'unable to start container process: exec: "/sbin/docker-init": stat /sbin/docker-init: no such file or directory: unknown': "read-only over|/opt/conda",
     "Error response from daemon: Client sent an HTTP request to an HTTPS server.": "this engine requires TLS, and docker is not configured for it|DOCKER_TLS_VERIFY=1",
     'error during connect: Get "https://127.0.0.1:2375/v1.50/info": http: server gave HTTP response to HTTPS client': "this engine does not use TLS|DOCKER_HOST=ssh://",
     "Failed to initialize: unable to resolve docker endpoint: open /c/ca.pem: no such file or directory": "the certificates for this engine cannot be read|DOCKER_CERT_PATH",
