@@ -5,12 +5,16 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from dkdbg.agent.inprocess import forking
 from dkdbg.agent.state import processes
 
 HOOK = Path(processes.__file__).parents[1] / "inprocess" / "hook"
@@ -103,6 +107,18 @@ def test_a_forking_program_has_no_more_threads_than_it_made(session):
         "print('forked', len(os.listdir('/proc/self/task')))\n"
     )
     assert python(session, "-c", code) == "forked 2\n"
+
+
+def test_a_fork_in_a_handler_waits_for_no_message_that_the_starting_thread_has_yet_to_read(session):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unread:
+        unread.bind(str(session / "p" / f"{os.getpid()}.sock"))
+        member = SimpleNamespace(
+            fork_armed=True, joined=False, forking=0, running=True, directory=str(session),
+            starter=threading.get_ident(), _get_ident=threading.get_ident,
+        )  # fmt: skip
+        for _ in range(40):
+            forking.before(member)
+    assert member.forking == 40
 
 
 def test_python_2_runs_the_users_sitecustomize_and_no_more(session, tmp_path):
