@@ -56,8 +56,9 @@ def _no_compose(situation: Situation) -> Iterator[Values]:
     "sudo apt-get install docker-buildx-plugin (Debian: docker-buildx)",
 )
 def _no_buildx(situation: Situation) -> Iterator[Values]:
-    engine = running(situation)
-    if engine is not None and engine.buildx is None and not engine.is_podman:
+    engine, services = running(situation), situation.repository.started().values()
+    is_needed = not services or any("build" in body for body in services)
+    if is_needed and engine is not None and engine.buildx is None and not engine.is_podman:
         yield {}
 
 

@@ -88,7 +88,8 @@ CASES = [
     (engine(error=DOWN), "error engine", "no Docker engine answers", "start it"),
     (replace(engine(error=DOWN), repository=Repository()), "note engine", "no Docker engine answers", "start it"),
     (engine(compose=None), "error compose", "no compose plugin", "docker-compose-plugin"),
-    (engine(buildx=None), "error buildx", "no buildx plugin", "docker-buildx"),
+    (replace(engine(buildx=None), repository=Repository()), "error buildx", "no buildx plugin", "docker-buildx"),
+    (replace(engine(buildx=None), repository=replace(REPOSITORY, model={"services": {"app-debug": {"shm_size": "2gb", "build": {}}}})), "error buildx", "no buildx plugin", "docker-buildx"),
     (engine(is_podman=True, buildx=None), "error podman", "Podman 28.3.0", "install podman"),
     (engine(host="tcp://a:2376", context="gpu-box"), "warning context", "DOCKER_HOST (tcp://a:2376) overrides the context gpu-box", "unset DOCKER_HOST"),
     (engine(api="1.40"), "warning api", "1.40", "unset DOCKER_API_VERSION"),
@@ -126,8 +127,22 @@ CASES = [
 
 @pytest.mark.parametrize(
     "situation",
-    [HEALTHY, THERE, without_gpu(), replace(HEALTHY, repository=Repository()), Situation(machine=Machine())],
-    ids=["here", "a pod", "without a GPU", "no repository", "nothing known"],
+    [
+        HEALTHY,
+        THERE,
+        without_gpu(),
+        replace(HEALTHY, repository=Repository()),
+        Situation(machine=Machine()),
+        engine(buildx=None),
+    ],
+    ids=[
+        "here",
+        "a pod",
+        "without a GPU",
+        "no repository",
+        "nothing known",
+        "no buildx, and an image that is not built",
+    ],
 )
 def test_a_healthy_situation_has_no_finding(situation):
     assert examine(CHECKS, situation) == []
