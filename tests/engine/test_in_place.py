@@ -7,6 +7,7 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
+from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import typed_proxy
 from tests.engine.projects import (
     MARK,
@@ -138,9 +139,7 @@ def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image,
         (root / "new").write_text(loop.format("new"))
         (root / "new").rename(root / "app.py")
         assert "/app/app.py is mounted by itself" in must(dkdbg(root, "restart")).stdout
-        while not (said := must(dkdbg(root, "logs", "--tail", "3")).stdout):
-            pass
-        assert said.splitlines()[-1] == "new"
+        wait_for(lambda: must(dkdbg(root, "logs", "--tail", "3")).stdout, lambda said: said.endswith("new\n"))
     finally:
         take_away(root, dict(os.environ))
 
