@@ -206,12 +206,17 @@ def read(
                 return
 
     limit = threading.Timer(timeout, end)
-    limit.start()
     listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
     with running:
-        output = running.stdout.read(most + 1) if running.stdout is not None else b""
-        limit.cancel()
+        try:
+            limit.start()
+            listener.start()
+            output = running.stdout.read(most + 1) if running.stdout is not None else b""
+        except BaseException:  # Ctrl-C
+            running.kill()
+            raise
+        finally:
+            limit.cancel()  # this process could not exit before it has run
         if len(output) > most:
             running.kill()
         running.wait()

@@ -1,4 +1,8 @@
-"""What is said of programs that cannot be started."""
+"""What is said of programs that cannot be started, and how a signal ends a wait for one."""
+
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -15,3 +19,28 @@ def test_a_program_that_may_not_be_executed_is_shown_where_it_was_found(tmp_path
     with pytest.raises(DkdbgError, match="'docker' is not executable") as caught:
         process.converse(["docker", "exec", "x"])
     assert f"ls -l {program}" in caught.value.hint
+
+
+CALLER = """
+import signal, sys
+from dkdbg import process, signals
+
+signals.handle_promptly()
+for number in signals.ENDING:
+    signal.signal(number, signals.interrupt_once)
+words = [sys.executable, "-c", "import os, signal, time\\n" + sys.argv[2]]
+eval(sys.argv[1])
+"""
+END = f"os.kill(os.getppid(), {int(signal.SIGTERM)})"
+
+
+@pytest.mark.parametrize(
+    ("call", "child"),
+    [("process.read(words, most=1, timeout=300)", f"time.sleep(1); {END}; time.sleep(600)")],
+    ids=["read"],
+)
+def test_a_signal_ends_a_wait_for_a_program_and_the_program(call, child):
+    caller = subprocess.run(
+        [sys.executable, "-c", CALLER, call, child], check=False, stderr=subprocess.PIPE, timeout=60
+    )
+    assert caller.stderr.endswith(b"KeyboardInterrupt\n")
