@@ -245,7 +245,7 @@ def stream(
 ) -> Result:
     """Run `argv`, pass each line of its merged output to `report` at once, and return the whole output as `stdout`.
 
-    Ctrl-C reaches the child through the terminal; KeyboardInterrupt is raised after the child has ended.
+    An exception, such as KeyboardInterrupt, ends the child and is raised after its end.
 
     Args:
         argv: command line, never through a shell.
@@ -265,8 +265,9 @@ def stream(
             lines.append(line)
             report(line.rstrip("\n"))
         code = child.wait()
-    except KeyboardInterrupt:
-        child.wait()
+    except BaseException:  # Ctrl-C, or a signal that reached us alone
+        child.terminate()
+        child.communicate()  # reads on: a full pipe would block it
         raise
     return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
 

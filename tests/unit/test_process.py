@@ -32,12 +32,19 @@ words = [sys.executable, "-c", "import os, signal, time\\n" + sys.argv[2]]
 eval(sys.argv[1])
 """
 END = f"os.kill(os.getppid(), {int(signal.SIGTERM)})"
+#: Ends its caller once that has the first line.
+STREAM = "process.stream(words, report=lambda line: signal.raise_signal(signal.SIGTERM))"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(1); print('x' * (1 << 20))"
 
 
 @pytest.mark.parametrize(
     ("call", "child"),
-    [("process.read(words, most=1, timeout=300)", f"time.sleep(1); {END}; time.sleep(600)")],
-    ids=["read"],
+    [
+        ("process.read(words, most=1, timeout=300)", f"time.sleep(1); {END}; time.sleep(600)"),
+        (STREAM, "print(1, flush=True); time.sleep(600)"),
+        (STREAM, STUBBORN),
+    ],
+    ids=["read", "stream", "stream-stubborn"],
 )
 def test_a_signal_ends_a_wait_for_a_program_and_the_program(call, child):
     caller = subprocess.run(
