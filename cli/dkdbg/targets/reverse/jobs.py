@@ -218,13 +218,13 @@ class ConnectedJob:
 
     def close(self) -> None:
         """Drop the job; its keeper exits."""
-        self._relay.close()
         with self._changed:
             self.is_closed = True
             left, self._waiting = self._waiting, None
-            self._changed.notify_all()
+            self._changed.notify_all()  # first: the relay's end waits for `_transport`
         if left is not None:
             left.sock.close()
+        self._relay.close()
 
     def _transport(self, word: str, silent: bool, limit: float) -> _Line:  # noqa: ARG002 - the job connects
         """Wait for the job to connect. Raises DkdbgError: it has not connected in time."""
