@@ -289,10 +289,10 @@ class _Loop(Exchange):
         self._asked: dict[int, Answer] = {}
         self._listeners: list[socket.socket] = []
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._bell, self._ringer = os.pipe()
-        for file in (self._bell, self._ringer):
-            os.set_blocking(file, False)
-        self.watch(self._bell, self._called)
+        self._bell, self._ringer = socket.socketpair()  # not os.pipe: other threads may ring after `end`
+        for each in (self._bell, self._ringer):
+            each.setblocking(False)
+        self.watch(self._bell.fileno(), self._called)
 
     # -- from other threads -----------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class _Loop(Exchange):
         """Run a function on the loop's thread."""
         self._calls.put(what)
         with contextlib.suppress(OSError):
-            os.write(self._ringer, b"\0")
+            self._ringer.send(b"\0")
 
     def drop_transport(self) -> None:
         """Drop the transport, and return when the loop no longer uses it."""
@@ -401,8 +401,8 @@ class _Loop(Exchange):
         """Close everything; the loop must not run again."""
         self._forget_asked()
         self.close()
-        for file in (self._bell, self._ringer):
-            os.close(file)
+        self._bell.close()
+        self._ringer.close()
 
     # -- callbacks of the exchange ----------------------------------------------------------------------------
 
@@ -458,7 +458,7 @@ class _Loop(Exchange):
 
     def _called(self) -> None:
         with contextlib.suppress(OSError):
-            os.read(self._bell, 4096)
+            self._bell.recv(4096)
         with contextlib.suppress(queue.Empty):
             while True:
                 self._calls.get_nowait()()
