@@ -138,7 +138,10 @@ class Debugger(Arrivals, Inspection):
         )
         with self.changed:
             self._sessions.append(session)
+            is_late = self._is_closed
         try:
+            if is_late:
+                raise DkdbgError(f"{name}: the debugger has left")
             client = {**_CLIENT, "supportsStartDebuggingRequest": self.options.start_debugging}
             session.request("initialize", client, timeout=timeout)
             attached = session.send("attach", arguments)
