@@ -488,3 +488,18 @@ def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told():
     building.sessions.program = 8  # restarted
     assert one.ready()
     assert [each["event"] for each in sent(one.resume(), connection.TO_CLIENT)] == ["terminated"]
+
+
+def test_a_question_and_an_observers_request_fail_when_the_session_that_was_to_answer_ends():
+    building = Building()
+    one = building.attached(subProcessId=7)
+    beside = building.observer(subProcessId=7)
+    failures = []
+    one.connection.phase.ask("threads", {}, lambda answer: failures.append(answer["success"]) or [])
+    (asked,) = beside.from_client(request("threads", seq=4))
+    assert asked.connection is one.connection
+    one.from_client(request("disconnect", seq=3))
+    one.adapter_gone()
+    (refused,) = sent(one.ended(), connection.TO_CLIENT)
+    assert failures == [False]
+    assert (refused["request_seq"], refused["success"]) == (4, False)

@@ -46,7 +46,7 @@ class Broker:
         self._sessions = sessions
         self.connection = connection = Connection(address, Settings(), Stops(self._report))
         connection.turn = self._turn
-        open_requests = OpenRequests(connection, sessions.next_sequence)
+        self._open_requests = open_requests = OpenRequests(connection, sessions.next_sequence)
         adapter = AdapterSide(connection, sessions, open_requests)
         self._parts = (connection, sessions, adapter, open_requests)
         self._turn(ATTACHING)
@@ -131,7 +131,9 @@ class Broker:
         self._turn(CLOSED)
         self._sessions.remove_observer(self.connection)
         self._sessions.remove_waiting(self.connection)
-        return handover.released(self.connection, self._sessions)
+        failed = self._open_requests.give_up("its session has ended")
+        others = [action for action in failed if action.connection is not self.connection]
+        return [*others, *handover.released(self.connection, self._sessions)]
 
     def _turn(self, name: str) -> Phase:
         self.connection.phase = phase = _PHASES[name](*self._parts)
