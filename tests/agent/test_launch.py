@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from dkdbg.agent import contract
 from dkdbg.agent.state import procfs
+from dkdbg.agent.supervisor.child import Child, SignalInbox
 from tests.agent.dap_probe import wait_for
 from tests.processes import children, members, thread_states
 
@@ -187,6 +189,18 @@ def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(in_terminal)
     assert terminal.code() == 0
     assert b"seen 1" in terminal.text
     os.close(terminal.master)
+
+
+def test_a_ctrl_c_from_before_the_program_reaches_it():
+    inbox = SignalInbox()
+    try:
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        running = Child(["sleep", "30"], dict(os.environ), inbox.former_mask)
+        arrival = inbox.next(60)
+        running.pass_on(arrival._replace(from_terminal=True))
+        assert wait_for(running.poll, lambda code: code is not None) == 128 + signal.SIGINT
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, inbox.former_mask)
 
 
 def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path):

@@ -19,7 +19,7 @@ from dkdbg.agent.supervisor import image_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set
+    from typing import AbstractSet, Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set
 
     class Arrival(NamedTuple):
         """A signal, and whether the kernel sent it because of the terminal."""
@@ -98,6 +98,9 @@ class Child:
         StartError: the command does not exist, or cannot be executed.
     """
 
+    #: Signals from before its start that are not forwarded yet.
+    _missed: AbstractSet[int] = frozenset()
+
     def __init__(
         self,
         argv: Sequence[str],
@@ -114,6 +117,7 @@ class Child:
             # process with threads.
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
             argv = _by_interpreter(_with_python(list(argv)), environment)
+            self._missed = signal.sigpending()
             self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
         except OSError as error:
             raise _start_error(argv[0], error) from error
@@ -121,8 +125,9 @@ class Child:
     def pass_on(self, arrival: Arrival) -> None:
         """Forward a signal to the child, unless the terminal has already sent it."""
         # When a terminal closes, the kernel signals only the session's leader, which may be the agent.
-        has_it = arrival.from_terminal and not self.own_group and arrival.number != signal.SIGHUP
-        if self.exit_code is None and not has_it:
+        only_ours = self.own_group or arrival.number in {signal.SIGHUP, *self._missed}
+        self._missed -= {arrival.number}
+        if self.exit_code is None and (only_ours or not arrival.from_terminal):
             self.send(arrival.number)
 
     def send(self, number: int) -> None:
