@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.processes import members
 #: Saves in a row.
 SAVES = 30 if os.environ.get("DKDBG_TEST_FULL") else 8
 LOOP = """\
+import threading
 import time
 version = {version}
 print("ready", flush=True)
@@ -190,6 +192,32 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch):
     assert running.process.stdout.readline() == b"run\n"
     assert running.ask("stop")[:2] == (0, "dkdbg: asked to end\n")
     assert running.finish()[:2] == (143, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_comes_while_a_launch_restarts_its_program_ends_it(program, tmp_path, number):
+    running = program(
+        "import os, signal, sys, time\n"
+        "def end(*_):\n"
+        "    while not os.path.exists('go'): time.sleep(0.01)\n"
+        "    sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('run', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    assert running.process.stdout.readline() == b"run\n"
+    asks = threading.Thread(target=running.ask, args=("restart",))
+    asks.start()
+    running.wait_state("restarting")
+    running.process.send_signal(number)
+    status = Path(f"/proc/{running.process.pid}/status")
+    pending = 1 << (number - 1)
+    wait_for(
+        lambda: int(status.read_text().split("ShdPnd:")[1].split()[0], 16), lambda bits: not bits & pending
+    )
+    (tmp_path / "go").touch()
+    assert running.finish(60)[1] == ""
+    asks.join()
 
 
 def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched):

@@ -93,8 +93,10 @@ class Launch:
             arrival: None for none. running: None while the program is being ended.
         """
         if arrival is not None:
-            self._leaving = self._leaving or arrival.number == signal.SIGTERM
-            self._session.leaving = self._session.leaving or arrival.number in child.ENDING
+            is_end = arrival.number in child.ENDING
+            # The program decides what the others do to it; between two runs none can.
+            self._leaving = self._leaving or arrival.number == signal.SIGTERM or (is_end and running is None)
+            self._session.leaving = self._session.leaving or is_end
             if running is not None:
                 running.pass_on(arrival)
         if self._session.ended_by_editor.is_set():
