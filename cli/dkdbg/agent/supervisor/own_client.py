@@ -69,14 +69,15 @@ class OwnClient:
         for _, line in lines:
             line.leave()
 
-    def wait(self, wanted: Set[int], limit: float) -> bool:
-        """Return whether these processes are attached within this many seconds."""
+    def wait(self, wanted: Set[int], limit: float) -> None:
+        """Wait until these processes are attached, or cannot be, for at most this many seconds."""
 
-        def attached() -> bool:
-            return all(pid in self._lines and self._lines[pid].is_attached for pid in wanted)
+        def settled() -> bool:
+            known = {pid for pid, line in self._lines.items() if line.is_attached or line.is_over}
+            return self._lines[ROOT].is_over or wanted <= known
 
         with self._changed:
-            return self._changed.wait_for(attached, limit)
+            self._changed.wait_for(settled, limit)
 
     def _open(self, key: int, arguments: Message) -> None:
         if self._token:
@@ -99,7 +100,7 @@ class _Connection:
     """One connection.
 
     Attributes:
-        is_attached: the adapter has answered the attach.
+        is_attached: the adapter has accepted the attach. is_over: it has refused it, or the session has ended.
     """
 
     def __init__(self, serve: Serve, arguments: Message, happened: Callable[[str, Message], None]) -> None:
@@ -110,7 +111,7 @@ class _Connection:
         self._sending = threading.Lock()
         self._number = 0
         self._left = threading.Event()
-        self.is_attached = False
+        self.is_attached = self.is_over = False
 
     def start(self) -> None:
         """Initialize and attach; the rest happens in a thread."""
@@ -135,6 +136,8 @@ class _Connection:
             for body in frames.received(self._ours.recv, parser):
                 self._take(frames.decode(body))
         self._left.set()
+        self.is_over = True
+        self._happened("", {})
 
     def _take(self, message: Dict[str, Any]) -> None:
         command, event = message.get("command"), message.get("event")
@@ -143,6 +146,7 @@ class _Connection:
                 self._send("attach", self._arguments)
             elif command == "attach":
                 self.is_attached = message.get("success") is True
+                self.is_over = not self.is_attached
             elif command == "disconnect":
                 self._left.set()
             self._happened("", {})
@@ -150,7 +154,7 @@ class _Connection:
             self._send("configurationDone", {})
         elif isinstance(event, str):
             if event == "terminated":
-                self.is_attached = False
+                self.is_over = True
             self._happened(event, as_dict(message.get("body")))
 
     def _send(self, command: str, arguments: Message) -> None:
