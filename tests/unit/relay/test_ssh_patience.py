@@ -1,6 +1,7 @@
 """How long ssh may take to connect: `ConnectTimeout` is the user's, and no login at a hop is cut short (found/far.md 1)."""
 
 import shutil
+import threading
 
 import pytest
 
@@ -8,6 +9,8 @@ from dkdbg.core import address
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.ssh.command import hosts_of
 from dkdbg.targets.ssh.connection import SharedConnection
+from dkdbg.targets.ssh.target import SshTarget
+from tests.agent.dap_probe import wait_for
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,20 @@ def test_ssh_is_limited_to_10_seconds_unless_configured(tmp_path, monkeypatch, *
     connection.close()
     (start,) = [line for line in words.read_text().splitlines() if "ControlMaster=yes" in line]
     assert ("ConnectTimeout=10" in start) == limited
+
+
+def test_a_target_that_is_closed_waits_for_no_connection_that_is_being_made(tmp_path, monkeypatch):
+    begun, wrapper = tmp_path / "begun", tmp_path / "ssh"
+    wrapper.write_text(
+        f'#!/bin/sh\ncase " $* " in *ControlMaster=yes*) touch {begun}; exec sleep 600 ;; *) exit 255 ;; esac\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    target = SshTarget(address.parse("ssh://node"))
+    threads = [threading.Thread(target=call) for call in (target.endpoint, target.close)]
+    threads[0].start()
+    wait_for(begun.exists, bool)
+    threads[1].start()
+    threads[1].join(15)
+    assert not threads[1].is_alive()
+    threads[0].join()

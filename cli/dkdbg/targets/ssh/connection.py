@@ -27,6 +27,7 @@ from dkdbg.targets.ssh.command import PLAIN_SESSION, SshReach
 from dkdbg.targets.ssh.errors import explain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from dkdbg.targets.ssh.command import SshHosts
@@ -91,8 +92,8 @@ class SharedConnection:
 
     def close(self) -> None:
         """Stop our own connection after its last command, including those of other processes, and remove the folder."""
+        self._closed = True  # first: a `reach` that is connecting holds the lock, and ends now
         with self._lock:
-            self._closed = True
             if self._options:
                 self._control("stop", self._options)
             # Not while another dkdbg process creates its socket in it.
@@ -106,7 +107,8 @@ class SharedConnection:
         asks = asks and _has_terminal()
         # One process at a time: if two start together, the second finds the socket in use and becomes a connection
         # that cannot be shared or stopped. There is no timeout while the user is prompted.
-        self._folder, held = _locked_folder(math.inf if asks else limit)
+        end = math.inf if asks else time.monotonic() + limit
+        self._folder, held = _locked_folder(lambda: self._closed or time.monotonic() > end)
         try:
             name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
             self._socket = str(Path(self._folder, name))
@@ -135,7 +137,7 @@ class SharedConnection:
             deadline = begun + limit
             try:
                 while running.poll() is None:
-                    if not asks and time.monotonic() > deadline:
+                    if self._closed or (not asks and time.monotonic() > deadline):
                         raise DkdbgError(
                             f"ssh://{self._hosts.name} does not answer within {limit:g} s",
                             hint="is the network or the VPN up? ssh -v shows how far it gets",
@@ -205,18 +207,17 @@ class SharedConnection:
         return done.code == 0
 
 
-def _locked_folder(limit: float) -> tuple[str, int]:
+def _locked_folder(is_over: Callable[[], bool]) -> tuple[str, int]:
     """Return the folder for ssh's sockets, and a descriptor that locks it against other dkdbg processes until closed.
 
     Args:
-        limit: seconds to wait for a process that is connecting.
+        is_over: tells whether to wait no longer for a process that is connecting.
 
     Raises:
         DkdbgError: there is no usable folder, or the lock is held for longer.
     """
-    deadline = time.monotonic() + limit
     while (held := _lock(folder := _private_folder())) is None:
-        if time.monotonic() > deadline:
+        if is_over():
             raise DkdbgError(
                 "another dkdbg is still connecting to this host", hint="try again once it has connected or ended",
                 exit_code=EXIT_TIMEOUT,

@@ -166,13 +166,12 @@ class SshTarget(Target):
         return self._connection.reach(asks=False, limit=limit)
 
     def close(self) -> None:
-        """Close the relay, the connection after its last command, and release the agent."""
+        """Close the relay, the connection after its last command, and release the agent; without waiting for a look."""
         self._endpoint.close()
-        with self._lock:
-            if self._brought is not None:
-                self._brought.close()
-                self._brought = None
-            self._connection.close()
+        brought, self._brought = self._brought, None
+        if brought is not None:
+            brought.close()
+        self._connection.close()
 
     def _found(self) -> SshReach:
         with self._lock:
