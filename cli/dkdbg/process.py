@@ -307,31 +307,40 @@ def attached(
         outputs: descriptors for its standard output and error; None inherits ours.
     """
     sys.stdout.flush()
-    with _exists(argv[0]):
-        child = subprocess.Popen(
-            list(argv),
-            executable=_found(argv[0], env),
-            cwd=cwd,
-            env=_environment(env, cwd),
-            start_new_session=not tty,
-            stdout=outputs[0],
-            stderr=outputs[1],
-        )
     asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {each: signal.getsignal(each) for each in asked}
-    tell = on_signal or child.send_signal
+    early: list[int] = []
+    child: subprocess.Popen[bytes] | None = None
 
     def passed_on(number: int, _frame: FrameType | None) -> None:
-        if not (tty and number == signal.SIGINT):
-            tell(number)
+        if child is None:
+            early.append(number)
+        elif not (tty and number == signal.SIGINT):
+            (on_signal or child.send_signal)(number)
 
     try:
         for each in asked:
+            if former[each] != signal.SIG_IGN:  # the child inherits that, for example from nohup
+                signal.signal(each, passed_on)
+        with _exists(argv[0]):
+            child = subprocess.Popen(
+                list(argv),
+                executable=_found(argv[0], env),
+                cwd=cwd,
+                env=_environment(env, cwd),
+                start_new_session=not tty,
+                stdout=outputs[0],
+                stderr=outputs[1],
+            )
+        for each in asked:
             signal.signal(each, passed_on)
+        for number in early:
+            (on_signal or child.send_signal)(number)
         code = child.wait()
     except BaseException:  # raised by `on_signal`
-        child.terminate()
-        child.wait()
+        if child is not None:
+            child.terminate()
+            child.wait()
         raise
     finally:
         for each, handler in former.items():

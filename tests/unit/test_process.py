@@ -51,3 +51,20 @@ def test_a_signal_ends_a_wait_for_a_program_and_the_program(call, child):
         [sys.executable, "-c", CALLER, call, child], check=False, stderr=subprocess.PIPE, timeout=60
     )
     assert caller.stderr.endswith(b"KeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_a_signal_in_the_moment_in_which_a_program_starts_reaches_it(monkeypatch, *, tty):
+    number = signal.SIGINT if tty else signal.SIGTERM
+
+    class Signalled(subprocess.Popen):
+        def __init__(self, *words, **more):
+            super().__init__(*words, **more)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(subprocess, "Popen", Signalled)
+    former = signal.signal(number, lambda *_: None)  # for a version that sets its own too late
+    try:
+        assert process.attached(["sleep", "9"], tty=tty) == 128 + number
+    finally:
+        signal.signal(number, former)
