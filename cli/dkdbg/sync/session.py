@@ -178,8 +178,8 @@ class Session:
             raise _NotYetError(error.message) from error
 
     def _lost(self, reason: str, attempt: int) -> None:
-        """Report once why the target is missing, and wait a little longer than before."""
-        if reason != self._reason:
+        """Report once why the target is missing, and wait a little longer than before; after `stop` it may be gone."""
+        if reason != self._reason and not self._ending.is_set():
             self._report(event("lost", reason=reason))
             self._reason = reason
         self._ending.wait(min(_BACKOFF_S * 2**attempt, _MAX_BACKOFF_S))
@@ -227,7 +227,7 @@ class Session:
             replica.sender.fail(path, "is written constantly, and could not be read in one piece", "")
 
     def _steady(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
-        """Follow changes until the stream ends."""
+        """Follow changes until the stream ends, or until `stop`."""
         sender = replica.sender
         pinged = 0.0
         while not self._ending.is_set():
@@ -241,10 +241,7 @@ class Session:
                 self._lost_events = batch.lost or self._lost_events
             if self._lost_events:
                 self._report(event("rescan", reason=self._lost_events))
-                self._began = now
-                self._index = self._scan(scanner, watcher)
-                self._tell(self._here.skipped)
-                self._converge(replica)
+                self._look_at_all(replica, scanner, watcher)
             elif dirty:
                 self._look_at(dirty, replica, scanner, watcher)
             elif now - max(sender.heard, pinged) >= _PING_S:
@@ -252,6 +249,13 @@ class Session:
                 pinged = now
             if pinged > sender.heard and now - sender.heard > _PONG_TIMEOUT_S:
                 raise StreamEndedError(f"no answer for {_PONG_TIMEOUT_S:g} s", code=None, answered=True)
+        self._look_at_all(replica, scanner, watcher)  # the last changes may not be reported yet
+
+    def _look_at_all(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
+        self._began = time.monotonic()
+        self._index = self._scan(scanner, watcher)
+        self._tell(self._here.skipped)
+        self._converge(replica)
 
     def _look_at(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         began = time.monotonic()

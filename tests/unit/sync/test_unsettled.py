@@ -188,3 +188,12 @@ def test_a_file_that_became_too_large_is_said_until_it_is_small_again_or_gone(ro
         followed.until(lambda: followed.session.failed)
         (here / "data").unlink()
         followed.until(lambda: not (there / "data").exists() and not followed.session.failed)
+
+
+def test_a_save_just_before_the_end_arrives(roots, here, there):
+    with following(roots) as followed, (here / "log").open("w") as log:
+        log.write("last")
+        log.flush()
+        followed.session.stop()
+        followed.thread.join(300)
+        assert (there / "log").read_text() == "last"
