@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.core.mapping import folder_name
 from dkdbg.core.target import Workspace
-from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import event, printable
@@ -169,7 +169,7 @@ def _sync_with(
         return reporter.verified(of_one_folder(compare(roots, reach)))
     except KeyboardInterrupt:
         reporter.stopped(session.files)
-        return 0
+        return EXIT_INTERRUPTED if once else 0
     finally:
         reporter.close()
     return EXIT_ERROR if session.failed else 0

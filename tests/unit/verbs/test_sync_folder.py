@@ -1,8 +1,11 @@
 """Which folder `dkdbg sync` copies, below the root that is set up."""
 
+import signal
+
 import pytest
 
 from dkdbg.main import main
+from dkdbg.sync.session import Session
 from dkdbg.targets import registry
 from tests.checkout import TRAIN, checkout
 
@@ -59,3 +62,14 @@ def test_a_folder_outside_of_the_repository_is_synced_as_the_hint_says(tmp_path)
     (other / "three.py").touch()
     assert main(["-C", str(other), "sync", "local:", "--to", str(there), "--once"]) == 0
     assert files_of(there) == {"three.py"}
+
+
+def test_a_copy_that_is_interrupted_before_both_sides_are_equal_is_no_success(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setattr(Session, "_converge", lambda *_: signal.raise_signal(signal.SIGTERM))
+    former = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["-C", str(here), "sync", "local:", "--to", str(tmp_path / "there"), "--once"]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, former)
