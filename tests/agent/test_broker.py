@@ -503,3 +503,16 @@ def test_a_question_and_an_observers_request_fail_when_the_session_that_was_to_a
     (refused,) = sent(one.ended(), connection.TO_CLIENT)
     assert failures == [False]
     assert (refused["request_seq"], refused["success"]) == (4, False)
+
+
+def test_a_program_that_calls_exec_is_let_in_again_before_its_end_is_known():
+    building = Building()
+    building.sessions.program = 7
+    root = building.attached(clientID="vscode")
+    one = building.initialized(clientID="vscode")
+    one.from_client(request("attach", seq=2, subProcessId=7))
+    one.from_adapter(response("attach", 2))
+    (wait,) = one.from_adapter(event("terminated"))
+    assert (wait.kind, one.ready()) == (connection.WAIT, False)
+    root.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
+    assert one.ready()

@@ -153,8 +153,9 @@ class AdapterSide:
     # -- the end of the program -------------------------------------------------------------------------------------
 
     def knows_the_end(self) -> bool:
-        """Tell whether the program's exit code is known, or cannot become known because the program was restarted."""
-        return bool(self._sessions.end) or self._connection.key != self._sessions.program
+        """Tell whether the program's exit code is known, or cannot become known: it was restarted, or has called exec."""
+        sessions, key = self._sessions, self._connection.key
+        return bool(sessions.end) or key != sessions.program or sessions.is_offered(key)
 
     def let_end(self) -> List[Action]:
         """End the session with a line on how the program has ended: the editor shows this console."""

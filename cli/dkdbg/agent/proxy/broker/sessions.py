@@ -93,6 +93,10 @@ class Sessions:
         """Note that the root session's client was offered a process and is about to attach to it."""
         self._offered.add(pid)
 
+    def is_offered(self, pid: int) -> bool:
+        """Tell whether the root session's client was offered a process and has not attached yet."""
+        return pid in self._offered
+
     def observable(self) -> List[int]:
         """Return the processes that have a controller, or are about to get one."""
         held = [key for key, one in self._controllers.items() if key != ROOT and not one.leaving]
