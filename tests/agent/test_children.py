@@ -78,6 +78,26 @@ def test_a_child_stops_at_a_breakpoint_of_its_first_lines_however_it_is_started(
     assert sorted(stopped) == sorted(CHILDREN)
 
 
+CLEARED = """
+import os, subprocess, sys
+done = subprocess.run([sys.executable, "steps.py"], env={}, stderr=subprocess.PIPE)
+sys.stdout.write(done.stderr.decode())
+os.execve(sys.executable, [sys.executable, "steps.py"], {})
+"""
+
+
+@pytest.mark.parametrize("minor", [11, 13])
+def test_a_child_whose_environment_was_cleared_stops_and_prints_nothing_of_the_debuggers(
+    program, under, tmp_path, minor
+):
+    (tmp_path / "steps.py").write_text(STEPS + "breakpoint()\nz = 3\n")
+    running = program(CLEARED, wait="300", **under(minor))
+    with Editor(running.port, {str(tmp_path / "steps.py"): [2]}) as editor:
+        code, out, err = running.finish()
+    assert (code, out, "frozen" in err) == (0, "", False)
+    assert [stop["line"] for stop in editor.stops] == [2, 8, 2, 8]
+
+
 POOL = """
 import multiprocessing, steps_of_pool
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Tuple
 
 _SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
+#: Prefixes of the variables that the agent sets for a program. Without the second a joined process prints four lines.
+_OURS = (b"DKDBG_", b"PYDEVD_DISABLE_FILE_VALIDATION", b"PYTHONBREAKPOINT", b"TORCH_COMPILE_DISABLE")
 #: Position of the environment, a list of `NAME=value` or None for ours, in `_posixsubprocess.fork_exec`; 3.8
 #: to 3.14.
 _FORK_EXEC_ENVIRONMENT = 5
@@ -59,7 +61,7 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
         more.update(
             (name, value)
             for name, value in os.environb.items()
-            if name.startswith(b"DKDBG_") and name not in pairs
+            if name.startswith(_OURS) and name not in pairs
         )
         more[_SESSION] = session
     return more
