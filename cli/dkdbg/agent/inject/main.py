@@ -74,7 +74,7 @@ def main(words: List[str], usage: str) -> int:
     except RefusedError as error:
         _tell("refused", str(error))
         return contract.EXIT_AGENT
-    return session.run(asked, lambda shared: _Attached(shared, pids, ways).run())
+    return session.run(asked, lambda shared: _Attached(shared, pids, ways).run(), is_running=True)
 
 
 class _Attached:

@@ -59,8 +59,12 @@ _REFUSED_HINT = (
 )
 
 
-def run(options: Options, program: Program) -> int:
-    """Open the session, wait for an editor as requested, run the program, and return the agent's exit code."""
+def run(options: Options, program: Program, *, is_running: bool = False) -> int:
+    """Open the session, wait for an editor as requested, run the program, and return the agent's exit code.
+
+    Args:
+        is_running: the command runs already, and must not be started where no session can be opened.
+    """
     inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
     try:
         allow = peers.AllowList(os.environ.get(settings.ENV_ALLOW, ""))
@@ -72,7 +76,7 @@ def run(options: Options, program: Program) -> int:
         console.log(str(error))
         return contract.EXIT_AGENT
     except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError) as error:
-        if options.supervision is not None:
+        if is_running or options.supervision is not None:
             console.log("cannot start: %s" % error)
             return contract.EXIT_AGENT
         return undebugged.become(options.command, str(error), inbox.former_mask)

@@ -88,7 +88,7 @@ def main(words: Sequence[str], usage: str) -> int:
         code = contract.EXIT_AGENT
     else:
         _end_with(program, ready, told)
-        code = session.run(asked, run)
+        code = session.run(asked, run, is_running=True)
         if not sidecars and code == contract.EXIT_AGENT:
             console.log("the program runs without a debugger")
     if not sidecars:
