@@ -187,6 +187,17 @@ def test_one_that_nobody_comes_to_ends_with_the_code_of_launch(job):
     assert json.loads(out)["session"]
 
 
+def test_a_signal_to_a_first_process_that_becomes_the_agent_reaches_the_program(job):
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    process = job.start(*first, sys.executable, "train.py", "9", UNTIL=str(job.folder / "stop"))
+    (agent,) = wait_for(job.agents, bool)
+    os.kill(agent, signal.SIGTERM)  # it cannot have begun to fetch signals yet
+    process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_who_reads_the_output_sees_its_end(job):
     """The agent stays for a moment, and holds nothing that the program was given."""
     read, write = os.pipe()

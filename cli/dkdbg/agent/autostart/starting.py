@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: Variables to withhold from the agent: it already has the program's user, is started once and finds its own
 #: modules.
 _NOT_PASSED = ("PYTHONPATH", "DKDBG_OWNER", "DKDBG_RELOAD", "DKDBG_SESSION_DIR")
+#: Signals that the first process forwards to the program.
+_FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 
 
 def start(archive: str, words: List[str], runtime: str, lock: int) -> int:
@@ -73,8 +75,13 @@ def _spawn(command: List[str], environment: Dict[str, str], runtime: str) -> Non
 
 def _become_init(begin: List[str], rest: List[str], environment: Dict[str, str]) -> None:
     """Continue as a child; this process becomes the agent."""
+    import signal
+
+    # The kernel drops a signal to the first process that has no handler for it. The agent gets a blocked one.
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, name) for name in _FORWARDED])
     child = os.fork()
     if not child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
         return
     command = [*begin, "--child", "%d" % child, *rest]
     try:
@@ -87,15 +94,9 @@ def _act_as_init(child: int) -> None:
     """Forward signals and reap children, as the first process must, without an agent."""
     import signal
 
-    for number in (
-        signal.SIGTERM,
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGQUIT,
-    ):
-        signal.signal(number, lambda number, _frame: os.kill(child, number))
+    for name in _FORWARDED:
+        signal.signal(getattr(signal, name), lambda number, _frame: os.kill(child, number))
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # All descriptors of the program are open here too.
     os.closerange(0, 3)
     while True:
