@@ -10,7 +10,7 @@ import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn
 
-from dkdbg import console, hints, process
+from dkdbg import console, hints, process, signals
 from dkdbg.core.jobs import Submission
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.targets import registry
@@ -165,11 +165,14 @@ def _name(command: Sequence[str]) -> str:
 def _one_by_one() -> Iterator[list[int]]:
     """Delay Ctrl-C until the job has a number: a half-submitted job could not be cancelled. Yield the delayed signals."""
     came: list[int] = []
-    former = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    former = {each: found for each in signals.ENDING if callable(found := signal.getsignal(each))}
+    for number in former:
+        signal.signal(number, lambda number, _frame: came.append(number))
     try:
         yield came
     finally:
-        signal.signal(signal.SIGINT, former)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
@@ -272,6 +275,8 @@ def _submission(options: argparse.Namespace, command: Sequence[str], *, wait: in
 
 def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> int:
     """Run a shell or a command on the first node of an allocation; use an allocation again that is already held."""
+    for number in signals.ENDING:  # a closed terminal too: held nodes cost until their time limit
+        signal.signal(number, signals.interrupt_once)
     job = queue.held()
     taken = bool(job)
     if taken:
@@ -299,7 +304,8 @@ def _hold(root: Path, queue: Queue, options: argparse.Namespace, say: _Said) -> 
         if taken or (options.keep and code != EXIT_INTERRUPTED):
             say("left", f"job {job} is still held: dkdbg run --on {address} -- python train.py", job=job)
         else:
-            queue.cancel(job)
+            with signals.ignored():
+                queue.cancel(job)
             say("cancelled", f"job {job} is cancelled", job=job)
     return code
 

@@ -1,9 +1,12 @@
 """What `dkdbg submit` says at the end of a job; a stand-in for the queue, as Slurm shows a job in its last moments."""
 
+import argparse
+import signal
 from dataclasses import replace
 
 import pytest
 
+from dkdbg import signals
 from dkdbg.core.jobs import Job
 from dkdbg.errors import DkdbgError
 from dkdbg.verbs import submit
@@ -46,3 +49,39 @@ def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_or_told_a
         error.message == "job 7 has ended: FAILED (NonZeroExitCode)\nthe last words of a job that is FAILED"
     )
     assert "has ended: COMPLETING" in ended(Queue("COMPLETING")).message
+
+
+class Held(Queue):
+    """Holds no job yet; a signal comes while its first job waits for nodes."""
+
+    def __init__(self, number):
+        super().__init__("PENDING")
+        self.number, self.cancelled = number, []
+
+    def held(self):
+        return ""
+
+    def submit(self, _wanted):
+        return "7"
+
+    def look(self, job):
+        number, self.number = self.number, None
+        assert number, "it waits on"
+        signal.raise_signal(number)
+        return super().look(job)
+
+    def cancel(self, job):
+        self.cancelled.append(job)
+
+
+@pytest.mark.parametrize("number", signals.ENDING)
+def test_nodes_that_are_waited_for_are_given_back_at_any_signal_that_ends_us(tmp_path, number):
+    former = {each: signal.signal(each, lambda *_: None) for each in signals.ENDING}
+    queue = Held(number)
+    options = argparse.Namespace(ranks=[], others=[], folder="", wait=0, keep=False)
+    try:
+        assert submit._hold(tmp_path, queue, options, lambda *_, **__: None) == 130
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+    assert queue.cancelled == ["7"]
