@@ -161,7 +161,7 @@ def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
     }  # fmt: skip
     try:
         _created(query, carrier)
-    except DkdbgError:
+    except BaseException:  # Ctrl-C too
         remove(query)
         raise
 
