@@ -105,6 +105,8 @@ class PlainPort:
         self._endpoint = endpoint
         self._anchor: Greeted | None = anchor
         self._report = report
+        self._connecting = threading.Lock()
+        #: Guards the values; not held while debugpy is waited for.
         self._lock = threading.Lock()
         self._served = 0
 
@@ -146,12 +148,13 @@ class PlainPort:
             self.close()
 
     def _connected(self) -> Greeted:
-        with self._lock:
+        with self._connecting:
             if self._anchor is None:  # another program may listen there now
                 self._anchor = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S)
             found = greeted(self._endpoint, limit=SETTLE_TIMEOUT_S) if self._anchor is not None else None
             if found is None:
                 raise ConnectionRefusedError(0, "another program listens there now")
+        with self._lock:
             self._served += 1
         return found
 
