@@ -220,6 +220,16 @@ def test_a_signal_that_comes_while_a_launch_restarts_its_program_ends_it(program
     asks.join()
 
 
+def test_a_restart_of_a_launch_whose_end_is_kept_is_answered_at_once(launch):
+    running = launch("sleep", "0.5", env={"DKDBG_LINGER": "600"})
+    child = running.wait_state("running")["child"]
+    wait_for(lambda: Path(f"/proc/{child}").exists(), lambda there: not there)
+    asks = threading.Thread(target=running.ask, args=("restart",))
+    asks.start()
+    asks.join(20)
+    assert not asks.is_alive()
+
+
 def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched):
     running = watched(LOOP.format(version=1))
     debugger = attach(running)

@@ -251,6 +251,7 @@ class Session:
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
+            self.restarts.over()
             self._wait_for_late_editor(code, detail)
         except backend.BackendError as error:
             detail = str(error)
