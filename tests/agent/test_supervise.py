@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent.supervisor import reload
+from dkdbg.agent.supervisor import reload, restarts
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
@@ -228,6 +228,23 @@ def test_a_restart_of_a_launch_whose_end_is_kept_is_answered_at_once(launch):
     asks.start()
     asks.join(20)
     assert not asks.is_alive()
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_restart_that_cannot_be_started_is_answered_at_once(is_up):
+    def fail():
+        asked.take()
+        for end in ["exited with code 143"] * is_up + ["no such file: train.py"]:
+            asked.ended(end)
+
+    asked, answers = restarts.Restarts(fail), []
+    asked.started()
+    if not is_up:
+        asked.ended("exited with code 0")
+    asks = threading.Thread(target=lambda: answers.append(asked.ask()))
+    asks.start()
+    asks.join(10)
+    assert answers == ["not restarted: no such file: train.py"]
 
 
 def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched):

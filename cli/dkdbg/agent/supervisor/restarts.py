@@ -31,6 +31,7 @@ class Restarts:
         self._wake = wake
         self._changed = threading.Condition()
         self._end = ""
+        self._ends = 0
         self._is_over = False
 
     def request(self, reason: str) -> None:
@@ -45,12 +46,15 @@ class Restarts:
         Return one line, which begins with `restarted`, or states the reason why not.
         """
         with self._changed:
-            before = self.runs
+            before, last = self.runs, self._ends + self.is_up
         if not before:
             return NOT_STARTED
         self.request("asked to")
         with self._changed:
-            self._changed.wait_for(lambda: self.runs > before or self._is_over, TIMEOUT_S)
+            # One more end than that of the present run: the next one could not be started.
+            self._changed.wait_for(
+                lambda: self.runs > before or self._ends > last or self._is_over, TIMEOUT_S
+            )
             if self.runs == before:
                 return "not restarted: %s" % (self._end or "it takes too long")
             return "restarted, run %d" % self.runs
@@ -71,7 +75,7 @@ class Restarts:
     def ended(self, end: str) -> None:
         """Record that the program has ended, and how."""
         with self._changed:
-            self._end = end
+            self._end, self._ends = end, self._ends + 1
             self.is_up = False
             self._changed.notify_all()
 
