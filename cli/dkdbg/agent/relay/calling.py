@@ -43,7 +43,8 @@ _INPUT = 0
 
 
 def main() -> int:
-    """Connect until the input ends; return the exit code."""
+    """Connect until the input ends, or until SIGTERM; return the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the agent handles its own signals with sigwait
     answer: Dict[str, Any] = json.loads(sys.stdin.readline())
     about = json.dumps({**answer["about"], "answers": questions.VERBS})
@@ -51,6 +52,7 @@ def main() -> int:
     try:
         caller.run()
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         caller.close()
     return 0
 

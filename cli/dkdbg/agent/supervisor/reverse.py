@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Fingerprint of the certificate, after the address.
 _FINGERPRINT = re.compile(r"sha256:([0-9a-f]{64})", re.IGNORECASE)
-#: Seconds for the process to end.
-_TIMEOUT_S = 10.0
+#: Seconds for the process to send the last data, and to end.
+_FLUSH_TIMEOUT_S, _TIMEOUT_S = 2.0, 10.0
 
 
 def asked(environment: Mapping[str, str]) -> Optional[Tuple[str, int, str]]:
@@ -112,6 +112,10 @@ class ReverseConnection:
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
+        try:
+            self._process.wait(_FLUSH_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # it waits for the other side
+            self._process.terminate()
         try:
             self._process.wait(_TIMEOUT_S)
         except subprocess.TimeoutExpired:
