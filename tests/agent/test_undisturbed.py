@@ -198,3 +198,38 @@ def test_with_an_editor_that_stops_it_and_leaves_it_ends_well(program, under, tm
     (tmp_path / "left").touch()
     code, said, _ = running.finish(300)
     assert (code, said) == (0, out)
+
+
+SIGWAITS = """
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+step()
+thread = threading.Thread(target=lambda: print(signal.sigwait([signal.SIGHUP]) == signal.SIGHUP))
+thread.start()
+os.kill(os.getpid(), signal.SIGHUP)
+thread.join()
+"""
+#: As after `setuid` or `chroot`.
+OUT_OF_REACH = """
+class Refusing:
+    def find_spec(self, name, *_):
+        if name.startswith("_dkdbg"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Refusing())
+step()
+pid = os.fork()
+if pid == 0:
+    os._exit(step())
+print(os.waitpid(pid, 0)[1] >> 8 == 1)
+"""
+
+
+@pytest.mark.parametrize("minor", [9, 11, 13])
+@pytest.mark.parametrize(
+    "text", [SIGWAITS, OUT_OF_REACH], ids=["waits for a signal", "forks, our files out of reach"]
+)
+def test_debugged_from_the_start_it_ends_well(program, under, text, minor):
+    start = "import os, signal, sys, threading\ndef step():\n    return 1\n"
+    running = program(start + text, wait="300", **under(minor))
+    with Editor(running.port, {running.script: [3]}) as editor:
+        editor.wait_stops(1)
+        assert running.finish(300)[:2] == (0, "True\n")

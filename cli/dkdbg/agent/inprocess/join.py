@@ -179,23 +179,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     last_stack.keep(own + last_stack.SUFFIX)
     with contextlib.suppress(OSError):  # left by this process's previous program, before an exec
         os.unlink(own + NO_EDITOR_SUFFIX)
-    pydevd.settrace(
-        host=info["adapter"],
-        port=0,
-        access_token=info["token"],
-        ppid=info["ppid"],
-        suspend=False,
-        trace_only_current_thread=False,
-        # The hook joins children: that leaves their command lines unchanged, keeps the token out of `ps`, and
-        # applies the skip list and the deadline to them too.
-        patch_multiprocessing=False,
-        notify_stdin=False,
-        wait_for_ready_to_run=False,
-        dont_trace_start_patterns=(
-            os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),
-            os.path.dirname(os.path.abspath(__file__)),
-        ),
-    )
+    _connect(pydevd, info)
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
@@ -203,6 +187,33 @@ def _join(session_dir: str, at_start: bool) -> str:
     if not helper_fits:
         untrace.trace_main_thread(pydevd.get_global_debugger())
     return "joined"
+
+
+def _connect(pydevd: Any, info: Dict[str, Any]) -> None:
+    """Connect to the adapter. Block signals in pydevd's threads, which inherit the mask: they are for the program."""
+    import signal
+
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pydevd.settrace(
+            host=info["adapter"],
+            port=0,
+            access_token=info["token"],
+            ppid=info["ppid"],
+            suspend=False,
+            trace_only_current_thread=False,
+            # The hook joins children: that leaves their command lines unchanged, keeps the token out of `ps`, and
+            # applies the skip list and the deadline to them too.
+            patch_multiprocessing=False,
+            notify_stdin=False,
+            wait_for_ready_to_run=False,
+            dont_trace_start_patterns=(
+                os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),
+                os.path.dirname(os.path.abspath(__file__)),
+            ),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _patch(session_dir: str) -> None:

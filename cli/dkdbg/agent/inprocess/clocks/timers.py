@@ -96,6 +96,7 @@ def watch() -> None:
 
     def look() -> None:
         with Suppress(Exception):  # the interpreter is shutting down
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the program
             while True:
                 with _Alone():
                     reader = State.reader
