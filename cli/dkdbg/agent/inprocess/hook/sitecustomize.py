@@ -406,6 +406,8 @@ class _Member(object):
 
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter."""
+        # After setuid or chroot it may be out of reach, and a forked child has to drop the debugger.
+        _import("forking")
         answer = join.join(self.directory, at_start)  # type: str
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
         return answer
