@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -367,11 +368,34 @@ def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_
     assert seen.change() == ["lib/sub/a.py", "pkg/sub/a.py"]
 
 
+REAPER = """
+import os, sys, threading, time
+from dkdbg.agent.supervisor import reload
+
+def reap():
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            time.sleep(0.0001)
+
+threading.Thread(target=reap, daemon=True).start()
+print(reload.syntax_error(sys.argv[1], sys.executable))
+"""
+
+
+def test_a_syntax_error_is_seen_by_a_first_process_that_reaps_all_children(tmp_path):
+    (tmp_path / "train.py").write_text("def broken(:\n")
+    words = [sys.executable, "-c", REAPER, str(tmp_path / "train.py")]
+    told = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
+    assert "SyntaxError" in told
+
+
 def test_a_newer_grammar_is_left_to_the_programs_python(tmp_path):
     file = tmp_path / "new.py"
     file.write_text("x = = 1\n")
     assert reload.syntax_error(str(file), sys.executable) == f"{file}:1: SyntaxError: invalid syntax"
     newer = tmp_path / "python"
-    newer.write_text("#!/bin/sh\nexit 0\n")
+    newer.write_text("#!/bin/sh\necho ok\n")
     newer.chmod(0o755)
     assert reload.syntax_error(str(file), str(newer)) == ""

@@ -203,16 +203,17 @@ def syntax_error(path: str, other_python: str = "") -> str:
 def _compiles(path: str, python: str) -> bool:
     import subprocess
 
-    code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
+    code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec'); print('ok')"
     try:
         done = subprocess.run(
             [python, "-I", "-S", "-c", code, path],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=10,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return done.returncode == 0
+    # Not by its exit code: an agent that is a container's first process reaps all children, and may take that one's.
+    return done.stdout == b"ok\n"
