@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 
 import pytest
 
@@ -20,10 +19,9 @@ def editor_of(running, text, **more):
 
 
 def shown(stop):
-    """The variables of a stop by name, as text, and the seconds that the answer took."""
-    began = time.monotonic()
+    """The variables of a stop by name, as text."""
     found = stop["session"].variables(frame=stop["frame"])
-    return {name: each["value"] for name, each in found.items()}, time.monotonic() - began
+    return {name: each["value"] for name, each in found.items()}
 
 
 def go_on(stop):
@@ -34,6 +32,16 @@ def ends(running, code=0):
     exit_code, out, err = running.finish(120)
     assert exit_code == code, (out, err)
     return out
+
+
+def looked_at(on_gpu, text):
+    """The variables of the program's only stop, and what it has printed at its end."""
+    running = on_gpu(text)
+    with editor_of(running, text) as editor:
+        stop = editor.wait_stops(1)[0]
+        found = shown(stop)
+        go_on(stop)
+        return found, ends(running)
 
 
 TENSORS = """import torch
@@ -65,7 +73,7 @@ def test_tensors_of_a_device_are_read_there_with_little_memory(on_gpu):
     running = on_gpu(TENSORS)
     with editor_of(running, TENSORS) as editor:
         stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
+        text = shown(stop)
         assert text["plain"] == "Tensor(64, 100) float32 cuda:0, min 1 max 6399 mean 3201, 1 NaN 3 Inf"
         assert text["weight"].startswith("Parameter(20, 3) float32 cuda:0, min 1 max 1 mean 1, 0 NaN 0 Inf")
         assert text["loss"] == "Tensor() float32 cuda:0, 120, grad_fn SumBackward0"
@@ -112,7 +120,7 @@ def test_a_busy_device_is_said_and_not_waited_for(on_gpu):
     running = on_gpu(BUSY)
     with editor_of(running, BUSY) as editor:
         stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
+        text = shown(stop)
         assert text["x"].endswith("not read: the device is busy")
         go_on(stop)
         stop = editor.wait_stops(2)[1]
@@ -136,13 +144,9 @@ print(z.sum().item(), flush=True)
 
 def test_a_graph_that_is_captured_stays_whole(on_gpu):
     assert ends(on_gpu(CAPTURED, wait="0")) == "look\n1100.0\n"
-    running = on_gpu(CAPTURED)
-    with editor_of(running, CAPTURED) as editor:
-        stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
-        assert text["x"].endswith("not read: a CUDA graph is being captured")
-        go_on(stop)
-        assert ends(running) == "look\n1100.0\n"
+    text, out = looked_at(on_gpu, CAPTURED)
+    assert text["x"].endswith("not read: a CUDA graph is being captured")
+    assert out == "look\n1100.0\n"
 
 
 CAPTURED_BESIDE = """import threading, torch
@@ -173,13 +177,9 @@ thread.join()
 
 def test_a_graph_that_another_thread_captures_stays_whole(on_gpu):
     assert ends(on_gpu(CAPTURED_BESIDE, wait="0")) == "look\n1100.0\n"
-    running = on_gpu(CAPTURED_BESIDE)
-    with editor_of(running, CAPTURED_BESIDE) as editor:
-        stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
-        assert text["w"] == "Tensor(100,) float32 cuda:0, min 1 max 1 mean 1, 0 NaN 0 Inf"
-        go_on(stop)
-        assert ends(running) == "look\n1100.0\n"
+    text, out = looked_at(on_gpu, CAPTURED_BESIDE)
+    assert text["w"] == "Tensor(100,) float32 cuda:0, min 1 max 1 mean 1, 0 NaN 0 Inf"
+    assert out == "look\n1100.0\n"
 
 
 FORKED = """import os, sys, torch
@@ -194,13 +194,9 @@ print(os.waitpid(child, 0)[1], x.sum().item(), flush=True)
 
 
 def test_a_process_that_was_forked_after_the_device_was_used_is_not_asked(on_gpu):
-    running = on_gpu(FORKED)
-    with editor_of(running, FORKED) as editor:
-        stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
-        assert text["x"].endswith("not read: this process was forked after CUDA was used")
-        go_on(stop)
-        assert ends(running) == "look\n0 100.0\n"
+    text, out = looked_at(on_gpu, FORKED)
+    assert text["x"].endswith("not read: this process was forked after CUDA was used")
+    assert out == "look\n0 100.0\n"
 
 
 BACKWARD = """import torch
@@ -233,7 +229,7 @@ def test_functions_that_autograd_calls_in_the_thread_of_a_device_stop(on_gpu):
     with editor_of(running, BACKWARD) as editor:
         for number in (1, 2):
             stop = editor.wait_stops(number)[number - 1]
-            assert "float32 cuda:0, " in shown(stop)[0]["gradient"]
+            assert "float32 cuda:0, " in shown(stop)["gradient"]
             go_on(stop)
         assert {stop["line"] for stop in editor.stops} == set(lines_of(BACKWARD))
         assert ends(running) == "[6.0, 6.0, 6.0, 6.0]\n"
@@ -252,14 +248,10 @@ except RuntimeError as error:
 
 def test_a_device_that_failed_is_said_and_the_program_ends_as_it_would(on_gpu):
     plain = ends(on_gpu(ASSERTED, wait="0"))
-    running = on_gpu(ASSERTED)
-    with editor_of(running, ASSERTED) as editor:
-        stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
-        failed = "CUDA error: device-side assert triggered"
-        assert text["x"] == f"Tensor(3,) float32 cuda:0, not read: {failed}"
-        go_on(stop)
-        assert ends(running) == plain
+    text, out = looked_at(on_gpu, ASSERTED)
+    failed = "CUDA error: device-side assert triggered"
+    assert text["x"] == f"Tensor(3,) float32 cuda:0, not read: {failed}"
+    assert out == plain
 
 
 FULL = """import torch
@@ -281,13 +273,9 @@ print(x.sum().item(), flush=True)
 
 
 def test_a_device_without_memory_is_said(on_gpu):
-    running = on_gpu(FULL)
-    with editor_of(running, FULL) as editor:
-        stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
-        assert text["x"].startswith("Tensor(16777216,) float32 cuda:0, not read: CUDA out of memory")
-        go_on(stop)
-        assert ends(running) == f"look\n{float(1 << 24)}\n"
+    text, out = looked_at(on_gpu, FULL)
+    assert text["x"].startswith("Tensor(16777216,) float32 cuda:0, not read: CUDA out of memory")
+    assert out == f"look\n{float(1 << 24)}\n"
 
 
 LOADED = """import torch
@@ -333,14 +321,10 @@ print("%.4f %.4f" % (loss.item(), x.grad.sum().item()), flush=True)
 
 
 def test_code_that_is_compiled_for_a_device_runs_as_it_would(on_gpu):
-    free = on_gpu(COMPILED, wait="0")
-    plain = ends(free)
-    running = on_gpu(COMPILED)
-    with editor_of(running, COMPILED) as editor:
-        stop = editor.wait_stops(1)[0]
-        assert "float32 cuda:0, " in shown(stop)[0]["x"]
-        go_on(stop)
-        assert ends(running) == plain
+    plain = ends(on_gpu(COMPILED, wait="0"))
+    text, out = looked_at(on_gpu, COMPILED)
+    assert "float32 cuda:0, " in text["x"]
+    assert out == plain
 
 
 JAX = """import os
@@ -353,12 +337,8 @@ print("end", flush=True)
 
 
 def test_arrays_of_jax_on_a_device_are_read(on_gpu):
-    running = on_gpu(JAX)
-    with editor_of(running, JAX) as editor:
-        stop = editor.wait_stops(1)[0]
-        text, _ = shown(stop)
-        go_on(stop)
-        assert ends(running) == "look\nend\n"
+    text, out = looked_at(on_gpu, JAX)
+    assert out == "look\nend\n"
     assert text["x"] == "Array(64, 100) float32 cuda:0, min 0 max 6399 mean 3200, 0 NaN 0 Inf"
 
 

@@ -60,9 +60,7 @@ def look(value: Any, deadline: float, digest: bool) -> View:
             if view.why:
                 return view
             _read(torch, view, plain, deadline, digest)
-        except (
-            RuntimeError
-        ) as error:  # a type without these operations, a device that failed or has no memory
+        except RuntimeError as error:  # a type without these operations; the device failed, or has no memory
             view.figures, view.why = None, array_figures.clean(str(error).partition("\n")[0])
             return view
         if plain.numel() <= MAX_INLINE_ELEMENTS:
