@@ -175,6 +175,29 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
     assert (code, out.split("\n")[-2]) == (0, "False True"), err
 
 
+MOCKED = """import torch
+x = torch.ones(30)
+torch.cuda.is_initialized = lambda: True
+print("stop")
+def is_initialized(): raise RuntimeError("mocked")
+torch.cuda.is_initialized = is_initialized
+print("stop")
+print("end", flush=True)
+"""
+
+
+def test_a_program_that_mocks_cuda_is_shown_its_tensors_and_goes_on(stopped):
+    """As a test of a training loop does on a machine without a GPU; no driver is loaded there."""
+    running, attaching = stopped(MOCKED, python_with("torch"))
+    with attaching as editor:
+        for number in (1, 2):
+            stop = editor.wait_stops(number, 300)[-1]
+            assert _values(stop)["x"]["value"] == "Tensor(30,) float32 cpu, min 1 max 1 mean 1, 0 NaN 0 Inf"
+            stop["session"].request("continue", threadId=stop["thread"])
+        code, out, err = running.finish(300)
+    assert (code, out) == (0, "stop\nstop\nend\n"), err
+
+
 JAX = """import jax, jax.numpy as jnp
 plain = jnp.arange(6400.0).reshape(64, 100).at[0, 0].set(jnp.nan).at[1, :3].set(jnp.inf)
 small = jnp.arange(4)

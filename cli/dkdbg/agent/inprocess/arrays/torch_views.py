@@ -41,8 +41,8 @@ def look(value: Any, deadline: float, digest: bool) -> View:
         deadline: when to stop reading, on the monotonic clock. digest: whether to add a digest.
     """
     torch = sys.modules["torch"]
-    with _quiet(torch):
-        base = torch._C.TensorBase if hasattr(torch._C, "TensorBase") else torch._C._TensorBase
+    base = _base(torch)
+    with _quiet(torch, value):
         view = View(
             type(value).__name__,
             _shape(torch, base, value),
@@ -70,10 +70,10 @@ def look(value: Any, deadline: float, digest: bool) -> View:
 
 
 @contextlib.contextmanager
-def _quiet(torch: Any) -> Iterator[None]:
+def _quiet(torch: Any, value: Any) -> Iterator[None]:
     """Run operations without autograd and without overrides, beside a CUDA graph that another thread captures."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
-        if not torch.cuda.is_initialized():
+        if _base(torch).device.__get__(value).type != "cuda" or not torch.cuda.is_initialized():
             yield
             return
         former = _exchange_capture_mode(_RELAXED)
@@ -81,6 +81,11 @@ def _quiet(torch: Any) -> Iterator[None]:
             yield
         finally:
             _exchange_capture_mode(former)
+
+
+def _base(torch: Any) -> Any:
+    """Return the base class of all tensors, whose attributes no subclass overrides."""
+    return torch._C.TensorBase if hasattr(torch._C, "TensorBase") else torch._C._TensorBase
 
 
 def _exchange_capture_mode(mode: int) -> int:
@@ -289,7 +294,7 @@ def _of_piece(torch: Any, piece: Any) -> Tuple[int, int, int, List[float]]:
 
 def _grid(torch: Any, plain: Any) -> Tuple[int, List[float]]:
     """Return the picture of a tensor; see array_figures.View."""
-    with _quiet(torch):
+    with _quiet(torch, plain):
         part = plain[tuple(array_figures.corners(tuple(plain.shape)))]
         part = part.abs() if part.is_complex() else part
         width = part.shape[-1] if part.dim() > 1 else min(array_figures.SIDE, part.numel())
@@ -298,7 +303,7 @@ def _grid(torch: Any, plain: Any) -> Tuple[int, List[float]]:
 
 def _rows(torch: Any, plain: Any) -> List[Tuple[str, Any, str]]:
     """Return the first elements along the first dimension."""
-    with _quiet(torch):
+    with _quiet(torch, plain):
         if not plain.dim():
             return [("value", plain.item(), ".item()")]
         length = min(MAX_PAGE_ELEMENTS, plain.shape[0])
