@@ -135,7 +135,7 @@ _KNOWN = (
           "create it (often from a .env.example beside it)", EXIT_ERROR),
     Known(r"rootfs at \"/opt/dkdbg[^\n]*read-only file system|exec: \"/sbin/docker-init\"",
           "the service mounts a folder read-only over the place of dkdbg's own mount (/opt/dkdbg) or of docker's (/sbin/docker-init)",
-          "mount the folders in it that the program needs (/opt/conda:/opt/conda:ro in place of /opt:/opt:ro), for the debug service in an override file", EXIT_CONFLICT),
+          "in your compose file mount the folders in it that the program needs: /opt/conda:/opt/conda:ro in place of /opt:/opt:ro", EXIT_CONFLICT),
     Known(r"container rootfs is marked read-only",
           "the service's file system is read-only, so compose cannot put the token of the debug port into it",
           "read_only: false for the debug service in an override file, or DKDBG_TOKEN= for a start without a token", EXIT_CONFLICT),
