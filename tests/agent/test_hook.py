@@ -45,7 +45,7 @@ def test_an_unattached_process_loads_nothing_heavy_and_what_a_fork_needs_only_th
         "print(mine())\n"
     )
     out = python(session, "-c", code, env={"HOOK": str(HOOK)})
-    assert out == "[] False\n[]\n['_dkdbg', '_dkdbg.forking']\n"
+    assert out == "[] False\n[]\n['_dkdbg', '_dkdbg.forking', '_dkdbg.standard', '_dkdbg_standard']\n"
 
 
 def test_a_process_announces_itself_with_its_rank(session):

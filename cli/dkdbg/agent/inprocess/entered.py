@@ -6,9 +6,7 @@ raises nothing, and does not wait: the agent asks over the socket, as with every
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
 
 TYPE_CHECKING = False
@@ -24,8 +22,6 @@ ENTERED = "entered"
 SERVES = "it serves other processes and runs none of your code"
 #: The hook's module name in such a process.
 HOOK = "_dkdbg_hook"
-#: The hook's folder on PYTHONPATH, of any agent.
-_HOOK_FOLDER = re.compile(r"/(?:inprocess|hook-[0-9a-f]{12})/hook$")
 #: `%r` are this file, the folder of the hook's files and that of the session.
 SCRIPT = """\
 def enter(path, files, directory):
@@ -104,35 +100,40 @@ def _move(member: Member, directory: str, files: str) -> str:
     """Move this process from a session that has ended to another one."""
     if member.directory == directory:
         return ENTERED
-    if os.path.exists(member.directory + "/session.json") and _is_alive(member.directory):
+    if os.path.exists(member.directory + "/session.json") and _is_alive(member):
         return "it is in another session of dkdbg already: " + os.path.basename(member.directory)
     former, member.directory = member.listener, directory
     if "pydevd" in sys.modules:
         sys.modules["pydevd"].SetupHolder.setup = None  # it names the parent process for the adapter
     _register(member, directory, files)
     if former is not None and former.fileno() >= 0 and former is not member.listener:
-        with contextlib.suppress(OSError):
+        try:  # noqa: SIM105 - contextlib may be the program's, see standard.py
             former.shutdown(2)  # wakes the thread that sleeps on it, which then finds the new one
+        except OSError:
+            pass
     return ENTERED
 
 
-def _is_alive(directory: str) -> bool:
-    """Tell whether the agent of a session still runs."""
-    import json
-
+def _is_alive(member: Member) -> bool:
+    """Tell whether the agent of this process's session still runs."""
     try:
-        with open(directory + "/session.json") as source:
-            os.kill(int(json.load(source)["pid"]), 0)
-    except (OSError, ValueError, KeyError, TypeError):
+        os.kill(member.module("session").record(member.directory)["pid"], 0)
+    except (OSError, KeyError, TypeError):
         return False
     return True
+
+
+def _is_hook_folder(entry: str) -> bool:
+    """Tell whether an entry of PYTHONPATH is the folder of a hook, of any agent."""
+    folder, last = os.path.split(entry)
+    return last == "hook" and os.path.basename(folder).startswith(("inprocess", "hook-"))
 
 
 def _register(member: Member, directory: str, files: str) -> None:
     # New children belong to the session too, as with a program that the agent has started.
     hook = files + "/hook"
     former = os.environ.get("PYTHONPATH", "")
-    rest = [each for each in former.split(os.pathsep) if each and not _HOOK_FOLDER.search(each)]
+    rest = [each for each in former.split(os.pathsep) if each and not _is_hook_folder(each)]
     os.environ["PYTHONPATH"] = os.pathsep.join([hook, *rest])
     os.environ["DKDBG_SESSION_DIR"] = directory
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")

@@ -345,11 +345,12 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     if "debugpy" not in sys.modules:
         import platform
 
-        from . import bundle, member
+        from . import bundle, member, standard
         from .pydevd_patches import greenlets
 
         folder = bundle.ensure_debugpy(info["search"], info["runtime"])
-        sys.path.insert(0, folder)
+        standard.look()
+        standard.folders[:] = [folder, folder + "/debugpy/_vendored/pydevd"]
         dont_write = sys.dont_write_bytecode
         # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1,
         # each time. They go into our private folder. Not in a running program: its own imports would be
@@ -361,11 +362,13 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         this = member.of_this_process()
         try:
             with greenlets.GeventSupport(this.words if this is not None else ()):
-                import debugpy  # noqa: F401, T100
+                import debugpy._vendored as vendored
+
+                # It would put a folder into sys.path, which the program's threads may be iterating over.
+                vendored.vendored = contextlib.nullcontext  # type: ignore[assignment]
                 from debugpy.server import api
             greenlets.let_end(sys.modules["pydevd"].threading)
         finally:
-            sys.path.remove(folder)
             sys.dont_write_bytecode = dont_write
             platform.platform = described
             # pydevd replaces `breakpoint()`; PYTHONBREAKPOINT is the user's choice, or else dkdbg's.

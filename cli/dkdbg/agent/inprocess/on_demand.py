@@ -67,11 +67,13 @@ def find_spec(name: str) -> Any:
     import importlib.util
     from importlib.machinery import ModuleSpec
 
+    from . import standard
+
     if name == "dkdbg":
         return ModuleSpec(name, _Loader(), is_package=True)  # type: ignore[arg-type]
     file = "ray/driver.py" if name == "dkdbg_ray" else "pai.py"
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
-    return importlib.util.spec_from_file_location(name, path)
+    return importlib.util.spec_from_file_location(name, path, loader=standard.loader(name, path))
 
 
 class _Loader:

@@ -128,6 +128,7 @@ def _import(name):  # type: (str) -> Any
     # `__import__`.
     from _frozen_importlib import __import__ as import_
 
+    import_("_dkdbg.standard")
     import_("_dkdbg." + name)
     return sys.modules["_dkdbg." + name]
 

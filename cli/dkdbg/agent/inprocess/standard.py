@@ -1,0 +1,146 @@
+"""Gives the debugger the standard library in a program that has modules of the same names.
+
+A `queue.py` or `random.py` beside the script is what `import queue` finds. The debugger needs the standard one: it would
+run the program's, and fail; or it would load the standard one before the program asks for its own. In such a program our
+modules and debugpy's have another `__import__`, and so have modules of the standard library that it loads. It loads those
+that the program replaces for the debugger alone, as `_dkdbg_standard.NAME`.
+
+Loaded by the hook before our other modules, so it imports nothing that a program can replace.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: A002, ANN401
+import os
+import sys
+from _frozen_importlib import __import__ as import_normally
+from _frozen_importlib_external import PathFinder, SourceFileLoader
+from _thread import get_ident
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Set
+
+#: Folders of debugpy's top-level modules.
+folders: List[str] = []
+#: How the names of our modules and debugpy's begin.
+_DEBUGGER = ("_dkdbg", "debugpy", "pydev", "_pydev")
+#: Modules that the debugger does not import. A folder `test` is common, and setuptools replaces distutils.
+_UNUSED = {"test", "distutils"}
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OF_OS = os.path.dirname(os.__file__)
+#: Folders of the standard library, and its modules' names. `os` may be frozen, and its folder be spelled in another way.
+_standard = [_OF_OS] + [
+    each
+    for each in sys.path
+    if each.endswith("lib-dynload") or (each and os.path.realpath(each) == os.path.realpath(_OF_OS))
+]
+_names: Set[str] = set()
+#: The program's modules with these names. Without one the debugger imports as the program does.
+_replaced: Set[str] = set()
+#: The package of those that are loaded for the debugger alone.
+_PRIVATE = "_dkdbg_standard"
+#: The built-in names for the debugger's modules, where the program replaces one of the library's.
+_builtins: Dict[str, Any] = {}
+#: The threads that are importing modules of the standard library for the debugger.
+_importing: Set[int] = set()
+
+
+def look() -> None:
+    """Look for the program's modules with names of the standard library's."""
+    script = (getattr(sys, "argv", None) or [""])[0]
+    # While Python starts, the script's folder is not in sys.path yet.
+    first = [""] if script in ("", "-c", "-m") else [script, os.path.dirname(os.path.realpath(script))]
+    for entry in sys.path:
+        if entry in _standard:
+            break
+        first.append(entry)
+    for folder in first:
+        for name in _names & set(_listed(folder)):
+            is_folder = os.path.isdir(os.path.join(folder, name))
+            if not is_folder or os.path.exists(os.path.join(folder, name, "__init__.py")):
+                _replaced.add(name)
+    _replaced.update(name for name in _names & set(sys.modules) if not _is_standard(name))
+
+
+def _listed(folder: str) -> List[str]:
+    """Return the modules and folders in a folder, and perhaps names of other files."""
+    try:
+        entries = os.listdir(folder or ".")
+    except OSError:
+        return []
+    return [
+        name
+        for name, dot, ending in (each.partition(".") for each in entries)
+        if not dot or ending[:2] in ("py", "so", "cp")
+    ]
+
+
+def _is_standard(name: str) -> bool:
+    """Tell whether this loaded top-level module is the standard library's."""
+    try:
+        # Attributes of a module that is imported at its first use would import it.
+        origin: str = object.__getattribute__(sys.modules[name], "__dict__")["__spec__"].origin
+        folder, file = os.path.split(origin)
+    except Exception:  # anything may be in sys.modules
+        return False
+    if file.startswith("__init__."):
+        folder = os.path.dirname(folder)
+    return origin in ("built-in", "frozen") or folder in _standard
+
+
+def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    """`__import__` of the debugger's modules, and of those of the standard library that it has loaded."""
+    top = (globals["__package__"] if level else name).partition(".")[0]
+    if top not in _names:
+        return import_normally(name, globals, locals, fromlist, level)
+    if level or top not in _replaced or (top in sys.modules and _is_standard(top)):
+        nested, thread = get_ident() in _importing, get_ident()
+        _importing.add(thread)
+        try:
+            return import_normally(name, globals, locals, fromlist, level)
+        finally:
+            if not nested:
+                _importing.discard(thread)
+    found = import_normally("%s.%s" % (_PRIVATE, name), None, None, fromlist)
+    return found if fromlist else sys.modules["%s.%s" % (_PRIVATE, top)]
+
+
+def loader(name: str, path: str) -> SourceFileLoader:
+    """Return what loads the debugger's module NAME from this file."""
+    return (_Loader if _replaced else SourceFileLoader)(name, path)
+
+
+class _Loader(SourceFileLoader):
+    def exec_module(self, module: Any) -> None:
+        module.__dict__["__builtins__"] = _builtins
+        super().exec_module(module)
+
+
+class _Finder:
+    """Finds the debugger's modules; the first on sys.meta_path, so that `sys.path` stays as it is."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
+        """Return a spec of a module that is imported for the debugger, and None for others."""
+        if name.startswith(_DEBUGGER):
+            spec = PathFinder.find_spec(name, folders if path is None else path)
+        elif get_ident() in _importing and name.partition(".")[0] in _names:
+            spec = PathFinder.find_spec(name, _standard if path is None else path)
+        else:
+            return None
+        if spec is None or not (spec.origin or "").startswith((_HERE, *folders, *_standard)):
+            return None
+        if type(spec.loader) is SourceFileLoader:
+            spec.loader = loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+for _folder in _standard:
+    _names.update(_listed(_folder))
+_names -= _UNUSED
+_builtins.update(vars(sys.modules["builtins"]), __import__=_import)
+_package = type(sys)(_PRIVATE)
+_package.__path__ = _standard
+sys.modules.setdefault(_PRIVATE, _package)
+look()
+sys.meta_path = [_Finder(), *sys.meta_path]  # another thread may be iterating over the list
