@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from dkdbg.agent.state import processes
+from dkdbg.agent.state import announced, processes
 from dkdbg.agent.state.processes import ProcessTable
 from tests.agent.dap_probe import Editor, wait_for
 
@@ -74,8 +74,7 @@ def test_a_process_that_tried_to_join_an_adapter_that_is_gone_is_asked_again(tmp
     refusals: list[str] = []
     answers = ["not joined: ConnectionRefusedError", "joined"]
     table = ProcessTable(
-        str(tmp_path),
-        users={},
+        announced.Folders(str(tmp_path), {}),
         attached=lambda: True,
         on_change=lambda found: joined.extend(each["pid"] for each in found if each["joined"]),
         on_refusal=refusals.append,
@@ -111,8 +110,7 @@ def test_an_answer_about_timeouts_that_is_cut_off_raises_nothing(tmp_path, monke
     monkeypatch.setattr(threading, "excepthook", raised.append)
     monkeypatch.setattr(processes, "ask", lambda *_: answer)
     table = ProcessTable(
-        str(tmp_path),
-        users={},
+        announced.Folders(str(tmp_path), {}),
         attached=bool,
         on_change=list,
         on_refusal=list,

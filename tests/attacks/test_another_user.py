@@ -609,8 +609,7 @@ def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared, othe
     store.let_in(other_user.uid, other_user.gid)
     store.create(records.first_record(session_id=store.id, name="x", host="h", port=1, debugpy="1", argv=[]))
     table = processes.ProcessTable(
-        store.processes_dir,
-        users=store.users,
+        store.folders,
         attached=lambda: False,
         on_change=lambda _: None,
         on_refusal=lambda _: None,

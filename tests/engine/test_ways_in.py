@@ -1,9 +1,11 @@
 """Programs that set, clear or ignore their environment, or change the user, run as they were meant and stop all the same."""
 
 import os
+import time
 
 import pytest
 
+from dkdbg.agent.supervisor import hook_check
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.projects import (
@@ -109,3 +111,33 @@ def test_what_dkdbg_run_starts_in_a_container_stops_too_and_nothing_stays_there(
         assert left == ""
     finally:
         command(["docker", "rm", "-f", name])
+
+
+def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(base_image, tmp_path):
+    """It alone is Python there, and announces itself in a folder of that user's."""
+    text = f"import time\nn = 0\nwhile True:\n    n += 1  {MARK}\n    time.sleep(0.1)\n"
+    start = "exec setpriv --reuid=4242 --regid=4242 --init-groups python3 serve.py\n"
+    files = {
+        "Dockerfile": DOCKERFILE.format(base=base_image),
+        "compose.yaml": COMPOSE,
+        "start.sh": start,
+        "serve.py": text,
+    }
+    root = repo(tmp_path / unique("ways"), files)
+    try:
+        must(dkdbg(root, "init", "--yes", "--wait", "0"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "up"))
+        with Debugger(launch_options(root)) as debugger:
+            debugger.attach()
+            debugger.wait(lambda: len(debugger.sessions) == 2, "the session of the program", timeout=120)
+            time.sleep(hook_check.TIMEOUT_S + 2)  # what must not come would come by then
+            assert hook_check.NOTE not in must(dkdbg(root, "logs")).stderr
+        assert "<module>" in must(dkdbg(root, "where", "--json")).stdout
+        why = dkdbg(root, "why", f"serve.py:{marked_line(root / 'serve.py')}").stdout
+        assert "hook-missing" not in why
+        assert "serve.py" in why
+        stopped = dkdbg(root, "pdb", text="p n > 0\nq\n").stdout
+        assert "True" in stopped
+    finally:
+        take_away(root, dict(os.environ))

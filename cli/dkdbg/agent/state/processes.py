@@ -14,7 +14,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.inprocess import choosing, join, last_stack, ranks
-from dkdbg.agent.state import deaths, job, naming, notes, procfs
+from dkdbg.agent.state import announced, deaths, job, naming, notes, procfs
 from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
@@ -46,8 +46,7 @@ class ProcessTable:
     """Table of the processes in the folder, kept current by its own thread.
 
     Args:
-        directory: where processes announce themselves.
-        users: by uid, the same of other users; see SessionStore.
+        folders: where processes announce themselves.
         attached: tells whether an editor is attached now, so that a process can join.
         on_change: called with the processes, by pid, on every change.
         on_refusal: called once per reason why a process cannot be debugged, with one line.
@@ -64,9 +63,8 @@ class ProcessTable:
 
     def __init__(
         self,
-        directory: str,
+        folders: announced.Folders,
         *,
-        users: Dict[int, str],
         attached: Callable[[], bool],
         on_change: Callable[[List[contract.Process]], None],
         on_refusal: Callable[[str], None],
@@ -78,8 +76,8 @@ class ProcessTable:
         before_look: Callable[[], object] = lambda: None,
         on_death: Callable[[int, str, List[str]], None] = lambda _pid, _line, _stack: None,
     ) -> None:
-        self._directory = directory
-        self._users = users
+        self._folders = folders
+        self._path = folders.path
         self._attached = attached
         self._on_change = on_change
         self._on_refusal = on_refusal
@@ -247,10 +245,10 @@ class ProcessTable:
             process = self._known.get(pid)
             if process is not None and pid in self._belongs:
                 return self._belongs[pid]
-        announced = _announced(self._path(pid, ".json"))
-        if announced is None:
+        read = _announced(self._path(pid, ".json"))
+        if read is None:
             return None
-        itself, environment = announced
+        itself, environment = read
         parent = self._parent_of(itself)
         found = itself["rank"]
         if found is None:
@@ -317,29 +315,7 @@ class ProcessTable:
 
     def announced(self) -> List[int]:
         """Return the pids of the announced processes in order."""
-        found: Set[int] = set()
-        for folder in self._folders():
-            with contextlib.suppress(OSError):
-                names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
-                pids = {int(name) for name in names if name.isdigit()}
-                # Another user's folder may hold any number: only pids of that user's own processes count.
-                found |= {
-                    pid
-                    for pid in pids
-                    if os.path.dirname(self._path(pid, "")) == folder or not procfs.alive(pid)
-                }
-        return sorted(found)
-
-    def _folders(self) -> List[str]:
-        return [self._directory, *list(self._users.values())]
-
-    def _path(self, pid: int, suffix: str) -> str:
-        """Return the path of a process's file: processes of another user have a folder of their own."""
-        folder = self._directory
-        # A process may have announced itself in our folder before it changed its user.
-        if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
-            folder = self._users.get(procfs.owner(pid), folder)
-        return os.path.join(folder, "%d%s" % (pid, suffix))
+        return self._folders.pids()
 
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
         pid = process["ppid"]
@@ -506,7 +482,7 @@ class ProcessTable:
     def _forget(self, pid: int) -> None:
         self.deaths.forget(pid)
         for suffix in (".json", ".sock", ".note", ".pdb", join.NO_EDITOR_SUFFIX, last_stack.SUFFIX):
-            for folder in self._folders():
+            for folder in self._folders.all():
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))
         with self._lock:
@@ -547,17 +523,11 @@ def ask(path: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
     return ""
 
 
-def announced(directory: str, pid: int) -> Optional[contract.Process]:
-    """Return a process as it announced itself, with its name; None when it has not.
-
-    Args:
-        directory: where processes announce themselves.
-    """
-    process = _read(os.path.join(directory, "%d.json" % pid))
+def read(folders: announced.Folders, pid: int) -> Optional[contract.Process]:
+    """Return a process as it announced itself, with its name; None when it has not."""
+    process = _read(folders.path(pid, ".json"))
     if process is not None:
-        process["name"] = naming.describe(
-            process, _read(os.path.join(directory, "%d.json" % process["ppid"]))
-        )
+        process["name"] = naming.describe(process, _read(folders.path(process["ppid"], ".json")))
     return process
 
 

@@ -8,7 +8,7 @@ import os
 import time
 
 from dkdbg.agent import contract
-from dkdbg.agent.state import procfs, runtime_dir
+from dkdbg.agent.state import announced, procfs, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ class SessionStore:
     Attributes:
         lets_join: whether `join.json` exists.
         users: by uid, the folders in which processes of other users announce themselves; see `let_in`.
+        folders: all folders in which processes announce themselves.
     """
 
     def __init__(self, folder: str, name: str) -> None:
@@ -209,6 +210,7 @@ class SessionStore:
             os.rmdir(self.processes_dir)
             os.symlink(short, self.processes_dir)
             self.processes_dir = short
+        self.folders = announced.Folders(self.processes_dir, self.users)
         self._join_info: Optional[contract.JoinInfo] = None
         self._lock = threading.Lock()
         self._record: Optional[contract.Record] = None
@@ -288,6 +290,7 @@ class SessionStore:
         if self._join_info is not None:
             self._let_join(uid, self._join_info)
         os.mkdir(processes, 0o700)
+        os.utime(processes, (0, 0))  # an announcement changes it (hook_check.py)
         os.chown(processes, uid, gid)  # must be last: a process of that user waits for it
 
     def _folder_of(self, uid: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -14,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Callable, Collection, Dict, List, Optional, Sequence, Set
+
+    from dkdbg.agent.state import announced
 
 #: Seconds after the program's start before a report: a slow start has announced itself by then.
 TIMEOUT_S = 10.0
@@ -33,16 +36,16 @@ class HookCheck:
     """Reports once per program, and once per name of its Pythons, that the hook was not loaded.
 
     Args:
-        folder: where processes announce themselves.
+        folders: where processes announce themselves.
 
     Attributes:
         hook: the hook's folder, as it stands on PYTHONPATH; empty before the first start.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folders: announced.Folders) -> None:
         self.hook = ""
-        self._folder = folder
-        self._before = 0
+        self._folders = folders
+        self._before: Dict[str, int] = {}
         self._told = False
         self._looked = 0.0
         self._since: Dict[int, float] = {}
@@ -59,7 +62,11 @@ class HookCheck:
 
         Empty when one of its processes has announced itself, or after the first call.
         """
-        if self._told or self._reported or self._changed() != self._before:
+        if (
+            self._told
+            or self._reported
+            or any(changed != self._before.get(folder, 0) for folder, changed in self._changed().items())
+        ):
             return ""
         self._told = True
         return "%s; %s" % (NOTE, _USUAL)
@@ -96,12 +103,13 @@ class HookCheck:
             self._functions = entered.hook_functions(os.path.dirname(self.hook))
         return bool(self._functions._is_housekeeping(words))
 
-    def _changed(self) -> int:
-        """Return the folder's modification time in nanoseconds: each announcement creates a file in it."""
-        try:
-            return os.stat(self._folder).st_mtime_ns
-        except OSError:
-            return -1
+    def _changed(self) -> Dict[str, int]:
+        """Return the folders' modification times in nanoseconds: each announcement creates a file in one."""
+        found: Dict[str, int] = {}
+        for folder in self._folders.all():
+            with contextlib.suppress(OSError):
+                found[folder] = os.stat(folder).st_mtime_ns
+        return found
 
 
 def why(pid: int, words: Sequence[str], hook: str) -> str:

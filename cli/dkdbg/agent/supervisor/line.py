@@ -11,15 +11,16 @@ import os
 import pkgutil
 import socket
 
-from dkdbg.agent import contract
 from dkdbg.agent.dap import sources
 from dkdbg.agent.inprocess import entered
-from dkdbg.agent.state import mapping, naming, procfs, records
+from dkdbg.agent.state import announced, mapping, naming, procfs, records
 from dkdbg.agent.supervisor import hook_check, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
+
+    from dkdbg.agent import contract
 
 #: Seconds for the answers: a process compiles the file, and may hold the GIL in C.
 TIMEOUT_S = 10.0
@@ -52,11 +53,11 @@ def main(words: List[str]) -> int:
 
 
 def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict[str, Any]:  # noqa: ANN401
-    folder = os.path.realpath(os.path.join(records.folder_of(record), contract.PROCESSES_NAME))
-    there = where.announced_processes(folder, record)
+    folders = announced.of_session(records.folder_of(record))
+    there = where.announced_processes(folders, record)
     question = "line %d %s" % (line, path)
     pids = [each["pid"] for each in there] if len(os.fsencode(path)) <= _MAX_PATH_BYTES else []
-    answers = where.ask_all(folder, pids, question, TIMEOUT_S)
+    answers = where.ask_all(folders, pids, question, TIMEOUT_S)
     facts: Dict[str, Any] = {key: record.get(key) for key in _RECORD_FIELDS}
     facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
     facts["unhooked"] = _unhooked(record, {each["pid"] for each in there})

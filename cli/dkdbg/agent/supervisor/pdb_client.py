@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 import threading
 import time
 
-from dkdbg.agent import contract
-from dkdbg.agent.state import processes, records
+from dkdbg.agent.state import announced, processes, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
+
+    from dkdbg.agent import contract
 
 
 #: Seconds without a prompt before a message explains it.
@@ -42,8 +42,8 @@ def main(words: List[str]) -> int:
         process = _process(session, given.pid, given.rank)
     if process is None:
         return _fail(_why_missing(session))
-    folder = os.path.realpath(os.path.join(records.folder_of(session), contract.PROCESSES_NAME))
-    answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
+    folders = announced.of_session(records.folder_of(session))
+    answer = processes.ask(folders.path(process["pid"], ".sock"), "pdb")
     if not answer.startswith("pdb "):
         return _fail("process %d: %s" % (process["pid"], answer or "it does not answer"))
     others = _listing([each for each in session["processes"] if each["pid"] != process["pid"]])

@@ -176,9 +176,9 @@ class Session:
         if self._lets_users_in:
             self.store.open_for_users()
         self._program, self._first_death = 0, ""
-        self._hook_check = hook_check.HookCheck(self.store.processes_dir)
+        self._hook_check = hook_check.HookCheck(self.store.folders)
         self._unhit = unhit.Unhit(
-            self.store.processes_dir,
+            self.store.folders,
             processes=lambda: self.store.snapshot()["processes"],
             told=self.tell,
         )
@@ -210,8 +210,7 @@ class Session:
             changed=lambda found: self._write(deadlines=found),
         )
         self._table = processes.ProcessTable(
-            self.store.processes_dir,
-            users=self.store.users,
+            self.store.folders,
             attached=lambda: self.attached,
             on_change=self._on_processes,
             on_refusal=self.tell,

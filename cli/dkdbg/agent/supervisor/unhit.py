@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
     from dkdbg.agent import contract
+    from dkdbg.agent.state import announced
 
 #: Seconds from the breakpoints to a first look, and between the looks: a program takes a while to reach its lines.
 LOOKS_S = (10.0, 20.0, 90.0)
@@ -36,19 +37,19 @@ class Unhit:
     """The breakpoints of the attached editor that have not stopped.
 
     Args:
-        folder: where processes announce themselves and answer.
+        folders: where processes announce themselves and answer.
         processes: returns those that are announced.
         told: called with a line for the user and its category; that of a copy is `important`, see RootStub.say.
     """
 
     def __init__(
         self,
-        folder: str,
+        folders: announced.Folders,
         *,
         processes: Callable[[], List[contract.Process]],
         told: Callable[[str, str], None],
     ) -> None:
-        self._folder, self._processes, self._told = os.path.realpath(folder), processes, told
+        self._folders, self._processes, self._told = folders, processes, told
         self._set: Dict[str, List[int]] = {}
         self._done: Set[Tuple[str, int]] = set()
         self._looks: List[float] = []
@@ -89,7 +90,7 @@ class Unhit:
             if key in self._done or line not in self._set.get(path, ()) or told == MAX_TOLD:
                 continue
             pids = [each["pid"] for each in self._processes()]
-            text = reason(path, line, _answers(self._folder, pids, path, line))
+            text = reason(path, line, _answers(self._folders, pids, path, line))
             if text and key not in self._done:
                 told += 1
                 self._done.add(key)
@@ -131,8 +132,8 @@ def _is_copy(file: Dict[str, Any], path: str) -> bool:
     return bool(here) and here["digest"] == sources.look(as_text(file.get("path"))).get("digest")
 
 
-def _answers(folder: str, pids: List[int], path: str, line: int) -> Iterator[Dict[str, Any]]:
-    for answer in where.ask_all(folder, pids, "ran %d %s" % (line, path), ANSWER_S).values():
+def _answers(folders: announced.Folders, pids: List[int], path: str, line: int) -> Iterator[Dict[str, Any]]:
+    for answer in where.ask_all(folders, pids, "ran %d %s" % (line, path), ANSWER_S).values():
         try:
             data = json.loads(answer)
         except (ValueError, RecursionError):  # it ended meanwhile

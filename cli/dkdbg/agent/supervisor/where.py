@@ -16,13 +16,15 @@ import selectors
 import socket
 import time
 
-from dkdbg.agent import contract, sockets
-from dkdbg.agent.state import processes, procfs, records
+from dkdbg.agent import sockets
+from dkdbg.agent.state import announced, processes, procfs, records
 from dkdbg.agent.supervisor import outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
+
+    from dkdbg.agent import contract
 
 #: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with
 #: us.
@@ -53,9 +55,9 @@ def main(words: List[str]) -> int:
 
 
 def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
-    folder = os.path.realpath(os.path.join(records.folder_of(record), contract.PROCESSES_NAME))
-    there = announced_processes(folder, record)
-    answers = ask_all(folder, [each["pid"] for each in there], "stacks", TIMEOUT_S)
+    folders = announced.of_session(records.folder_of(record))
+    there = announced_processes(folders, record)
+    answers = ask_all(folders, [each["pid"] for each in there], "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
     outside.fill_in(told, native=native)
     return {
@@ -67,22 +69,17 @@ def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     }
 
 
-def announced_processes(folder: str, record: contract.Record) -> List[contract.Process]:
+def announced_processes(folders: announced.Folders, record: contract.Record) -> List[contract.Process]:
     """Return the announced processes that still run; the record may be half a second old."""
     listed = {each["pid"]: each for each in record["processes"]}
-    names: List[str] = []
-    with contextlib.suppress(OSError):  # the session has ended
-        names = os.listdir(folder)
     found = []
-    for pid in sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()):
-        if not procfs.alive(pid):
-            continue
-        announced = processes.announced(folder, pid)
+    for pid in filter(procfs.alive, folders.pids()):
+        itself = processes.read(folders, pid)
         known = listed.get(pid)
-        if known is not None and (announced is None or known["started"] == announced["started"]):
+        if known is not None and (itself is None or known["started"] == itself["started"]):
             found.append(known)
-        elif announced is not None:
-            found.append(announced)
+        elif itself is not None:
+            found.append(itself)
     return found[:_MAX_PROCESSES]
 
 
@@ -98,11 +95,11 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
     return told
 
 
-def ask_all(folder: str, pids: List[int], word: str, limit: float) -> Dict[int, str]:
+def ask_all(folders: announced.Folders, pids: List[int], word: str, limit: float) -> Dict[int, str]:
     """Send one command to processes and return their answers within `limit` seconds by pid, even partial ones."""
     with selectors.DefaultSelector() as waiting:
         for pid in pids:
-            ours = _asked(os.path.join(folder, "%d.sock" % pid), word)
+            ours = _asked(folders.path(pid, ".sock"), word)
             if ours is not None:
                 waiting.register(ours, selectors.EVENT_READ, (pid, bytearray()))
         answers: Dict[int, str] = {}

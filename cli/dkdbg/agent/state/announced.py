@@ -1,0 +1,66 @@
+"""The folders of a session in which processes announce themselves, with `PID.json` and a socket `PID.sock`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from dkdbg.agent import contract
+from dkdbg.agent.state import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List
+
+
+class Folders:
+    """The session's own folder, and one for each user to whom a process below an agent of root's changes.
+
+    Args:
+        own: the session's own.
+        users: by uid, those of other users; see SessionStore.let_in.
+    """
+
+    def __init__(self, own: str, users: Dict[int, str]) -> None:
+        self._own = own
+        self._users = users
+
+    def all(self) -> List[str]:
+        """Return every folder, the session's own first."""
+        return [self._own, *list(self._users.values())]
+
+    def path(self, pid: int, suffix: str) -> str:
+        """Return the path of a process's file."""
+        folder = self._own
+        # A process may have announced itself in our folder before it changed its user.
+        if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
+            folder = self._users.get(procfs.owner(pid), folder)
+        return os.path.join(folder, "%d%s" % (pid, suffix))
+
+    def pids(self) -> List[int]:
+        """Return the pids of the announced processes in order."""
+        found = set()
+        for folder in self.all():
+            with contextlib.suppress(OSError):
+                names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
+                pids = {int(name) for name in names if name.isdigit()}
+                # Another user's folder may hold any number: only pids of that user's own processes count.
+                found |= {
+                    pid
+                    for pid in pids
+                    if os.path.dirname(self.path(pid, "")) == folder or not procfs.alive(pid)
+                }
+        return sorted(found)
+
+
+def of_session(directory: str) -> Folders:
+    """Return the folders of the session in `directory`, as they are now."""
+    users: Dict[int, str] = {}
+    place = os.path.join(directory, contract.USERS_NAME)
+    with contextlib.suppress(OSError):  # only sessions of root's have it
+        users = {
+            int(name): os.path.join(place, name, contract.PROCESSES_NAME)
+            for name in os.listdir(place)
+            if name.isdigit()
+        }
+    return Folders(os.path.realpath(os.path.join(directory, contract.PROCESSES_NAME)), users)
