@@ -76,7 +76,10 @@ services:
     working_dir: /app
     volumes: [".:/app"]
     command: [python3, job.py]
-    network_mode: none
+    network_mode: {network}
+  net:
+    image: {base}
+    command: [sleep, "600"]
 """
 
 
@@ -107,21 +110,28 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
         take_away(root, dict(os.environ))
 
 
-def test_a_service_without_a_network_is_debugged_through_dkdbg_attach(base_image, tmp_path):
-    files = {"job.py": f"x = 1\nprint(x)  {MARK}\n", "compose.yaml": ALONE.format(base=base_image)}
+@pytest.mark.parametrize("network", ["none", "service:net"])
+def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach(
+    base_image, tmp_path, network
+):
+    files = {
+        "job.py": f"def f():\n    x = 1\n    print(x)  {MARK}\nf()\n",
+        "compose.yaml": ALONE.format(base=base_image, network=network),
+    }
     root = repo(tmp_path / unique("alone"), files)
     (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
     try:
-        must(dkdbg(root, "init", "--yes"))
+        must(dkdbg(root, "init", "--yes", "--service", "job"))
+        must(dkdbg(root, "verify"))
         said = must(dkdbg(root, "up")).stdout
-        assert "which has no network" in said
+        assert "which has no port on this machine" in said
         [line] = hinted(said, hints.REMOTE_ATTACH)
         f5 = command(["sh", ".dkdbg/up.sh"], root, check=False)
         assert f5.returncode == 1
         assert line in f5.stderr
         with typed_proxy(root, line) as proxy:
             stopped = stop_in(root, "job.py", replace(launch_options(root), port=proxy.port))
-            assert stopped.function == "<module>"
+            assert stopped.function == "f"
     finally:
         take_away(root, dict(os.environ))
 

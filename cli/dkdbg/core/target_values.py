@@ -105,7 +105,7 @@ class Trial:
 
     Attributes:
         address: address of its target, as any verb accepts it.
-        port: its debug port on 127.0.0.1.
+        port: its debug port on 127.0.0.1; 0 where only the target's endpoint leads there.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
         ready: waits at most so many seconds until an attach works; returns False if the program ends first.

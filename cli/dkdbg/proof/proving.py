@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.address import is_loopback
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
@@ -281,8 +282,8 @@ class _Run:
                 found[:] = [each for each in causes if is_last or each.cause in _DECISIVE]
             return bool(found)
 
-        options = self._options(trial)
         try:
+            options = self._options(trial, target)
             attempt = stopping.stop(
                 options,
                 self._files,
@@ -318,10 +319,16 @@ class _Run:
 
         return is_idle
 
-    def _options(self, trial: Trial) -> AttachOptions:
+    def _options(self, trial: Trial, target: Target) -> AttachOptions:
         subject = self._subject
+        host, port = LOOPBACK, trial.port
+        if not port:
+            endpoint = target.endpoint()
+            if endpoint.address is None:
+                raise DkdbgError(endpoint.why, hint="dkdbg logs shows what the agent says")
+            host, port = endpoint.address
         return AttachOptions(
-            port=trial.port, path_mappings=subject.entry.mappings, just_my_code=subject.entry.just_my_code,
+            host=host, port=port, path_mappings=subject.entry.mappings, just_my_code=subject.entry.just_my_code,
             sub_process=subject.entry.sub_process, extra=dict(subject.extra),
         )  # fmt: skip
 
@@ -397,7 +404,9 @@ class _Run:
 
                 if trial.ready(self._subject.timeout):
                     self._session = trial.session()
-                    stopping.copy_of(self._options(trial), self._files, timeout=_BY_NAME_TIMEOUT_S, look=look)
+                    stopping.copy_of(
+                        self._options(trial, target), self._files, timeout=_BY_NAME_TIMEOUT_S, look=look
+                    )
         decisive = [each for each in found if each.cause in _DECISIVE]
         if decisive:
             return decisive[0]

@@ -158,7 +158,7 @@ def _up(root: Path, *, as_json: bool, wait_timeout: int) -> None:
         where = (
             f"at {printable(started.engine)}"
             if started.engine
-            else f"in {started.name}, which has no network"
+            else f"in {started.name}, which has no port on this machine"
         )
         console.say(f"ready {where}. Your editor gets there, and F5 works, while this runs:")
         console.say(hints.REMOTE_ATTACH(port=port))

@@ -81,11 +81,12 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
         image.copy_files(str(model.get("name", "")), report)
     described: Mapping[str, Any] = _described(model, service.name)
     name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
+    publishes = not str(described.get("network_mode")).startswith(("host", "service:", "container:"))
     argv = target.once(
         wanted.command,
         entrypoint=_entrypoint(described.get("entrypoint") or ()) if wanted.command else "",
-        publish="" if service.host_network else f"{LOOPBACK}:{port}:{service.port}",
-        all_ports=not service.host_network and all(map(is_free, published_ports(described))),
+        publish=f"{LOOPBACK}:{port}:{service.port}" if publishes else "",
+        all_ports=publishes and all(map(is_free, published_ports(described))),
         variables={
             "DKDBG_WAIT": str(wanted.wait),
             "DKDBG_LINGER": "0",

@@ -15,7 +15,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.docker import client, compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing
 from dkdbg.targets.docker.compose_once import prepare, published_ports
-from dkdbg.targets.docker.container import PROJECT_NAME
+from dkdbg.targets.docker.container import PROJECT_NAME, has_network
 from dkdbg.targets.docker.engine_errors import check, explain, with_port
 from dkdbg.targets.docker.image_build import IMAGE_VOLUME
 from dkdbg.targets.docker.ports import is_free
@@ -130,8 +130,9 @@ def _trial(prepared: Prepared, service: ComposeService, root: Path, stop: Callab
             ).stdout
         return ""
 
+    found = containers.of_name(prepared.name, runs=False)
     return Trial(
-        address=f"docker://{prepared.name}", port=prepared.port, program=prepared.program, gpu=prepared.gpu,
+        address=f"docker://{prepared.name}", port=prepared.port if found is None or has_network(found) else 0, program=prepared.program, gpu=prepared.gpu,
         ready=ready, session=lambda: "", ended=ended, output=output, probe=probe, stop=stop,
     )  # fmt: skip
 

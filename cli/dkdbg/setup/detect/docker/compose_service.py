@@ -53,6 +53,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         optional=tuple(_optional(body.get("depends_on"))),
         refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
+        joins_network=str(body.get("network_mode")).startswith(("service:", "container:")),
         env_files=_env_files(tree, here, body.get("env_file")),
         pythonpath=environment.get("PYTHONPATH"),
         variables=frozenset(environment),
