@@ -99,7 +99,7 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
             read = merged.service(name)
             if read is not None:
                 found.append((_as_extended(read[0], sources), read[1]))
-    for path in files:
+    for path in dict.fromkeys((*files, *inner)):
         if path in loaded or (main and path in OVERRIDE_NAMES):
             continue
         file = _File.of(tree, path, inner.get(path) or _load(tree, path, strict=False), strict=False)

@@ -193,3 +193,14 @@ def test_keys_that_are_no_strings_stop_nothing_a_file_of_a_stage_is_a_compose_fi
     facts = project.facts()
     assert facts.compose_files == ("local.yml", "production.yml")
     assert (facts.service.name, facts.service.file) == ("web", "local.yml")
+
+
+def test_services_of_an_included_file_are_read_whatever_it_is_called(project):
+    project.write(
+        "infra/jobs.yaml", "services:\n  train: {build: {context: .., dockerfile: ops/Dockerfile}}\n"
+    )
+    project.write("ops/Dockerfile", "FROM python:3.11\nCMD python train.py\n").write("train.py")
+    project.write("compose.yaml", "include:\n  - path: infra/jobs.yaml\n")
+    fact = services(project)["train"]
+    assert (fact.file, fact.context, fact.dockerfile) == ("infra/jobs.yaml", ".", "ops/Dockerfile")
+    assert project.facts().service == fact
