@@ -96,6 +96,10 @@ _OFF = re.compile(
 )
 
 
+#: The agent's own line on where it listens.
+_DEBUG_PORT = re.compile(
+    r"^dkdbg: (?:waiting for a debugger|a debugger can attach) on \S*:(\d+)", re.MULTILINE
+)
 #: Patterns by which uv and pip name the requirement that they cannot build, and the one that they cannot find.
 _NOT_BUILT = re.compile(
     r"Failed to (?:download and )?build `([^`\n]{1,200})`|Failed building wheel for ([\w.\[\]-]{1,200})"
@@ -332,10 +336,14 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             "ls -ln shows its owner; the program runs as the owner of the workspace", text,
         )  # fmt: skip
     if found := re.search(r"Address already in use|\[Errno 98\]|error while attempting to bind", text):
+        line = line_at(text, found.start())
+        remedy = "let it listen on another one, or stop the other program: ss -ltnp shows it"
+        ours = _DEBUG_PORT.search(text)
+        if ours and re.search(rf"\b{ours[1]}\b", line):
+            remedy = f"{ours[1]} is the debug port: give that another number, port = {int(ours[1]) + 1} under [debug] in dkdbg.toml, then dkdbg init and dkdbg up"
         return _finding(
-            "port-taken", f"a port that the program listens on is taken: {line_at(text, found.start())}",
-            "let it listen on another one, or stop the other program: ss -ltnp shows it", text, link="port",
-        )  # fmt: skip
+            "port-taken", f"a port that the program listens on is taken: {line}", remedy, text, link="port"
+        )
     if found := re.search(
         r"Bus error|unable to (?:write to file|open shared memory)[^\n]*|insufficient shared memory", text
     ):

@@ -140,3 +140,10 @@ def test_a_long_line_and_many_lines_take_no_long_time(unit, end, count):
 def test_what_the_program_prints_forges_no_line_of_the_finding():
     found = cause_of("KeyError: 'X'\rValueError: a\x1b[2J\n", 1, AROUND)
     assert all(each.isprintable() for each in found.lines())
+
+
+@pytest.mark.parametrize(("port", "is_ours"), [(5678, True), (8000, False)])
+def test_a_program_that_listens_on_the_debug_port_is_told_how_to_move_that(port, is_ours):
+    text = f"dkdbg: a debugger can attach on 0.0.0.0:5678 at any time\nconnection to ('0.0.0.0', {port}) failed: [Errno 98] Address already in use\n"
+    remedy = cause_of(text, 1, AROUND).remedy
+    assert ("port = 5679 under [debug] in dkdbg.toml" in remedy) is is_ours
