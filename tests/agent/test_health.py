@@ -92,7 +92,14 @@ def test_health_loads_nothing_that_costs(sleeper, layout):
     }  # fmt: skip
     assert not loaded & dear
     ours = {name for name in loaded if name.startswith("dkdbg.") and name.count(".") > 2}
-    modules = ("supervisor.owner", "state.health", "state.procfs", "state.records", "state.runtime_dir")
+    modules = (
+        "supervisor.owner",
+        "state.announced",
+        "state.health",
+        "state.procfs",
+        "state.records",
+        "state.runtime_dir",
+    )
     assert ours == {f"dkdbg.agent.{name}" for name in modules}
 
 

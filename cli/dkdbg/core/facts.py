@@ -176,6 +176,7 @@ class ServiceFact:
         more: (file, key) of those additions, which a service that extends `file` does not get.
         refers: the keys of its section that name other services, all of which are in `depends_on`.
         host_network: `network_mode: host`.
+        fixes_user: it drops CAP_SETUID, without which root cannot become another user.
         joins_network: it has no network of its own but another container's, and the engine rejects `ports` there.
         env_files: files that it reads its environment from, relative to the root, if a required one is missing; else
             empty.
@@ -213,6 +214,7 @@ class ServiceFact:
     more: tuple[tuple[str, str], ...] = ()
     refers: tuple[str, ...] = ()
     host_network: bool = False
+    fixes_user: bool = False
     joins_network: bool = False
     env_files: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

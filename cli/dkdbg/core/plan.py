@@ -147,6 +147,7 @@ class ServicePlan:
         continues: default effect of continuing one rank on the others; see config.py.
         beats: patterns of threads that run on while the others are held; see config.py.
         as_owner: whether it becomes the owner of the workspace; otherwise it runs as the user of its image or service.
+        home_of: the user that plain compose runs it as; empty in an image that init writes.
         image_files: folder of the image that a mount of dkdbg hides, and whose files that only the image has are shown
             again; empty for none.
         gpu: whether GPU variants are written.
@@ -193,6 +194,7 @@ class ServicePlan:
     continues: str = "all"
     beats: str = ""
     as_owner: bool = True
+    home_of: str = ""
     image_files: str = ""
     gpu: bool = False
     processes: int = 0

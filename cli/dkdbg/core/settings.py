@@ -32,6 +32,7 @@ _HOST = (
     Setting("DKDBG_SKIP", JOB, "more words, with commas, of command lines that are never debugged"),
     Setting("DKDBG_RUNTIME_DIR", JOB, "private folder for what the agent unpacks and keeps", unset="`/tmp/dkdbg-UID`"),
     Setting("DKDBG_OWNER", JOB, "a folder or file: started as root, the agent and the program become its owner"),
+    Setting("DKDBG_HOME_OF", JOB, "with `DKDBG_OWNER`, in a debug service: the user whose HOME the program has"),
     Setting("DKDBG_DEBUG", JOB, "`1`: the hook says on stderr why it did nothing"),
     Setting("DEBUG_PORT_NAME", JOB, "OpenPAI: label of the port in the job's `resourcePerInstance.ports`", default="debug"),
     Setting("DEBUG_PORT", JOB, "OpenPAI: the port itself", unset="from `PAI_PORT_LIST_ROLE_INDEX_LABEL`, `PAI_CONTAINER_HOST_LABEL_PORT_LIST`"),

@@ -7,20 +7,31 @@ maps it to 0.
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from dkdbg.agent.state import runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import MutableMapping
+    from ctypes import CDLL
+    from typing import MutableMapping, Optional
 
-#: Environment variable with the path in the container whose owner the agent becomes.
-OWNER_ENV = "DKDBG_OWNER"
+#: Environment variables: the path in the container whose owner the agent becomes, the user whose home the program has
+#: without dkdbg, and settings.ENV_OWN_CONTAINER, which is not there yet while the agent is unpacked.
+OWNER_ENV, HOME_ENV, OWN_CONTAINER_ENV = "DKDBG_OWNER", "DKDBG_HOME_OF", "DKDBG_OWN_CONTAINER"
+#: Root's rights on the files of others: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_FSETID, as
+#: the bits 0 to 4 (linux/capability.h).
+_FILE_RIGHTS = 0b11111
+#: PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE (linux/prctl.h), _LINUX_CAPABILITY_VERSION_3.
+_KEEP, _AMBIENT, _RAISE, _VERSION = 8, 47, 2, 0x20080522
 
 
 def become_owner(environ: MutableMapping[str, str]) -> None:
     """Become the owner of `$DKDBG_OWNER` when we are root and it belongs to another user; else do nothing.
+
+    In a container that is there for the program alone it keeps root's rights on files: without dkdbg the program would
+    write into volumes, /var/log and /root of root's. What it creates still belongs to the owner.
 
     Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not.
     HOME is moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there;
@@ -38,18 +49,61 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
         return
     if status.st_uid == 0:
         return
+    libc = _libc() if environ.get(OWN_CONTAINER_ENV) == "1" else None
     groups = sorted({group for group in os.getgroups() if group != 0} | {status.st_gid})
     try:
         os.setgroups(groups)
         os.setgid(status.st_gid)
+        if libc is not None:
+            libc.prctl(_KEEP, 1, 0, 0, 0)
         os.setuid(status.st_uid)
     except OSError:
         # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would without dkdbg.
         return
-    _give_home(environ, status.st_uid)
+    keeps_home = libc is not None and _keep_file_rights(libc) and _is_home(environ)
+    _give_home(environ, status.st_uid, keeps=keeps_home)
 
 
-def _give_home(environ: MutableMapping[str, str], uid: int) -> None:
+def _libc() -> Optional[CDLL]:
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # a Python without ctypes
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        _ = libc.capget, libc.capset, libc.prctl
+        return libc
+    return None
+
+
+def _keep_file_rights(libc: CDLL) -> bool:
+    """Keep _FILE_RIGHTS, as far as the container has them, and hand them on by exec; return whether any is left."""
+    import ctypes
+
+    header = (ctypes.c_uint32 * 2)(_VERSION, 0)
+    rights = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable of the bits 0 to 31, and of 32 to 63
+    if libc.capget(header, rights):
+        return False
+    kept = rights[1] & _FILE_RIGHTS
+    if libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept, kept)):
+        return False
+    ambient = [libc.prctl(_AMBIENT, _RAISE, bit, 0, 0) for bit in range(32) if kept >> bit & 1]
+    return bool(ambient) and not any(ambient)
+
+
+def _is_home(environ: MutableMapping[str, str]) -> bool:
+    """Set HOME as without dkdbg; return False where that is unknown."""
+    user = environ.get(HOME_ENV, "")
+    with contextlib.suppress(ImportError, KeyError):
+        import pwd
+
+        entry = pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
+        # The debug service starts as root; ENV HOME of the image goes before that.
+        if environ.get("HOME", "/root") in ("/root", "/", ""):
+            environ["HOME"] = entry.pw_dir
+        return True
+    return False
+
+
+def _give_home(environ: MutableMapping[str, str], uid: int, *, keeps: bool) -> None:
     home, name = None, "dkdbg"
     try:
         import pwd
@@ -59,7 +113,7 @@ def _give_home(environ: MutableMapping[str, str], uid: int) -> None:
     except (ImportError, KeyError):
         pass
     current = environ.get("HOME", "/root")
-    if current in ("/root", "/", "") or not os.access(current, os.W_OK):
+    if not keeps and (current in ("/root", "/", "") or not os.access(current, os.W_OK)):
         if home is None or not os.access(home, os.W_OK):
             try:
                 home = runtime_dir.private_folder("dkdbg-home-%d" % uid)

@@ -118,6 +118,7 @@ def plan_service(
         beats=config.beats,
         image_files="" if bare else _hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
+        home_of="" if base is None and image.ours else _user(base, dockerfile),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
         needs_gpu=facts.gpu == "required",
@@ -156,10 +157,15 @@ def _is_for_owner(
     """
     if base is None and image.ours:
         return True
+    if base is not None and base.fixes_user:
+        return False
+    return _user(base, dockerfile) not in {"0", "root"} or runs_python_alone(argv, facts.harmless_scripts)
+
+
+def _user(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> str:
+    """Return the user that plain compose runs the program as."""
     user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
-    return (user or "0").partition(":")[0] not in {"0", "root"} or runs_python_alone(
-        argv, facts.harmless_scripts
-    )
+    return (user or "0").partition(":")[0]
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
@@ -173,7 +179,12 @@ def _settings(
 ) -> Iterator[Decision]:
     """Return the decisions that few services need."""
     if not plan.as_owner:
-        why = f"{plan.argv[0]} may need it; files that the program writes here belong to that user"
+        needs = f"{plan.argv[0]} may need it"
+        if base is not None and base.fixes_user:
+            needs = (
+                f"{base.file} drops SETUID, without which the agent cannot become the owner of the files here"
+            )
+        why = f"{needs}; files that the program writes here belong to that user"
         yield Decision(what="it runs as the user of its image", why=why)
     if plan.profiled:
         it = "them" if plan.profiled[1:] else "it"

@@ -43,6 +43,14 @@ def test_the_owner_of_the_workspace_runs_what_needs_no_root(entrypoint, command,
     assert ("it runs as the user of its image" in [each.what for each in made.decisions]) is not is_owner
 
 
+def test_a_service_that_drops_setuid_stays_with_the_user_of_its_image():
+    image = dockerfile((".", "/app"), cmd=("python3", "train.py"), user="app")
+    made = of_service(service(None, dockerfile="Dockerfile", fixes_user=True), dockerfiles=(image,))
+    assert not made.service.as_owner
+    [why] = [each.why for each in made.decisions if each.what == "it runs as the user of its image"]
+    assert "drops SETUID" in why
+
+
 def test_a_virtual_environment_stays_visible_a_part_gets_the_whole_beside_it_and_a_narrow_mapping_comes_first():
     command = ("/app/.venv/bin/python", "a.py")
     image = dockerfile((".", "/app"), workdir="/app", cmd=command, venvs=("/app/.venv",))

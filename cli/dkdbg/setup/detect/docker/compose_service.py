@@ -53,6 +53,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         optional=tuple(_optional(body.get("depends_on"))),
         refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
+        fixes_user=_drops_setuid(body),
         joins_network=str(body.get("network_mode")).startswith(("service:", "container:")),
         env_files=_env_files(tree, here, body.get("env_file")),
         pythonpath=environment.get("PYTHONPATH"),
@@ -64,6 +65,14 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         says=frozenset(str(key) for key, value in body.items() if value is not None),
     )
     return fact, build
+
+
+def _drops_setuid(body: Value) -> bool:
+    dropped, added = (
+        {str(each).upper().removeprefix("CAP_") for each in elements(body.get(key))}
+        for key in ("cap_drop", "cap_add")
+    )
+    return bool(dropped & {"ALL", "SETUID"}) and not added & {"ALL", "SETUID"}
 
 
 def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:

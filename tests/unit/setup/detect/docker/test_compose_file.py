@@ -204,3 +204,17 @@ def test_services_of_an_included_file_are_read_whatever_it_is_called(project):
     fact = services(project)["train"]
     assert (fact.file, fact.context, fact.dockerfile) == ("infra/jobs.yaml", ".", "ops/Dockerfile")
     assert project.facts().service == fact
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "fixes"),
+    [
+        ("cap_drop: [ALL]", True),
+        ("cap_drop: [cap_setuid]", True),
+        ("cap_drop: [ALL], cap_add: [SETUID, CHOWN]", False),
+        ("cap_drop: [NET_RAW]", False),
+    ],
+)
+def test_a_service_without_setuid_cannot_change_its_user(project, capabilities, fixes):
+    project.write("compose.yaml", f"services: {{a: {{image: x, {capabilities}}}}}\n")
+    assert services(project)["a"].fixes_user is fixes
