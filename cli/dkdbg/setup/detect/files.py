@@ -107,6 +107,10 @@ class Tree:
             self._text[path] = self._read(path)
         return self._text[path]
 
+    def hold(self, path: str, text: str) -> None:
+        """Keep the text of a file that is written within another one, under a path that no file has."""
+        self._text[path] = text
+
     def note(self, problem: str) -> None:
         """Record a problem that does not stop the reading."""
         if problem not in self.problems:

@@ -34,6 +34,10 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
     """Return the facts of a service; `body` has its variables replaced and its extended services merged in."""
     here = parent(path)
     context, dockerfile, build = read_build(tree, here, body.get("build"))
+    inline = table(body.get("build")).get("dockerfile_inline")
+    if context is not None and isinstance(inline, str):
+        dockerfile = f"{path}:{name}"
+        tree.hold(dockerfile, inline)
     refers, environment = dict(_refers(body)), _environment(body.get("environment"))
     fact = ServiceFact(
         name=name,

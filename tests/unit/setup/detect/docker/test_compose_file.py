@@ -218,3 +218,25 @@ def test_services_of_an_included_file_are_read_whatever_it_is_called(project):
 def test_a_service_without_setuid_cannot_change_its_user(project, capabilities, fixes):
     project.write("compose.yaml", f"services: {{a: {{image: x, {capabilities}}}}}\n")
     assert services(project)["a"].fixes_user is fixes
+
+
+def test_a_dockerfile_in_the_compose_file_is_read_like_one_beside_it(project):
+    project.write("train.py", "print(1)\n").write(
+        "compose.yaml",
+        """
+        services:
+          job:
+            build:
+              dockerfile_inline: |
+                FROM python:3.11
+                WORKDIR /app
+                COPY . .
+                CMD ["python", "train.py"]
+          other: {build: {dockerfile_inline: "FROM scratch"}}
+    """,
+    )
+    facts = project.facts()
+    assert facts.service is not None
+    assert (facts.service.name, facts.mappings) == ("job", ((".", "/app"),))
+    [found] = [each for each in facts.dockerfiles if each.path == facts.service.dockerfile]
+    assert (found.cmd, found.path) == (("python", "train.py"), "compose.yaml:job")
