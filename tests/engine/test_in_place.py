@@ -169,5 +169,17 @@ def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_im
             said.wait("waiting for a debugger")
             assert stop_in(root, "later.py").line == marked_line(root / "later.py")
         assert "still running: db (dkdbg down --all ends the project)" in must(dkdbg(root, "down")).stdout
+        networks = [
+            "docker",
+            "network",
+            "ls",
+            "-q",
+            "--filter",
+            f"label=com.docker.compose.project={root.name}",
+        ]
+        assert command(networks).stdout
+        command(["docker", "compose", "rm", "-sf", "db"], root, env=env)
+        must(dkdbg(root, "down"))  # alone again: the networks were made for it
+        assert command(networks).stdout == ""
     finally:
         take_away(root, env)

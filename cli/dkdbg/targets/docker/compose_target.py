@@ -146,7 +146,9 @@ class ComposeTarget(ContainerTarget):
         if everything:
             check(image_build.remove_project(self._root, target, service))
         down = "the project is down" if everything else f"{self.address.rest} is down"
-        there = [] if everything else containers.of_project(self._root)
+        there = () if everything else containers.of_project(self._root)
+        if not everything and not there:  # compose has made the networks for this service alone
+            process.run(target.down_project(), cwd=self._root, timeout=120.0)
         if left := sorted(
             {each.service for each in there if each.running and each.service and not each.one_off}
         ):
