@@ -63,6 +63,11 @@ MESSAGES = {
     "Cannot connect to the Docker daemon at http://docker.example.com. Is the docker daemon running?": "ssh reaches the machine|usermod -aG docker",
     'Error response from daemon: invalid mount config for type "bind": bind source path does not exist: /srv/nowhere': "is not on the engine's machine",
 }
+#: Of a build that failed for another reason, behind a proxy that pip does not trust.
+NEWER_PIP = (
+    "#9 2.540 error: metadata-generation-failed\n#9 2.667 Could not fetch URL https://pypi.org/simple/pip/: There was a problem "
+    "confirming the ssl certificate: (Caused by SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed')) - skipping\n"
+)
 BY_SSH = (
     'error during connect: Get "http://docker.example.com/v1.50/containers/json": command [ssh -o ConnectTimeout=30 -T {words} '
     "docker system dial-stdio] has exited with exit status {code}, make sure the URL is valid, and Docker 18.09 or later is "
@@ -79,6 +84,11 @@ def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
     assert error.hint
     assert hint in error.hint
     assert error.exit_code != 0
+
+
+def test_the_index_of_a_newer_pip_is_not_why_a_build_has_failed():
+    assert "certificate" not in explain(17, NEWER_PIP).message.splitlines()[0]
+    assert "certificate" in explain(17, NEWER_PIP.replace("/pip/", "/torch/")).message.splitlines()[0]
 
 
 @pytest.mark.parametrize(
