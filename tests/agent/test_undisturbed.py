@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -233,3 +234,48 @@ def test_debugged_from_the_start_it_ends_well(program, under, text, minor):
     with Editor(running.port, {running.script: [3]}) as editor:
         editor.wait_stops(1)
         assert running.finish(300)[:2] == (0, "True\n")
+
+
+LOOKS = """
+import gc, json, os, sys, threading, weakref
+from dkdbg.agent.inprocess import collectives, line, stacks
+from dkdbg.agent.inprocess.clocks import running_clocks
+from dkdbg.agent.inprocess.pydevd_patches import own_tracer
+
+class Local:
+    pass
+
+def work():
+    local = Local()
+    kept.append(weakref.ref(local))
+    began.set()
+    go.wait()
+
+gc.disable()
+own_tracer._foreign[0] = "another tool"
+entry = {"time_created_ns": 0, "thread_id": threading.get_ident()}
+torch = type(sys)(collectives._MODULE)
+torch._dump_fr_trace_json = lambda *_: json.dumps({"entries": [entry]})
+sys.modules[collectives._MODULE] = torch
+looks = [own_tracer.tracer, collectives.pending, lambda: line._running("p.py"), stacks.dump, running_clocks.found]
+left = []
+for number, look in enumerate(looks):
+    kept, began, go = [], threading.Event(), threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    began.wait()
+    look()
+    go.set()
+    thread.join()
+    if kept[0]() is not None:
+        left.append(number)
+print(left)
+"""
+
+
+def test_a_look_at_the_stacks_keeps_no_local_of_the_program_alive(tmp_path):
+    """A connection that is never closed keeps the server's thread, and with it the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKS], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100
+    )
+    assert done.stdout == "[]\n"

@@ -73,11 +73,11 @@ def pending() -> Optional[Tuple[str, float, float]]:
     import json
 
     entries = json.loads(dump(True, False)).get("entries") or ()
-    frames = sys._current_frames()
     for entry in sorted(entries, key=lambda entry: int(entry["time_created_ns"]), reverse=True)[
         :MAX_COLLECTIVES
     ]:
-        frame: Any = frames.get(int(entry.get("thread_id") or 0))
+        # Under no name: the frame of this function would be in a cycle with all others, and keep their locals.
+        frame: Any = sys._current_frames().get(int(entry.get("thread_id") or 0))
         for _ in range(_WRAPPERS):
             if frame is None:
                 break

@@ -158,8 +158,8 @@ def tracer() -> str:
     if sys.version_info >= (3, 12):
         tool = sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) or ""
         return {"pydevd": "", "bdbtracer": "pdb"}.get(tool, tool)[:_MAX_CHARACTERS]
-    threads = sys._current_frames()
-    return next((name for ident, name in list(_foreign.items()) if ident in threads), "")
+    # Under no name: the frame of this function would be in a cycle with all others, and keep their locals.
+    return next((name for ident, name in list(_foreign.items()) if ident in sys._current_frames()), "")
 
 
 def _warn(who: str, note: str) -> None:
