@@ -83,6 +83,19 @@ def test_steps_do_not_repeat_the_line_and_a_near_end_does(monkeypatch):
 
 
 @pytest.mark.core
+def test_a_near_end_that_is_only_found_at_the_stop_is_told_once(monkeypatch):
+    clock, told = Clock(monkeypatch), []
+    timeout = {"what": "timeout (pid 7) ends its command", "ends": 1052.0, "after": None, "lift": ""}
+    monkeypatch.setattr(held_deadlines.deadlines, "of_parents", lambda _: [timeout])
+    found = made([], list, told)
+    found.stopped()
+    for _ in range(20):
+        clock.now += 1
+        found.held()
+    assert told == ["goes on while you hold the program: timeout (pid 7) ends its command in 51 s"]
+
+
+@pytest.mark.core
 def test_ranks_that_wait_are_asked_again_before_the_stop_is_told(monkeypatch):
     clock, told = Clock(monkeypatch), []
     waits = [{"what": "ranks 1, 2: giving up in barrier", "ends": 1032.5, "after": None, "lift": ""}]

@@ -113,10 +113,9 @@ class HeldDeadlines:
             if not is_due:
                 return
             self._told_at, self._tells_at = now, None
-        self._soonest = soonest
         # Not in `stopped`: it reads all of /proc, and a stop must not wait.
         self._parents = deadlines.of_parents(self._pids())
-        current = self.current()
+        self._soonest, current = self._left(), self.current()
         self._changed(current)  # first: who reads the line may look at the record
         self._tell(current)
 
