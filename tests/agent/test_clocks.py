@@ -19,7 +19,7 @@ from tests.ports import free_port
 LIMIT = 8
 PARENT = f"""
 import asyncio, concurrent.futures, multiprocessing, os, queue, select, selectors, signal, socket, subprocess, sys, threading, time
-from time import monotonic, time as now
+from time import monotonic, sleep as nap, time as now
 
 LIMIT = {LIMIT}
 waits = {{}}
@@ -114,6 +114,18 @@ def _():
     end = now() + LIMIT
     while not Answer.event.is_set() and now() < end:
         time.sleep(0.05)
+    return Answer.event.is_set()
+
+@wait("a number of naps")
+def _():
+    for _ in range(LIMIT):
+        time.sleep(1)
+        if Answer.event.is_set():
+            return True
+
+@wait("time.sleep by a name of its own")
+def _():
+    nap(LIMIT)
     return Answer.event.is_set()
 
 if __name__ == "__main__":
@@ -224,8 +236,47 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         time.sleep(1.5 * LIMIT)
         stop["session"].request("continue", threadId=stop["thread"])
         code, out, err = running.finish()
-    assert out == "failed: {} 25 0\n", err
+    assert out == "failed: {} 27 0\n", err
     assert code == 0
+
+
+STANDING = """
+import select, threading, time
+from time import monotonic
+
+def work():
+    time.sleep(0.1)
+    answer = 1  # held
+    return answer
+
+work()
+print(work())
+"""
+#: Expressions with a timeout that a user evaluates at a breakpoint, and their values.
+EVALUATED = {
+    "threading.Event().wait(1)": "False",
+    "select.select([], [], [], 1)": "([], [], [])",
+    "(lambda began: (time.sleep(1), monotonic() - began >= 1)[1])(monotonic())": "True",
+}
+
+
+def test_what_is_evaluated_at_a_second_stop_goes_by_the_true_clocks(program, tmp_path):
+    running = program(STANDING, wait="300")
+    port = running.wait_state("waiting")["port"]
+    line = 1 + STANDING.splitlines().index("    answer = 1  # held")
+    with Editor(port, {str(tmp_path / "train.py"): [line]}, hold=True) as editor:
+        for count in (1, 2):
+            stop = editor.wait_stops(count)[-1]
+            time.sleep(2)
+            values = [
+                stop["session"].request("evaluate", expression=each, frameId=stop["frame"], context="repl")[
+                    "result"
+                ]
+                for each in EVALUATED
+            ]
+            assert values == list(EVALUATED.values())
+            stop["session"].request("continue", threadId=stop["thread"])
+        assert running.finish()[:2] == (0, "1\n")
 
 
 def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for_longer_than_its_limit(
@@ -271,6 +322,9 @@ from dkdbg.agent.inprocess.clocks import clocks, held_time, timers, waits
 folder = sys.argv[1]
 writer = held_time.Writer(folder)
 signal.signal(signal.SIGALRM, lambda *_: None)
+
+#: Is not lengthened during a hold.
+nap = lambda seconds, true=time.sleep: true(seconds)
 
 def follow():
     open(folder + "/join.json", "w").close()
@@ -319,10 +373,10 @@ def kinds():
 follow()
 print(set(kinds()))
 writer.hold()
-time.sleep(0.2)
+nap(0.2)
 clocks.follow(folder)
 before = monotonic(), time.time()
-time.sleep(0.2)
+nap(0.2)
 print(set(kinds()), max(monotonic() - before[0], time.time() - before[1]) < 0.01, monotonic() > before[0])
 writer.release()
 os.unlink(folder + "/join.json")
@@ -354,7 +408,7 @@ try:
 except TimeoutError:
     print("times out")
 writer.hold()
-time.sleep(0.05)
+nap(0.05)
 clocks.follow(folder)
 
 class Timer:
@@ -390,8 +444,8 @@ for cancels in (False, True):
         pass
     child = os.fork()
     if not child:
-        clocks.runs_on()
-        time.sleep(1.2)
+        clocks.runs_on(is_last=True)
+        nap(1.2)
         os._exit(len(fired))
     print("held", fired, os.waitpid(child, 0)[1])
     if cancels:
@@ -402,7 +456,7 @@ for cancels in (False, True):
         while not fired:
             faulthandler.cancel_dump_traceback_later()
         fired.clear()
-time.sleep(2)
+nap(2)
 print("end", fired)
 """
     done = run(program, tmp_path)
@@ -415,8 +469,8 @@ follow()
 with open(os.devnull, "w") as file:
     faulthandler.dump_traceback_later(60, file=file)
     signal.alarm(50)
-    clocks.held()
-clocks.runs_on()
+    clocks.stands(is_first=True)
+clocks.runs_on(is_last=True)
 print("runs on", signal.alarm(0) > 0)
 """
     done = run(program, tmp_path)
@@ -437,8 +491,8 @@ def get(which):
 
 timers._get = get
 signal.alarm(50)
-clocks.held()
-clocks.runs_on()
+clocks.stands(is_first=True)
+clocks.runs_on(is_last=True)
 threads[0].join()
 print(signal.getitimer(signal.ITIMER_REAL)[0])
 """
@@ -465,7 +519,7 @@ timers.State = Now
 timers.watch()
 end = time.monotonic() + 10
 while not signal.getitimer(signal.ITIMER_REAL)[0] and time.monotonic() < end:
-    time.sleep(0.01)
+    nap(0.01)
 print(signal.getitimer(signal.ITIMER_REAL)[0] > 0)
 """
     done = run(program, tmp_path)
@@ -508,13 +562,13 @@ condition = threading.Condition()
 thread = threading.Thread(target=wait, daemon=True)
 thread.start()
 while not began:
-    time.sleep(0.01)
+    nap(0.01)
 with condition:
-    time.sleep(1)  # at a breakpoint, for longer than the other waits
+    nap(1)  # at a breakpoint, for longer than the other waits
     condition.notify()
 end = time.monotonic() + 10
 while thread.is_alive() and time.monotonic() < end:
-    time.sleep(0.01)
+    nap(0.01)
 """
     done = run(program, tmp_path)
     assert done.stdout == "True\n", done.stderr
@@ -567,7 +621,7 @@ def each():
 OURS, called = os.path.dirname(os.path.dirname(clocks.__file__)), set()
 follow()
 writer.hold()
-time.sleep(0.2)
+nap(0.2)
 clocks.follow(folder)
 sys.setprofile(call)
 threading.setprofile(call)
@@ -583,6 +637,44 @@ print(sorted(name for name in called if not name.startswith(untraced)))
 """
     done = run(program, tmp_path)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_calls_of_grpc_and_zeromq_after_and_during_a_hold_have_their_own_time(tmp_path):
+    """With fakes of both: gRPC's core takes an absolute time, and ZeroMQ's waits are C."""
+    program = """
+import types
+
+def fake(name, text):
+    sys.modules[name] = module = types.ModuleType(name)
+    exec(text, vars(module))
+    return module
+
+class Again(OSError):
+    pass
+
+fake("zmq.error", "").Again = Again
+grpc = fake("grpc._channel", "import time\\ndef deadline(): return time.time() + 5")
+poll = fake("zmq.sugar.poll", "class Poller:\\n def poll(self, timeout=None): asked.append(timeout)")
+sock = fake("zmq.sugar.socket", "class Socket:\\n def recv(self): asked.append(1); raise Again(11, '')")
+poll.asked = sock.asked = asked = []
+sock.Again = Again
+follow()
+writer.hold()
+nap(0.3)
+clocks.follow(folder)
+nap(0.3)
+print(abs(grpc.deadline() - 5 - time.clock_gettime(time.CLOCK_REALTIME)) < 0.1)
+lost = iter([0.0, 2.0, 2.0])
+waits.behind = lambda: next(lost)
+poll.Poller().poll(1000)
+lost = iter([0.0, 2.0, 2.0])
+try:
+    sock.Socket().recv()
+except Again:
+    print(asked)
+"""
+    done = run(program, tmp_path)
+    assert done.stdout == "True\n[1000, 2000, 1, 1]\n", done.stderr
 
 
 @pytest.mark.parametrize("stopped", [0.0, 60.0])

@@ -9,11 +9,13 @@ stopped or not:
 - A wait that is one call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout, `ray.get`,
     a store of torch) is repeated for the remaining time by these clocks: waits.py.
 
-The debugger, dkdbg itself and threads that only beat (beats.py) keep the true clocks. Timers that end a process are
+The debugger, what an editor evaluates, dkdbg itself and threads that only beat (beats.py) keep the true clocks. Timers that end a process are
 stopped meanwhile (timers.py).
 """
 
 from __future__ import annotations
+
+import _thread
 
 from .. import importing, session
 from . import beats, held_time, timers
@@ -50,14 +52,18 @@ def _follow(directory: str) -> None:
         restore()
 
 
-def held() -> None:
-    """Stop the timers: the debugger stops this process."""
-    with Suppress(Exception):
-        timers.stop()
+def stands(*, is_first: bool) -> None:
+    """Stop the timers: the debugger stops this thread, the first of its process or another one."""
+    State.stands.add(_thread.get_ident())
+    if is_first:
+        with Suppress(Exception):
+            timers.stop()
 
 
-def runs_on() -> None:
-    """Start the timers, and the clocks before the agent records it."""
-    State.ran_on = true_monotonic()
-    with Suppress(Exception):  # it would end the program's thread, in pydevd's resume
-        timers.start()
+def runs_on(*, is_last: bool) -> None:
+    """Start the timers, and the clocks before the agent records it: the debugger resumes this thread."""
+    State.stands.discard(_thread.get_ident())
+    if is_last:
+        State.ran_on = true_monotonic()
+        with Suppress(Exception):  # it would end the program's thread, in pydevd's resume
+            timers.start()

@@ -18,13 +18,15 @@ from .untraced import Suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, Optional, Set
 
 #: Attribute of a thread that keeps the true clocks; see beats.py.
 BEATS = "dkdbg_beats"
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Prefixes of modules that keep the true clocks.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
+#: Modules that hand an absolute time to C: one that is behind would end each call of gRPC with a timeout at once.
+_ABSOLUTE = ("grpc._channel", "grpc._server", "grpc.aio._utils")
 #: Modules that wait for their caller.
 _BETWEEN = ("threading", "queue", "selectors", "socket", "ssl", __name__.rpartition(".")[0] + ".waits")
 #: Seconds by which a clock has to leave another one to count as set.
@@ -48,6 +50,7 @@ class State:
         directory: the session's folder. reader: the agent's record of stops, while an editor is attached or
             the clocks are behind. looks_at: time of the next check for the editor. lengthened: waits are.
         stopping: the replaced functions, each with its replacement.
+        stands: identifiers of the threads that the debugger stops.
         ran_on: when this process last continued after a stop of its own; 0 once the agent is known to have
             seen that.
         lead: seconds that its clocks do not lose: before they were replaced, and while it ran before the
@@ -59,6 +62,7 @@ class State:
     reader: Optional[held_time.Reader] = None
     looks_at = 0.0
     stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
+    stands: Set[int] = set()  # noqa: RUF012
     lengthened = False
     ran_on = 0.0
     lead = 0.0
@@ -198,12 +202,13 @@ def exchange(functions: Dict[Any, Any]) -> None:
 
 
 def is_ours() -> bool:
-    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a thread that beats.
+    """Tell whether the caller keeps the true clocks: the debugger, dkdbg, a thread that beats, gRPC.
 
-    Also where the standard library's waits are between.
+    Also where the standard library's waits are between, and what the editor evaluates in a thread that stands.
     """
+    ident = _thread.get_ident()
     active = getattr(sys.modules.get("threading"), "_active", {})
-    if hasattr(active.get(_thread.get_ident()), BEATS):
+    if ident in State.stands or hasattr(active.get(ident), BEATS):
         return True
     caller = sys._getframe(1).f_back  # C may be the caller: a callback of atexit, the start of a thread
     name = ""
@@ -214,4 +219,4 @@ def is_ours() -> bool:
         ):  # a Timer; the debugger starts all threads
             break
         caller = caller.f_back
-    return name.startswith(_OURS)
+    return name.startswith(_OURS) or name in _ABSOLUTE

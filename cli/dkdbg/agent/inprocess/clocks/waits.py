@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import abc
+import errno
 import functools
+import math
 import sys
+import types
 
 from .slow_clocks import Builtin, State, behind, exchange, is_ours
 from .untraced import Suppress
@@ -165,6 +168,27 @@ class _Select(Builtin):
             before += timeout
 
 
+class _Sleep(Builtin):
+    """`time.sleep`: a limit may be a number of naps, or the only one of a watchdog."""
+
+    def __call__(self, seconds: Any) -> None:
+        if State is None or State.reader is None:
+            self.true(seconds)
+            return
+        before = behind() if State.stopping else 0.0
+        while True:
+            self.true(seconds)
+            seconds = behind() - before
+            if seconds <= _RESOLUTION or is_ours():
+                return
+            before += seconds
+
+
+def _time(module: Any) -> None:
+    if isinstance(module.sleep, types.BuiltinFunctionType):  # otherwise another library has replaced it
+        exchange({module.sleep: _Sleep(module.sleep, "time")})
+
+
 def _select(module: Any) -> None:
     module.select = _Select(module.select, "select")
 
@@ -186,18 +210,26 @@ def _lengthen_socket(owner: Any, name: str, timeout: Type[OSError]) -> None:
     def lengthened(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if State is None or State.reader is None:
             return read(self, *args, **kwargs)
-        before = behind() if State.stopping and self.gettimeout() else 0.0
+        before = behind() if State.stopping else 0.0
         while True:
             try:
                 return read(self, *args, **kwargs)
             except timeout as error:
                 lost = behind() - before
-                # The connection's own error, which is no timeout, has a number.
-                if lost <= _RESOLUTION or error.errno is not None or is_ours():
+                # The connection's own error, which is no timeout, has a number; ZeroMQ's timeout has one, too.
+                if lost <= _RESOLUTION or error.errno not in (None, errno.EAGAIN) or is_ours():
                     raise
             before += lost  # and wait for the whole timeout again
 
     setattr(owner, name, lengthened)
+
+
+def _zmq_poll(module: Any) -> None:
+    _lengthen(module.Poller, "poll", unit=lambda seconds: math.ceil(1e3 * seconds))
+
+
+def _zmq_socket(module: Any) -> None:
+    _lengthen_socket(module.Socket, "recv", sys.modules["zmq.error"].Again)
 
 
 def _torch(module: Any) -> None:
@@ -233,6 +265,9 @@ WAITS: Dict[str, Callable[[Any], None]] = {
     "selectors": _selectors,
     "socket": _socket,
     "ssl": _ssl,
+    "time": _time,
+    "zmq.sugar.poll": _zmq_poll,
+    "zmq.sugar.socket": _zmq_socket,
     "torch.distributed": _torch,
     "ray._private.worker": _ray,
 }
