@@ -191,6 +191,14 @@ print(found)
             "the timeout of acquire at p.py:6",
         ),
         ("select.poll().poll(60_000)", "the timeout of poll at p.py:6"),
+        (
+            "import sqlite3; a, b = (sqlite3.connect('x.db', 60) for _ in range(2)); a.execute('begin immediate'); b.execute('begin immediate')",
+            "the timeout of sqlite3 at p.py:6",
+        ),
+        (
+            "exec(compile('import time; time.sleep(60)', '/lib/site-packages/grpc/_channel.py', 'exec'), {'__name__': 'grpc._channel'})",
+            "the deadline of gRPC at p.py:6",
+        ),
         ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
         ("lock = threading.Lock(); lock.acquire(); lock.acquire()", None),
         ("queue.Queue().get(timeout=60)", None),

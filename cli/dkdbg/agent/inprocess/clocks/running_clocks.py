@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _MODULES = {"uvloop": "timeouts of uvloop"}
 #: A call with an argument, in the source line at which a thread waits in C.
 _CALL = re.compile(r"\.(acquire|poll)\([^)\s]")
+#: Packages whose calls have a deadline in C, by name.
+_DEADLINES = {"grpc": "the deadline of gRPC"}
+#: A statement that may wait for the lock of a database, with sqlite3 for `timeout` of its connection.
+_STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
 #: Methods of `datetime` that tell the time.
 _READS = {"now", "utcnow", "today"}
 #: Maximum clocks to report.
@@ -32,22 +36,31 @@ def found() -> List[str]:
     told = [text for name, text in _MODULES.items() if name in sys.modules]
     for frame in sys._current_frames().values():
         each: Optional[FrameType] = frame
+        text = _wait_of(frame)
         while each is not None:
-            text = (
-                _clock_of(each, is_innermost=each is frame) if stacks.is_own(each.f_code.co_filename) else ""
-            )
-            if text:
-                where = "%s:%d" % (os.path.basename(each.f_code.co_filename), each.f_lineno or 0)
-                told.append("%s at %s" % (text, where))
+            if stacks.is_own(each.f_code.co_filename):
+                names = each.f_code.co_names
+                if "datetime" in names and not _READS.isdisjoint(names):
+                    text = "datetime.now()"
+                if text:
+                    where = "%s:%d" % (os.path.basename(each.f_code.co_filename), each.f_lineno or 0)
+                    told.append("%s at %s" % (text, where))
+                    text = ""
             each = each.f_back
     return list(dict.fromkeys(told))[:MAX_CLOCKS]
 
 
-def _clock_of(frame: FrameType, *, is_innermost: bool) -> str:
-    names = frame.f_code.co_names
-    if "datetime" in names and not _READS.isdisjoint(names):
-        return "datetime.now()"
-    if is_innermost:
-        call = _CALL.search(linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0))
-        return "the timeout of %s" % call[1] if call else ""
+def _wait_of(frame: FrameType) -> str:
+    """Return the limit of the call in C in which a thread waits, by its innermost frame; empty for none."""
+    deadline = _DEADLINES.get(str(frame.f_globals.get("__name__")).partition(".")[0])
+    if deadline is not None:
+        return deadline
+    is_own, has_sqlite = stacks.is_own(frame.f_code.co_filename), "sqlite3" in sys.modules
+    if is_own or has_sqlite:
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)
+        call = _CALL.search(line) if is_own else None
+        if call is not None:
+            return "the timeout of %s" % call[1]
+        if has_sqlite and _STATEMENT.search(line):
+            return "the timeout of sqlite3"
     return ""
