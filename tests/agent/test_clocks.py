@@ -697,7 +697,7 @@ def test_a_clock_that_is_set_shows_what_it_was_set_to(monkeypatch, stopped):
 
 ALONE = """
 import os, queue, sys, threading, time
-if os.environ["RANK"] == "1":
+if os.environ["PART"] == "1":
     time.sleep(0.1)
     answer = 1  # held
     open("answer", "w").close()
@@ -712,11 +712,13 @@ while not os.path.exists("answer"):
 """.replace("LIMIT", "5")
 
 
-def test_a_rank_of_another_agent_waits_for_a_held_one_behind_the_same_proxy(launch, tmp_path):
+@pytest.mark.parametrize("are_ranks", [True, False])
+def test_the_program_of_another_agent_waits_for_a_held_one_behind_the_same_proxy(launch, tmp_path, are_ranks):
     (tmp_path / "rank.py").write_text(ALONE)
+    of_a_job = [{"RANK": str(rank), "WORLD_SIZE": "2"} if are_ranks else {} for rank in (0, 1)]
     ranks = [
-        launch(sys.executable, "rank.py", wait="300", env={"RANK": str(rank), "WORLD_SIZE": "2"})
-        for rank in (0, 1)
+        launch(sys.executable, "rank.py", wait="300", env={"PART": str(number), **env})
+        for number, env in enumerate(of_a_job)
     ]
     targets = [f"127.0.0.1:{each.port}" for each in ranks]
     line = 1 + ALONE.splitlines().index("    answer = 1  # held")

@@ -275,18 +275,21 @@ def test_ranks_go_on_pause_and_are_left_with_those_of_another_agent_if_they_are_
     assert {each.connection.key for each in actions if b'"terminated"' in each.body} == {0, 11, 12, 13}
 
 
-def test_a_stop_of_one_rank_stops_the_clocks_of_another_agent_if_it_is_of_the_same_job():
+def test_a_stop_stops_the_clocks_of_another_agent_unless_it_has_ranks_of_another_job():
     job, elsewhere = Job(is_closed=False, world=4, is_led=True), []
     job.stop(0)
     (said,) = job.said(group_control.held(job.sessions), messages.GROUP)
     assert said == {"command": "held", "world": 4, "ranks": [0, 1, 2]}
     whole = Job(is_closed=False, world=3, is_led=True)
-    assert group_control.held(whole.sessions) == []
+    (said,) = whole.said(group_control.held(whole.sessions), messages.GROUP)
+    assert said == {"command": "held", "world": 3, "ranks": [0, 1, 2]}
+    assert group_control.held(Job(is_closed=False, world=3).sessions) == []
     job.sessions.agent.on_held_elsewhere = lambda: elsewhere.append(1)
     assert job.told(job.ask(messages.GROUP, command="held", world=4, ranks=[0])) == []
     assert elsewhere == []
     assert job.told(job.ask(messages.GROUP, command="held", world=4, ranks=[3])) == []
-    assert elsewhere == [1]
+    assert job.told(job.ask(messages.GROUP, command="held", world=0, ranks=[])) == []  # a service
+    assert elsewhere == [1, 1]
 
 
 def test_only_the_root_session_speaks_for_other_agents():

@@ -68,21 +68,24 @@ def from_elsewhere(root: Connection, sessions: Sessions, wanted: Message) -> Lis
     ):
         return []
     ranks = sessions.ranks()
-    there = job.Share(world, (each for each in numbers if isinstance(each, int)))
-    if not there.belongs_to(job.share(ranks)):
-        return []
-    if command == HELD:
+    ours, there = job.share(ranks), job.Share(world, (each for each in numbers if isinstance(each, int)))
+    is_same = there.belongs_to(ours)
+    if command == HELD and (is_same or not (ours.ranks and there.ranks)):
         sessions.agent.on_held_elsewhere()
+    if command == HELD or not is_same:
         return []
     if command == "disconnect":
         return handover.end_sessions(root.editor, sessions)
-    ours = [one for one in _held(sessions, ranks) if one.editor == root.editor]
-    ours = [one for one in ours if one.arguments.get(CONTINUE, sessions.agent.continues) != CONTINUE_ONE]
-    return _resumed(ours) if command == "continue" else [*sessions.barrier.open(), *_paused(ours)]
+    found = [one for one in _held(sessions, ranks) if one.editor == root.editor]
+    found = [one for one in found if one.arguments.get(CONTINUE, sessions.agent.continues) != CONTINUE_ONE]
+    return _resumed(found) if command == "continue" else [*sessions.barrier.open(), *_paused(found)]
 
 
 def held(sessions: Sessions) -> List[Action]:
-    """Tell other agents of the job that a rank is stopped here: their clocks stop too, for some seconds."""
+    """Tell the editor's other agents that a process is stopped here: their clocks stop too, for some seconds.
+
+    Those with ranks of another job ignore it: see `from_elsewhere`.
+    """
     root = sessions.controller(ROOT)
     return [] if root is None else _elsewhere(root, sessions, HELD, sessions.ranks())
 
@@ -94,7 +97,9 @@ def _elsewhere(
     if root is None or root.leaving or root.editor != connection.editor:
         return []
     share = job.share(ranks)
-    if not root.arguments.get(messages.LEADS_BARRIER) or share.world <= len(share.ranks):
+    if not root.arguments.get(messages.LEADS_BARRIER):
+        return []
+    if command != HELD and share.world <= len(share.ranks):
         return []
     body = messages.event(messages.GROUP, command=command, world=share.world, ranks=sorted(share.ranks))
     return [root.to_client(body)]
