@@ -1,5 +1,6 @@
 """A process of the program that dies of a signal: the editor and the log say which one, of what and where."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -83,6 +84,19 @@ def test_a_program_with_a_handler_of_its_own_keeps_it(started):
     assert "died of SIGSEGV\n" in log
 
 
+def test_the_program_itself_is_named_with_the_line_at_which_it_was_held(program):
+    running = program("import os\nprint(os.getpid(), flush=True)\nos.nice(0)\n", wait="300")
+    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+        debugger.set_breakpoints(running.script, [3])
+        debugger.attach()
+        debugger.stack(debugger.wait_stopped(300))
+        os.kill(running.record()["processes"][0]["pid"], signal.SIGKILL)
+        debugger.wait_ended(300)
+        told = "".join(each.text for each in debugger.output)
+    running.finish()
+    assert "died of SIGKILL, while you held it at train.py:3 (breakpoint)" in told
+
+
 def test_a_held_process_that_the_agent_ends_has_not_died(started):
     running, go = started("pass", verb="supervise")
     go.touch()
@@ -104,9 +118,12 @@ def test_the_kernels_out_of_memory_killer_is_named(monkeypatch, tmp_path):
     watch = _watch(tmp_path, told)
     watch.ended(7)
     watch.ended(8)
-    assert [line for _, line, _ in told] == [
-        "rank 7 (pid 7) died of SIGKILL: the kernel's OOM killer ended it (memory.events: oom_kill 1)",
-        "rank 8 (pid 8) died of SIGKILL",
+    assert [(line, says_more) for _, line, _, says_more in told] == [
+        (
+            "rank 7 (pid 7) died of SIGKILL: the kernel's OOM killer ended it (memory.events: oom_kill 1)",
+            True,
+        ),
+        ("rank 8 (pid 8) died of SIGKILL", False),
     ]
 
 
@@ -129,10 +146,10 @@ def test_a_record_that_another_user_wrote_is_bounded_and_commands_no_terminal(tm
     (tmp_path / "10.fault").symlink_to("/etc/passwd")
     for pid in (7, 8, 9, 10):
         watch.ended(pid)
-    assert [pid for pid, _, _ in told] == [7, 8]
+    assert [pid for pid, *_ in told] == [7, 8]
     assert len(told[0][2]) == deaths.MAX_FRAMES
     assert told[1][2] == []
-    for _, line, frames in told:
+    for _, line, frames, _ in told:
         assert all(
             text.isprintable() and len(text) < 2 * deaths.MAX_LINE_CHARACTERS for text in (line, *frames)
         )

@@ -45,7 +45,8 @@ class Deaths:
         path_of: returns the path of a process's file by its pid and the suffix.
         name_of: returns a process's name by its pid.
         held_at: returns where a debugger has stopped a process; empty when it runs.
-        told: called with the pid, one line, and the frames of the stack, innermost first.
+        told: called with the pid, one line, the frames of the stack, innermost first, and whether the line says more
+            than the signal.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Deaths:
         path_of: Callable[[int, str], str],
         name_of: Callable[[int], str],
         held_at: Callable[[int], str],
-        told: Callable[[int, str, List[str]], None],
+        told: Callable[[int, str, List[str], bool], None],
     ) -> None:
         self._path_of = path_of
         self._name_of = name_of
@@ -108,21 +109,26 @@ class Deaths:
                     self.ended(pid)
             self._is_ending = False
 
-    def ended(self, pid: int) -> None:
-        """Report the death of a process, once."""
+    def ended(self, pid: int, status: Optional[int] = None) -> None:
+        """Report the death of a process, once.
+
+        Args:
+            status: the wait status of the agent's own child, which the kernel no longer has.
+        """
+        name, frames = _kept(self._path_of(pid, last_stack.SUFFIX))
+        name = _signal_of(procfs.exit_status(pid) if status is None else status) or name
         with self._lock:
             if pid in self._over:
                 return
-            self._over.add(pid)
+            if name:  # else the agent is about to report its own child
+                self._over.add(pid)
         if self._is_ending:
             return
-        name, frames = _kept(self._path_of(pid, last_stack.SUFFIX))
-        name = _signal_of(procfs.exit_status(pid)) or name
         held = self._held_at(pid)
         if not name or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):
             return
-        process = "%s (pid %d)" % (self._name_of(pid), pid)
-        self._told(pid, describe(process, name, frames, held, self._why(name)), frames)
+        process, why = "%s (pid %d)" % (self._name_of(pid), pid), self._why(name)
+        self._told(pid, describe(process, name, frames, held, why), frames, bool(frames or held or why))
 
     def forget(self, pid: int) -> None:
         """Report the death of a process whose files are about to be removed, and forget that it was reported."""

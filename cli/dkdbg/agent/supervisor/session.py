@@ -362,6 +362,8 @@ class Session:
             end: see `child.describe_end`.
         """
         self._attaches_before_end = self.attaches
+        if running.signal:
+            self._table.deaths.ended(running.pid, running.signal)
         code = running.exit_code or 0
         name, words = "", ""
         if code and self.attached:
@@ -572,10 +574,11 @@ class Session:
         self._should_restart = edited.should_restart(self._edited, self.options.restart, age, is_held=held)
         return self._table.leave_out() if self._should_restart else set()
 
-    def _on_death(self, pid: int, line: str, stack: List[str]) -> None:
-        if pid == self._program and not stack:
+    def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool) -> None:
+        if pid != self._program:
+            self._first_death = self._first_death or line
+        elif not says_more:
             return  # its exit code shows it
-        self._first_death = self._first_death or line
         self.tell("\n  ".join([line, *stack]), "important")
 
     def _on_hold(self) -> None:
