@@ -63,6 +63,8 @@ class Deaths:
         self._lock = threading.Lock()
         self._pids: Dict[int, int] = {}
         self._over: Set[int] = set()
+        #: By pid, the name of an ended process whose status is not known, and where it was held.
+        self._unnamed: Dict[int, Tuple[str, str]] = {}
         self._is_ending = False
         self._out_of_memory = _oom_kills()
         self._poll: Optional[select.epoll] = None
@@ -124,10 +126,13 @@ class Deaths:
                 self._over.add(pid)
         if self._is_ending:
             return
-        held = self._held_at(pid)
+        process, held = self._unnamed.pop(pid, ("", "")) if status is not None else ("", "")
+        process, held = process or "%s (pid %d)" % (self._name_of(pid), pid), held or self._held_at(pid)
+        if not name and held:
+            self._unnamed[pid] = process, held
         if not name or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):
             return
-        process, why = "%s (pid %d)" % (self._name_of(pid), pid), self._why(name)
+        why = self._why(name)
         self._told(pid, describe(process, name, frames, held, why), frames, bool(frames or held or why))
 
     def forget(self, pid: int) -> None:

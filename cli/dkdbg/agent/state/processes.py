@@ -308,7 +308,8 @@ class ProcessTable:
     def set_stopped(self, pid: int, where: str) -> None:
         """Record where a debugger has stopped a process; empty when it runs."""
         with self._lock:
-            if self._stops.get(pid, "") == where:
+            # A debugger that left because the process has died while it was held has not resumed it.
+            if self._stops.get(pid, "") == where or not (where or procfs.alive(pid)):
                 return
             self._stops[pid] = where
         self._report()
