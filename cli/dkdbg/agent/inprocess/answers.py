@@ -5,21 +5,19 @@ Join the adapter, open a pdb, report stacks or changed sources.
 Loaded by the hook with the first question; it runs in the hook's thread.
 """
 
-# debugpy is untyped.
-# ruff: noqa: ANN401
-
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-import threading
 import time
+
+from . import session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from typing import Any, List, Optional
+    from typing import Optional
 
     from .hook.sitecustomize import _Member as Member
     from .own_socket import OwnSocket
@@ -30,8 +28,6 @@ CLIENT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 5.0
 #: Seconds for a bare thread to end.
 THREAD_TIMEOUT_S = 1.0
-#: C callbacks that must not be garbage-collected.
-_kept: List[object] = []
 
 
 def answer(member: Member, connection: Optional[socket], command: bytes) -> bool:
@@ -79,10 +75,7 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
             _until_gone(former)  # pydevd would see the bare thread that handed the question over
         member.serve(done, waiting)
 
-    thread: Any = _threading().Thread(target=serve, name="dkdbg hook", daemon=True)
-    thread.pydev_do_not_trace = True
-    thread.is_pydev_daemon_thread = True
-    thread.start()
+    session.start_hidden(serve, "dkdbg hook")
 
 
 def _until_gone(thread_id: int) -> None:
@@ -96,17 +89,8 @@ def _sleep(seconds: float) -> None:
 
 
 def _is_known() -> bool:
-    module = _threading()
+    module = session.threads()
     return module.get_ident() in module._active
-
-
-def _threading() -> Any:
-    """Return the module through which pydevd knows threads: a copy where the program uses gevent.
-
-    With a second thread in the program's own `threading`, `gevent.monkey.patch_all()` would not patch the
-    locks of the imports that call it, and they would fail.
-    """
-    return getattr(sys.modules.get("pydevd"), "threading", threading)
 
 
 def _text(member: Member, command: bytes) -> str:
@@ -162,10 +146,9 @@ def _tell_stacks(member: Member, channel: OwnSocket) -> None:
 
 def _interrupt(member: Member) -> str:
     """Open a Unix socket and stop the main thread for its client at its next line; return the answer."""
-    if _editor_is_here():
+    debugger = session.debugger()
+    if debugger is not None and debugger.is_attached():
         return "an editor is attached to this process: use its debug console, or detach it first"
-    import ctypes
-
     from .pdb import socket_pdb
 
     if socket_pdb.connected() is not None:
@@ -173,20 +156,11 @@ def _interrupt(member: Member) -> str:
     path: str = os.path.realpath(member.directory + "/p") + "/%d.pdb" % os.getpid()
     socket_pdb.listen(path)
 
-    def enter(_: object) -> int:
-        try:
-            socket_pdb.stop(sys._getframe(1), path, CLIENT_TIMEOUT_S, again=True)
+    def enter() -> None:
+        try:  # two frames above is what the main thread runs
+            socket_pdb.stop(sys._getframe(2), path, CLIENT_TIMEOUT_S, again=True)
         except Exception as error:
             member.say("pdb: %r" % (error,))
-        return 0
 
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(enter)
-    _kept.append(callback)
-    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+    session.in_main_thread(enter)
     return "pdb " + path
-
-
-def _editor_is_here() -> bool:
-    pydevd = sys.modules.get("pydevd")
-    debugger = pydevd.get_global_debugger() if pydevd is not None else None
-    return debugger is not None and bool(debugger.is_attached())

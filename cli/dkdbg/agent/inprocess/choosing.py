@@ -129,9 +129,9 @@ def runs_free(directory: str) -> bool:
     """Tell whether this process is not selected; the selection may have changed since its start."""
     if not os.path.exists(directory + "/" + NAME):
         return False
-    from . import member
+    from . import session
 
-    found = member.of_this_process()
+    found = session.member()
     if found is None or found.joined:  # the agent has asked it to join
         return False
     chosen = choice(directory)

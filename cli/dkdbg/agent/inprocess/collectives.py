@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
+
+from . import session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,15 +49,12 @@ def follow(member: Member, answer: Callable[[str], None], close: Callable[[], No
             _asking.clear()
             close()
 
-    if not member.joined:
-        import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
-
-        _thread.start_new_thread(tell, ())
+    if member.joined:
+        session.start_hidden(tell, "dkdbg flight recorder")
         return
-    thread: Any = threading.Thread(target=tell, name="dkdbg flight recorder", daemon=True)
-    thread.pydev_do_not_trace = True
-    thread.is_pydev_daemon_thread = True
-    thread.start()
+    import _thread  # a bare thread, like the hook's: a program that counts its threads does not see it
+
+    _thread.start_new_thread(tell, ())
 
 
 def pending() -> Optional[Tuple[str, float, float]]:

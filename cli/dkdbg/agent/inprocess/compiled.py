@@ -76,9 +76,7 @@ def _check_new_breakpoints() -> None:
 
 def _compare() -> None:
     """Warn once about each breakpoint in compiled code."""
-    import pydevd
-
-    debugger = pydevd.get_global_debugger()
+    debugger = session.debugger()
     if debugger is None or not _lines:
         return
     for path, lines in list(_lines.items()):

@@ -31,14 +31,14 @@ def hold(directory: str, failure: Failure) -> None:
     """
     if not os.path.isdir(directory):
         return
-    from . import choosing, crash_hold, on_demand, session
+    from . import choosing, duration, on_demand, session
     from .pydevd_patches import uncaught
 
     chosen, asked = choosing.choice(directory), os.environ.get("DKDBG_ON_CRASH", "")
     free = choosing.runs_free(directory)
     if free and (chosen is None or not chosen.failing):
         return
-    seconds = crash_hold.seconds(asked)
+    seconds = duration.hold_seconds(asked)
     if not asked and (chosen is None or not chosen.failing):
         return
 

@@ -13,6 +13,8 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)")
 #: Maximum seconds; `threading.TIMEOUT_MAX` is less than what the form allows.
 _MAX_S = 365 * 86400.0
+#: Seconds for which a failing rank waits for an editor by default, with `failing` in the set of ranks.
+FAILING_S = 1200.0
 
 
 def seconds_of(text: str, least: float = 0.0) -> Optional[float]:
@@ -25,6 +27,19 @@ def seconds_of(text: str, least: float = 0.0) -> Optional[float]:
     found = _FORM.fullmatch(text)
     seconds = -1.0 if found is None else float(found.group(1)) * _UNITS[found.group(2)]
     return seconds if least <= seconds <= _MAX_S else None
+
+
+def hold_seconds(text: str) -> float:
+    """Return the seconds of `hold=20m`, for which a crashed process waits for an editor; FAILING_S for an empty text.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    name, _, value = (text.strip() or "hold=%s" % FAILING_S).partition("=")
+    found = seconds_of(value) if name == "hold" else None
+    if found is None:
+        raise ValueError("--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not %r" % text)
+    return found
 
 
 def later(seconds: float, call: Callable[[], object]) -> None:

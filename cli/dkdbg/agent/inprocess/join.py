@@ -86,10 +86,7 @@ def forget() -> None:
     """Drop the copied debugger in a forked child. Its threads and its connection stayed in the parent."""
     global _lock, _joining
     _lock, _joining = _thread.RLock(), False
-    pydevd = sys.modules.get("pydevd")
-    if pydevd is None:
-        return
-    debugger = getattr(pydevd, "get_global_debugger", lambda: None)()
+    debugger = session.debugger()
     if debugger is None:
         return
     from .pydevd_patches import connection, own_tracer
@@ -100,7 +97,7 @@ def forget() -> None:
 
     # The steps of pydevd's own patched fork in a child that it will not trace.
     pydev_monkey._on_forked_process(setup_tracing=False)
-    pydevd.SetupHolder.setup = None
+    sys.modules["pydevd"].SetupHolder.setup = None
     if own_tracer.is_debuggers(sys.gettrace()):
         sys.settrace(None)
     if getattr(pydevd_constants, "PYDEVD_USE_SYS_MONITORING", False):
@@ -152,7 +149,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         return "not joined: " + reason
     pydevd = _import_debugpy(info, at_start)
     if pydevd.get_global_debugger() is not None:
-        if _is_ours():
+        if session.is_joined():
             return "already joined"
         from .pydevd_patches import listening
 
@@ -238,7 +235,7 @@ def _patch(session_dir: str) -> None:
     suspending.watch()
     untrace.watch()
     uncaught.watch()
-    listening.watch(session_dir, _is_ours)
+    listening.watch(session_dir)
     own_tracer.watch()
     file_names.watch()
     array_views.watch()
@@ -259,12 +256,6 @@ def _watch_libraries() -> None:
     native_threads.watch()
     if sys.version_info < (3, 12):
         importing.after("ray._private.function_manager", trace_threads)
-
-
-def _is_ours() -> bool:
-    """Tell whether this process's debugger joined the agent's adapter, and is not the program's own."""
-    pydevd = sys.modules.get("pydevd")
-    return getattr(pydevd and pydevd.get_global_debugger(), "dkdbg_joined", False)
 
 
 def _forget_former_stops() -> None:
@@ -345,7 +336,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     if "debugpy" not in sys.modules:
         import platform
 
-        from . import bundle, member, standard
+        from . import bundle, standard
         from .pydevd_patches import greenlets
 
         folder = bundle.ensure_debugpy(info["search"], info["runtime"])
@@ -359,7 +350,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         breakpointhook = sys.breakpointhook
         # debugpy logs it, and Python runs `uname -p` for it: one more process, which gevent refuses here.
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
-        this = member.of_this_process()
+        this = session.member()
         try:
             with greenlets.GeventSupport(this.words if this is not None else ()):
                 import debugpy._vendored as vendored

@@ -357,21 +357,15 @@ def _beats(code: CodeType) -> bool:
 
 def _debugger() -> str:
     """Return `dkdbg`, `other` or an empty text: the debugger that this process has joined."""
-    pydevd = sys.modules.get("pydevd")
-    debugger = pydevd.get_global_debugger() if pydevd is not None else None
-    if debugger is None:
+    if session.debugger() is None:
         return "other" if "pdb" in sys.modules and sys.gettrace() is not None else ""
-    return "dkdbg" if getattr(debugger, "dkdbg_joined", False) else "other"
+    return "dkdbg" if session.is_joined() else "other"
 
 
 def _breakpoints(file: str) -> Optional[List[Dict[str, Any]]]:
     """Return the editor's breakpoints in a file, None without a debugger."""
-    pydevd = sys.modules.get("pydevd")
-    debugger = pydevd.get_global_debugger() if pydevd is not None else None
-    if debugger is None:
-        return None
-    names = sys.modules.get("pydevd_file_utils")
-    if names is None:
+    debugger, names = session.debugger(), sys.modules.get("pydevd_file_utils")
+    if debugger is None or names is None:
         return None
     canonical = names.canonical_normalized_path(file)
     found = dict(getattr(debugger, "breakpoints", {})).get(canonical) or {}

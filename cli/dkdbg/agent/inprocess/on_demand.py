@@ -16,7 +16,7 @@ import os
 import sys
 import time
 
-from . import member, session
+from . import session
 from .session import editor_is_attached, endpoint, record, say
 
 TYPE_CHECKING = False
@@ -171,8 +171,8 @@ def connect(directory: str) -> str:
     """Join the adapter unless this process has, and wait for the editor's session; return why not, or ""."""
     from . import join
 
-    found = member.of_this_process()
-    answer = join.join(directory, False) if found is None else found.join(False)
+    member = session.member()
+    answer = join.join(directory, False) if member is None else member.join(False)
     if not answer.startswith(("joined", "already joined")):
         return answer
     return join.until_configured(directory)
@@ -202,8 +202,8 @@ def place(path: str, line: int) -> str:
 
 def of_this_process() -> ModuleType:
     """Return the hook's copy of this module if there is a hook: a process has one debugger and one pdb."""
-    found = member.of_this_process()
-    return sys.modules[__name__] if found is None else found.module("on_demand")
+    member = session.member()
+    return sys.modules[__name__] if member is None else member.module("on_demand")
 
 
 def _seconds(text: str) -> float:

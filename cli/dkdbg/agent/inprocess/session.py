@@ -1,4 +1,4 @@
-"""The session around this process, from its record, and messages on the program's stderr."""
+"""The session around this process: its member and its debugger, its record, threads, messages on the program's stderr."""
 
 # debugpy is untyped.
 # ruff: noqa: ANN401
@@ -12,7 +12,12 @@ import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable, Dict, List, Optional
+
+    from .hook.sitecustomize import _Member as Member
+
+#: C callbacks that must not be garbage-collected.
+_kept: List[object] = []
 
 
 def monotonic() -> float:
@@ -30,6 +35,56 @@ def namespace(module: object) -> Dict[str, Any]:
         return found
     except Exception:
         return {}
+
+
+def member() -> Optional[Member]:
+    """Return this process as a member of the session, which the hook has created; None where the hook did not run."""
+    for finder in reversed(sys.meta_path):
+        if type(finder).__name__ == "_DkdbgFinder":
+            found: Optional[Member] = getattr(finder, "member", None)
+            return found
+    return None
+
+
+def debugger() -> Any:
+    """Return pydevd's debugger in this process, ours or another; None without one."""
+    return getattr(sys.modules.get("pydevd"), "get_global_debugger", lambda: None)()
+
+
+def is_joined() -> bool:
+    """Tell whether this process's debugger joined the agent's adapter, and is not the program's own."""
+    return getattr(debugger(), "dkdbg_joined", False)
+
+
+def threads() -> Any:
+    """Return the module through which pydevd knows threads: a copy where the program uses gevent.
+
+    With a second thread in the program's own `threading`, `gevent.monkey.patch_all()` would not patch the locks of the
+    imports that call it, and they would fail.
+    """
+    import threading
+
+    return getattr(sys.modules.get("pydevd"), "threading", threading)
+
+
+def start_hidden(target: Callable[[], object], name: str) -> None:
+    """Start a thread that `threading` knows, marked so that pydevd ignores it."""
+    thread: Any = threads().Thread(target=target, name=name, daemon=True)
+    thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
+    thread.start()
+
+
+def in_main_thread(work: Callable[[], object]) -> None:
+    """Run a function, which raises nothing, in the main thread at its next bytecode."""
+    import ctypes
+
+    def call(_: object) -> int:
+        work()
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
 
 
 def record(directory: str) -> Dict[str, Any]:

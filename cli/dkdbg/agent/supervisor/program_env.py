@@ -6,7 +6,7 @@ import os
 
 from dkdbg.agent import console, settings
 from dkdbg.agent.contract import CONTINUE_ALL, CONTINUES, LOOPBACK
-from dkdbg.agent.inprocess import crash_hold, ranks
+from dkdbg.agent.inprocess import duration, ranks
 from dkdbg.agent.inprocess.pdb import pdb_token
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.supervisor import exposure, profiles, reverse
@@ -61,7 +61,7 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
         else:
             left.append(flag)
     if environment.get(settings.ENV_ON_CRASH):
-        crash_hold.seconds(environment[settings.ENV_ON_CRASH])
+        duration.hold_seconds(environment[settings.ENV_ON_CRASH])
     if environment.get(settings.ENV_RANKS):
         environment[settings.ENV_RANKS] = _ranks(environment[settings.ENV_RANKS])
     if environment.get(settings.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):

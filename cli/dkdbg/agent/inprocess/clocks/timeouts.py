@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import choosing, collectives, crash_hold, importing, member, session
+from .. import choosing, collectives, duration, importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def follow(directory: str) -> str:
 
 def allow_for_crashes() -> None:
     """Have the groups of this rank wait longer by the time for which a crash is held, from the start."""
-    _State.extra = crash_hold.seconds(os.environ.get("DKDBG_ON_CRASH", ""))
+    _State.extra = duration.hold_seconds(os.environ.get("DKDBG_ON_CRASH", ""))
     importing.after(MODULE, _patch)
 
 
@@ -92,9 +92,9 @@ def _is_rank() -> bool:
 
     The imports of all others stay unpatched.
     """
-    found = member.of_this_process()
+    member = session.member()
     return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
-        found is not None and found.origin.startswith("rank:")
+        member is not None and member.origin.startswith("rank:")
     )
 
 

@@ -14,9 +14,9 @@ import math
 import os
 import signal
 import sys
-import threading
 import time
 
+from .. import session
 from .slow_clocks import Builtin, State, exchange, true_monotonic
 from .untraced import Suppress
 
@@ -109,14 +109,10 @@ def watch() -> None:
                 _sleep(_LOOKS_S)
             start()
 
-    if "pydevd" not in sys.modules:
-        # A bare thread, like the hook's: a program that counts its threads does not see it.
+    if "pydevd" in sys.modules:
+        session.start_hidden(look, "dkdbg timers")
+    else:  # a bare thread, like the hook's: a program that counts its threads does not see it
         _thread.start_new_thread(look, ())
-        return
-    module = getattr(sys.modules["pydevd"], "threading", threading)  # a copy where the program uses gevent
-    thread: Any = module.Thread(target=look, name="dkdbg timers", daemon=True)
-    thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
-    thread.start()
 
 
 def _forget() -> None:

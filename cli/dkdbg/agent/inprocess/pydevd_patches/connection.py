@@ -13,8 +13,8 @@ import _socket
 import contextlib
 import os
 
-from .. import member, own_socket, session
-from ..natives import threading, time
+from .. import own_socket, session
+from ..natives import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,12 +100,7 @@ def _lost(debugger: Any) -> None:
         "pid %d closed the debugger's connection together with its other descriptors%s"
         % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
     )
-    thread: Any = threading.Thread(
-        target=_come_back, args=(debugger, again), name="dkdbg rejoin", daemon=True
-    )
-    thread.pydev_do_not_trace = True
-    thread.is_pydev_daemon_thread = True
-    thread.start()
+    session.start_hidden(lambda: _come_back(debugger, again), "dkdbg rejoin")
 
 
 def _come_back(debugger: Any, again: bool) -> None:
@@ -114,7 +109,7 @@ def _come_back(debugger: Any, again: bool) -> None:
     reader = debugger.reader  # while it waits, the adapter sees this process as connected
     while reader is not None and reader.is_alive() and time.monotonic() < end:
         time.sleep(0.02)
-    found = member.of_this_process()
-    if found is not None and again:
+    member = session.member()
+    if member is not None and again:
         with contextlib.suppress(OSError):  # the session has ended
-            found.announce()
+            member.announce()

@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from typing import Any, Tuple
 
 
-def watch(directory: str, is_ours: Any) -> None:
+def watch(directory: str) -> None:
     """Answer `debugpy.listen()` with the agent's endpoint while the agent's debugger is in this process.
 
     Args:
         directory: the session's folder.
-        is_ours: tells whether pydevd's debugger of this process is the one that joined the agent's adapter.
     """
     from debugpy.server import api
 
@@ -32,7 +31,7 @@ def watch(directory: str, is_ours: Any) -> None:
 
     def listen(address: Any, _settrace: Any, **kwargs: Any) -> Tuple[str, int]:
         host, port = address
-        if not is_ours():
+        if not session.is_joined():
             return former(address, **kwargs)  # type: ignore[no-any-return]
         if api.listen.called:
             raise RuntimeError("debugpy.listen() has already been called on this process")

@@ -163,9 +163,7 @@ def tracer() -> str:
 
 
 def _warn(who: str, note: str) -> None:
-    import pydevd
-
-    debugger = pydevd.get_global_debugger()
+    debugger = session.debugger()
     if debugger is not None and not _reported:
         _reported.append(who)
         session.tell(debugger, note)
@@ -181,9 +179,7 @@ def _name(frame: FrameType) -> str:
 
 
 def _give_back(frame: FrameType) -> None:
-    import pydevd
-
-    debugger = pydevd.get_global_debugger()
+    debugger = session.debugger()
     if debugger is not None and not debugger.pydb_disposed:
         debugger.enable_tracing(debugger.trace_dispatch)
         # Running frames have no trace function of their own, and would run to their end without a stop.

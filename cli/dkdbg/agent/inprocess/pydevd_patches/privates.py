@@ -42,7 +42,7 @@ PROGRAM: Names = {
     "pydevd": (
         ("settrace", "join", "connect as a child of the root session stub; on_demand stops with it"),
         ("_locked_settrace:access_token", "join", "show the adapter the session's token"),
-        ("get_global_debugger", "join", "is this process connected"),
+        ("get_global_debugger", "session", "is this process connected"),
         ("SetupHolder.setup", "join", "a forked child is not the child of its parent's debugger"),
         ("PyDB.__init__:pydb_disposed", "join", "has the adapter closed the connection"),
         ("PyDB.__init__:trace_dispatch", "untrace", "trace the main thread without pydevd's library"),

@@ -11,8 +11,8 @@ end is checked only every 0.2 s. A program that starts many short processes woul
 from __future__ import annotations
 
 import contextlib
-import sys
 
+from .. import session
 from ..natives import threading, time
 
 TYPE_CHECKING = False
@@ -109,8 +109,7 @@ def _wait_for_threads(self: Any, timeout: float) -> None:
 
 def _look_now() -> None:
     """Wake the thread that checks for the program's end, because the main thread has ended."""
-    pydevd: Any = sys.modules.get("pydevd")
-    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    debugger = session.debugger()
     thread = debugger.check_alive_thread if debugger is not None else None
     if thread is not None:
         event = thread._wait_event

@@ -18,14 +18,13 @@ import itertools
 import os
 import sys
 
+from .. import session
 from ..natives import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List
+    from typing import Any, Callable
 
-#: C callbacks that must not be garbage-collected.
-_kept: List[object] = []
 _lock = threading.Lock()
 #: True after the trace functions have been removed.
 _is_bare = False
@@ -142,16 +141,8 @@ def _for_every_thread(api: Any) -> None:
 
 def _in_main_thread(work: Callable[[], Any]) -> None:
     """Run a function in the main thread at its next bytecode, unless the thread has ended."""
-    if not threading.main_thread().is_alive():  # Python is shutting down; 3.8 would print a SystemError
-        return
-
-    def call(_: object) -> int:
-        _quietly(work)
-        return 0
-
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
-    _kept.append(callback)
-    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+    if threading.main_thread().is_alive():  # else Python is shutting down; 3.8 would print a SystemError
+        session.in_main_thread(lambda: _quietly(work))
 
 
 def _quietly(work: Callable[[], Any]) -> None:
