@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from dkdbg.agent.state import health
+from dkdbg.agent.state import records
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.repack import repack
 from tests.ports import free_port
@@ -54,7 +54,7 @@ def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(program, slo
     running = program("x = 1\nprint(x)\n", wait="300", env=environment, layout=slow)
     record = running.wait_state("starting")
     assert healthz(record["port"]) == (503, "starting")
-    assert health.trouble(str(runtime)) == f"session {record['id']} is starting"
+    assert records.trouble(str(runtime)) == f"session {record['id']} is starting"
     assert not (runtime / "ready").exists()
     threading.Timer(0.5, (slow / "up").touch).start()  # by then the editor waits for it
     with Editor(record["port"], {running.script: [1]}) as editor:
@@ -67,11 +67,11 @@ def test_health_and_healthz_say_yes_together(launch, slow, tmp_path):
     runtime = tmp_path / "run"
     running = launch("sleep", "600", layout=slow, env={"DKDBG_RUNTIME_DIR": str(runtime)})
     port = running.wait_state("starting")["port"]
-    assert health.trouble(str(runtime))
+    assert records.trouble(str(runtime))
     (slow / "up").touch()
 
     def trouble():
-        said = health.trouble(str(runtime))
+        said = records.trouble(str(runtime))
         assert healthz(port)[0] in ((503, 200) if said else (200,))
         return said
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dkdbg.agent.proxy.broker.sessions import MAX_CHARACTERS, MAX_PROCESSES, StderrTail
-from dkdbg.agent.state import health
+from dkdbg.agent.state import records
 from dkdbg.agent.supervisor import end_note, hook_check
 from dkdbg.dap import debugger as debuggers
 from dkdbg.dap.debugger import Debugger
@@ -182,7 +182,7 @@ def test_an_editor_that_comes_after_a_short_program_hears_how_it_ended_and_one_t
     running = program(f"raise SystemExit({code})\n", env={"DKDBG_LINGER": "600"})
     if code:
         running.wait_state("exited")
-        assert "has ended with code 3" in health.trouble(str(running.runtime))
+        assert "has ended with code 3" in records.trouble(str(running.runtime))
     elif child := running.wait_state("running", "exited")["child"]:
         wait_until_gone(child)
     assert running.process.poll() is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent.state import health, procfs, records
+from dkdbg.agent.state import procfs, records
 
 
 def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -54,18 +54,18 @@ def test_an_agent_without_its_port_or_its_adapter_or_that_was_killed_is_not_heal
     running = sleeper()
     record = running.wait_state("running")
     runtime = str(running.runtime)
-    assert health.trouble(runtime) == ""
+    assert records.trouble(runtime) == ""
     path = running.runtime / record["id"] / "session.json"
     for changed, said in (
         ({"port": 1}, "port 1 is not listening"),
         ({"adapter_up": False}, "debugpy's adapter is gone"),
     ):
         path.write_text(json.dumps({**record, **changed}))
-        assert health.trouble(runtime) == said
+        assert records.trouble(runtime) == said
     path.write_text(json.dumps(record))
     running.process.kill()
     running.process.wait()  # its output does not end before the program does
-    assert health.trouble(runtime) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
+    assert records.trouble(runtime) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
     os.killpg(running.process.pid, signal.SIGKILL)
 
 
@@ -74,7 +74,7 @@ def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path):
     record = {"version": 1, "pid": os.getpid(), "pid_start": 1, "pid_namespace": procfs.pid_namespace()}
     record |= {"id": store.id, "state": "running", "started": 1.0}
     store.create(record)  # type: ignore[arg-type]
-    assert health.trouble(str(tmp_path)).endswith("is gone")
+    assert records.trouble(str(tmp_path)).endswith("is gone")
 
 
 def test_health_loads_nothing_that_costs(sleeper, layout):
@@ -86,20 +86,13 @@ def test_health_loads_nothing_that_costs(sleeper, layout):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 0
-    assert "dkdbg.agent.state.health" in loaded
+    assert "dkdbg.agent.state.records" in loaded
     dear = {
         "typing", "subprocess", "socket", "tempfile", "hashlib", "zipfile", "argparse", "logging", "debugpy",
     }  # fmt: skip
     assert not loaded & dear
     ours = {name for name in loaded if name.startswith("dkdbg.") and name.count(".") > 2}
-    modules = (
-        "supervisor.owner",
-        "state.announced",
-        "state.health",
-        "state.procfs",
-        "state.records",
-        "state.runtime_dir",
-    )
+    modules = ("supervisor.owner", "state.announced", "state.procfs", "state.records", "state.runtime_dir")
     assert ours == {f"dkdbg.agent.{name}" for name in modules}
 
 

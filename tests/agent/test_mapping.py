@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from dkdbg.agent.state import mapping
+from dkdbg.agent.state import mapping, procfs
 
 WORKSPACE = "${workspaceFolder}"
 
@@ -37,7 +37,7 @@ def test_unreadable_settings_are_no_reason_to_fail():
 def test_mount_points_with_blanks_are_read(tmp_path):
     line = "36 35 98:0 /mnt1 /mnt\\040two rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
     (tmp_path / "mountinfo").write_text(line)
-    assert mapping.read_mount_points(str(tmp_path / "mountinfo")) == ["/mnt two"]
+    assert list(procfs.mounts(str(tmp_path / "mountinfo"))) == [("/mnt1", "/mnt two", "ext3")]
 
 
 def test_the_command_prints_it(layout, tmp_path):

@@ -43,6 +43,16 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
        --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
        resource tracker and forkserver, torch's compile workers and Ray's own"""
 
+#: Module of each subcommand with a `main` that takes the words after it.
+_MODULES = {
+    "line": "supervisor.line",
+    "pdb": "supervisor.pdb_client",
+    "ranks": "supervisor.ranks",
+    "ray": "ray.main",
+    "relay": "relay.stdio",
+    "where": "supervisor.where",
+}
+
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one subcommand and return the exit code."""
@@ -62,36 +72,18 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             return enter.main(words, _USAGE)
         except ValueError as error:
             return _usage_error(str(error))
+    if command in _MODULES:
+        import importlib
+
+        return int(importlib.import_module("dkdbg.agent." + _MODULES[command]).main(words))
     if command in ("restart", "stop"):
-        return _ask(command, words)
-    if command == "pdb":
-        from dkdbg.agent.supervisor import pdb_client
+        from dkdbg.agent.supervisor import control
 
-        return pdb_client.main(words)
-    if command == "where":
-        from dkdbg.agent.supervisor import where
-
-        return where.main(words)
-    if command == "line":
-        from dkdbg.agent.supervisor import line
-
-        return line.main(words)
-    if command == "ranks":
-        from dkdbg.agent.supervisor import ranks
-
-        return ranks.main(words)
-    if command == "relay":
-        from dkdbg.agent.relay import stdio
-
-        return stdio.main(words)
+        return control.main(command, words)
     if command == "call":
         from dkdbg.agent.relay import calling
 
         return calling.main()
-    if command == "ray":
-        from dkdbg.agent.ray import main as ray
-
-        return ray.main(words)
     if command == "health":
         return _health()
     if command == "sessions":
@@ -117,16 +109,10 @@ def _launch(words: List[str], *, supervised: bool) -> int:
     return supervise.run(asked) if asked.supervision is not None else launch.run(asked)
 
 
-def _ask(command: str, words: List[str]) -> int:
-    from dkdbg.agent.supervisor import control
-
-    return control.main(command, words)
-
-
 def _health() -> int:
-    from dkdbg.agent.state import health
+    from dkdbg.agent.state import records
 
-    reason = health.trouble()
+    reason = records.trouble()
     if reason:
         print(reason)
         return 1

@@ -122,9 +122,9 @@ def _run(
 
 def _give_up(words: List[str], reason: str) -> int:
     if words[:1] == ["launch"] and "--" in words:
-        from dkdbg.agent.supervisor import undebugged
+        from dkdbg.agent.supervisor import child
 
-        return undebugged.become(words[words.index("--") + 1 :], reason)
+        return child.run_undebugged(words[words.index("--") + 1 :], reason)
     sys.stderr.write("dkdbg: %s\n" % reason)
     return 125
 

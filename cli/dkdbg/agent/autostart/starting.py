@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from dkdbg.agent.autostart import note
 
@@ -138,7 +137,6 @@ def wait(reader: int, limit: Optional[float]) -> None:
     """Wait until the agent has written to the descriptor or closed it, at most `limit` seconds. None for no limit."""
     import select
 
-    end = None if limit is None else time.monotonic() + limit
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    poll.poll(None if end is None else max(0.0, end - time.monotonic()) * 1000)
+    poll.poll(None if limit is None else limit * 1000)

@@ -11,6 +11,7 @@ Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program co
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -269,8 +270,10 @@ def _maps(pid: int) -> List[Tuple[int, int, int, str]]:
 def _denied(pid: int, error: OSError) -> str:
     if error.errno == errno.ESRCH:
         return "there is no process %d" % pid
-    tracer = _status(pid, "TracerPid")
-    if tracer not in ("", "0"):
+    tracer = "0"
+    with contextlib.suppress(OSError), open("/proc/%d/status" % pid) as source:
+        tracer = next((line.split()[1] for line in source if line.startswith("TracerPid:")), "0")
+    if tracer != "0":
         return "process %d is already traced by process %s" % (pid, tracer)
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope") as source:
@@ -280,11 +283,3 @@ def _denied(pid: int, error: OSError) -> str:
     if scope != "0":
         return "this system forbids attaching to a process (kernel.yama.ptrace_scope is %s)" % scope
     return "this system forbids attaching to it (ptrace: %s)" % (error.strerror or error)
-
-
-def _status(pid: int, name: str) -> str:
-    try:
-        with open("/proc/%d/status" % pid) as source:
-            return next((line.split()[1] for line in source if line.startswith(name + ":")), "")
-    except (OSError, IndexError):
-        return ""

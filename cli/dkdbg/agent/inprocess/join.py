@@ -352,7 +352,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = session.member()
         try:
-            with greenlets.GeventSupport(this.words if this is not None else ()):
+            with greenlets.support(this.words if this is not None else ()):
                 import debugpy._vendored as vendored
 
                 # It would put a folder into sys.path, which the program's threads may be iterating over.

@@ -38,11 +38,6 @@ class Channel:
         return not self.is_read_out and self.allowance > 0
 
     @property
-    def wants_to_write(self) -> bool:
-        """Return whether bytes wait for the socket."""
-        return bool(self.waiting)
-
-    @property
     def is_over(self) -> bool:
         """Return whether both directions have ended."""
         return self.is_read_out and self._is_shut

@@ -141,7 +141,7 @@ class Exchange:
     def _choose(self) -> None:
         """Watch exactly the descriptors that can make progress."""
         for channel in self.channels.values():
-            events = (_READ if channel.wants_to_read else 0) | (_WRITE if channel.wants_to_write else 0)
+            events = (_READ if channel.wants_to_read else 0) | (_WRITE if channel.waiting else 0)
             self._set(channel.sock.fileno(), events, channel)
         if self._transport is not None:
             reads, writes = self._transport

@@ -86,7 +86,7 @@ class Keeper(Exchange):
                     self.turn(_TURN)
                 except WireError:  # noqa: PERF203 - the loop goes on
                     if self.counting.connected:
-                        self._leave()  # an authenticated end that sends invalid frames is given up
+                        self.said_goodbye()  # an authenticated end that sends invalid frames is given up
                     else:
                         self._hang_up()  # a replayed recording of a transport: the real one reconnects
         finally:
@@ -135,10 +135,7 @@ class Keeper(Exchange):
             if order.watch:
                 ends = (order.watch, self.program, self.hurry)
                 threading.Thread(target=end_with, args=ends, daemon=True).start()
-            self.last_channel = channel + 1
-            for number, sock in ((channel, self.program.stdio), (channel + 1, self.program.stderr)):
-                self.add(Channel(number, sock))
-            self.watch(self.program.ended, lambda: self._exited(channel))
+            self._carry(channel, self.program)
         elif kind == wire.SIGNAL and self.program is not None:
             self.program.signal(payload[0])
         elif kind == wire.SIZE and self.program is not None:
@@ -161,10 +158,6 @@ class Keeper(Exchange):
         if self.program is None:
             self._is_over = True
 
-    def said_goodbye(self) -> None:
-        """End; disconnect from a program that still runs."""
-        self._leave()
-
     def _is_at_its_end(self) -> bool:
         if self.program is None:
             grace = GRACE if self._is_greeted else FIRST_GRACE
@@ -180,34 +173,37 @@ class Keeper(Exchange):
         """Return whether the other end reads the program's output; called on the program's threads."""
         return self.has_transport and time.monotonic() - self.heard < SILENT
 
-    def _exited(self, channel: int) -> None:
-        if self.program is not None and self.program.exit_code is not None:
-            self.forget(self.program.ended)
+    def _carry(self, channel: int, program: Program) -> None:
+        """Open the channels of a program, and watch for its exit."""
+        self.last_channel = channel + 1
+        for number, sock in ((channel, program.stdio), (channel + 1, program.stderr)):
+            self.add(Channel(number, sock))
+        self.watch(program.ended, lambda: self._exited(channel, program))
+
+    def _exited(self, channel: int, program: Program) -> None:
+        if program.exit_code is None:
+            return
+        self.forget(program.ended)
+        self.counting.send(wire.EXITED, channel, program.exit_code.to_bytes(2, "big"))
+        if program is self.program:
             self._is_told = True
-            self.counting.send(wire.EXITED, channel, self.program.exit_code.to_bytes(2, "big"))
+        else:
+            del self._asked[channel]
+            program.close()
 
     def _ask(self, channel: int, payload: bytes) -> None:
         """Start the agent with a question, and report its exit as that of a program."""
         order = questions.order(payload)
-        self.last_channel = channel + 1
         if len(self._asked) >= questions.MOST or len(self.channels) + 2 > wire.CHANNELS:
+            self.last_channel = channel + 1
             for number in (channel, channel + 1):
                 self._refuse(number, "too many questions")
             self.counting.send(wire.EXITED, channel, _BUSY.to_bytes(2, "big"))
             return
-        asked = self._asked[channel] = Program(order, self._folder, self._is_heard)
-        for number, sock in ((channel, asked.stdio), (channel + 1, asked.stderr)):
-            self.add(Channel(number, sock))
-        self.watch(asked.ended, lambda: self._answered(channel, asked))
+        self._asked[channel] = Program(order, self._folder, self._is_heard)
+        self._carry(channel, self._asked[channel])
 
-    def _answered(self, channel: int, asked: Program) -> None:
-        if asked.exit_code is not None:
-            self.forget(asked.ended)
-            self.counting.send(wire.EXITED, channel, asked.exit_code.to_bytes(2, "big"))
-            del self._asked[channel]
-            asked.close()
-
-    def _leave(self) -> None:
+    def said_goodbye(self) -> None:
         """End because the other end will not return; while a program runs, stay to drain its output."""
         self._is_over = self._is_left = True
         if self.program is not None and self.program.is_running:

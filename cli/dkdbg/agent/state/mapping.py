@@ -10,6 +10,7 @@ import os
 
 from dkdbg.agent import contract, settings
 from dkdbg.agent.dap import paths
+from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,25 +52,12 @@ def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]])
     return found
 
 
-def read_mount_points(path: str = "/proc/self/mountinfo") -> Optional[List[str]]:
-    """Return the mount points of this namespace; None without /proc.
-
-    The file escapes blanks, tabs, newlines and backslashes in octal (proc_pid_mountinfo(5)).
-    """
+def read_mount_points() -> Optional[List[str]]:
+    """Return the mount points of this namespace; None without /proc."""
     try:
-        with open(path, errors="surrogateescape") as table:
-            lines = table.readlines()
+        return [point for _, point, _ in procfs.mounts()]
     except OSError:
         return None
-    points = []
-    for line in lines:
-        columns = line.split(" ")
-        if len(columns) > 4:
-            point = columns[4]
-            for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-                point = point.replace(code, char)
-            points.append(point)
-    return points
 
 
 def here() -> List[contract.Mapping]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import socket
 import threading
 import time
@@ -19,7 +20,7 @@ from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
     from dkdbg.agent import contract
 
@@ -38,6 +39,8 @@ CHANGED_TIMEOUT_S = 3.0
 MAX_SCANS = 40
 #: Maximum reasons to report.
 MAX_REASONS = 20
+#: Maximum bytes of an answer of one of several processes.
+_MAX_ANSWER_BYTES = 1 << 20
 #: Answers of a process that does not join, and that no user needs to see.
 _HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
 
@@ -179,21 +182,9 @@ class ProcessTable:
         """
         with self._lock:
             oldest = sorted(self._known.values(), key=lambda process: process["started"])[:MAX_PARALLEL]
-        answers: List[str] = []
-
-        def ask_one(pid: int) -> None:
-            answers.append(ask(self._path(pid, ".sock"), "changed", CHANGED_TIMEOUT_S))
-
-        threads = [
-            threading.Thread(target=ask_one, args=(process["pid"],), daemon=True) for process in oldest
-        ]
-        for thread in threads:
-            thread.start()
-        end = time.monotonic() + CHANGED_TIMEOUT_S
-        for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+        paths = {process["pid"]: self._path(process["pid"], ".sock") for process in oldest}
         found: Set[str] = set()
-        for answer in answers[:]:
+        for answer in ask_all(paths, "changed", CHANGED_TIMEOUT_S).values():
             with contextlib.suppress(ValueError, TypeError):
                 listed = json.loads(answer)
                 found.update(each for each in listed if isinstance(each, str))
@@ -522,6 +513,61 @@ def ask(path: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
             connection.settimeout(limit)
             return connection.makefile("r").readline().strip()
     return ""
+
+
+def sockets_in(folders: announced.Folders, processes: Iterable[contract.Process]) -> Dict[int, str]:
+    """Return the sockets of processes that announce themselves in these folders, by pid."""
+    return {each["pid"]: folders.path(each["pid"], ".sock") for each in processes}
+
+
+def ask_all(paths: Dict[int, str], command: str, limit: float) -> Dict[int, str]:
+    """Send one command to processes and return their answers within `limit` seconds by pid, even partial ones.
+
+    Args:
+        paths: their sockets, by pid.
+    """
+    with selectors.DefaultSelector() as waiting:
+        for pid, path in paths.items():
+            ours = _asked(path, command)
+            if ours is not None:
+                waiting.register(ours, selectors.EVENT_READ, (pid, bytearray()))
+        answers: Dict[int, str] = {}
+        end = time.monotonic() + limit
+        while waiting.get_map() and time.monotonic() < end:
+            for key, _ in waiting.select(max(0.0, end - time.monotonic())):
+                ours, (pid, received) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
+                if _receive(ours, received):  # type: ignore[arg-type]
+                    continue
+                answers[pid] = received.decode("utf-8", "replace")
+                waiting.unregister(ours)  # type: ignore[arg-type]
+                ours.close()  # type: ignore[union-attr]
+        for key in list(waiting.get_map().values()):
+            answers[key.data[0]] = key.data[1].decode("utf-8", "replace")
+            key.fileobj.close()  # type: ignore[union-attr]
+        return answers
+
+
+def _asked(path: str, command: str) -> Optional[socket.socket]:
+    """Return the connection on which the process will answer, None where it does not listen any more."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.setblocking(False)  # a stopped process's queue takes only a few questions
+        sock.connect(path)
+        connection = sockets.ask(sock, os.fsencode(command))  # it may hold a path
+        connection.setblocking(False)
+        return connection
+    return None
+
+
+def _receive(ours: socket.socket, received: bytearray) -> bool:
+    """Read more; return False at the end."""
+    try:
+        data = ours.recv(1 << 16)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    received += data
+    return bool(data) and len(received) < _MAX_ANSWER_BYTES
 
 
 def read(folders: announced.Folders, pid: int) -> Optional[contract.Process]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Optional, Set
+    from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 _LISTEN = "0A"
 
@@ -132,6 +133,25 @@ def listening_ports() -> Optional[Set[int]]:
             if len(columns) > 3 and columns[3] == _LISTEN:
                 ports.add(int(columns[1].rpartition(":")[2], 16))
     return ports if found else None
+
+
+def mounts(path: str = "/proc/self/mountinfo") -> Iterator[Tuple[str, str, str]]:
+    """Yield each mount of this namespace: its root within its file system, its mount point, the file system's type.
+
+    The file escapes blanks, tabs, newlines and backslashes in octal (proc_pid_mountinfo(5)).
+
+    Raises:
+        OSError: there is no /proc.
+    """
+    with open(path, encoding="utf-8", errors="surrogateescape") as table:
+        for line in table:
+            mount, _, system = line.partition(" - ")
+            columns = mount.split(" ")
+            if len(columns) > 4:
+                root, point = (
+                    re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), each) for each in columns[3:5]
+                )
+                yield root, point, system.partition(" ")[0]
 
 
 def _stat_fields(pid: int) -> Optional[list[str]]:

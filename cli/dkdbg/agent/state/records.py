@@ -12,7 +12,7 @@ from dkdbg.agent.state import announced, procfs, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, List, Optional, Tuple
+    from typing import Collection, Dict, List, Optional, Set, Tuple
 
 #: Finished sessions to keep for `sessions`.
 MAX_FINISHED = 20
@@ -145,6 +145,31 @@ def newest(name: Optional[str]) -> Optional[contract.Record]:
     """Return the newest live session with this name or id, or the newest one; None without any."""
     found = live_records([] if name is None else [name])
     return found[-1] if found else None
+
+
+def trouble(folder: Optional[str] = None) -> str:
+    """Return in one line why no debugger can attach now; empty when one can. The newest live session counts.
+
+    For health checks: it reads records and /proc, and connects to nothing.
+    """
+    found = list_records(folder)
+    if not found:
+        return "no session in %s" % (folder or runtime_dir.default_runtime_dir())
+    live = [record for record in found if is_live(record)]
+    last = (live or found)[-1]
+    if last["state"] == "exited":
+        return "the last session, %s, has ended with code %s" % (last["id"], last["exit_code"])
+    if not live:
+        return "the agent of session %s (pid %d) is gone" % (last["id"], last["pid"])
+    return _trouble_of(last, procfs.listening_ports())
+
+
+def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
+    if record["state"] not in contract.ATTACHABLE:
+        return "session %s is %s" % (record["id"], record["state"])
+    if listening is not None and record["port"] not in listening:
+        return "port %d is not listening" % record["port"]
+    return "" if record["adapter_up"] else "debugpy's adapter is gone"
 
 
 def prune(folder: str) -> None:

@@ -15,11 +15,12 @@ import signal
 import threading
 
 from dkdbg.agent import console, contract, settings
+from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.supervisor import image_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import AbstractSet, Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set
+    from typing import AbstractSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
     class Arrival(NamedTuple):
         """A signal, and whether the kernel sent it because of the terminal."""
@@ -153,6 +154,17 @@ class Child:
                 self._ended(status)
         return self.exit_code
 
+    def end(self) -> Tuple[int, str]:
+        """Return the exit code, 255 where it is unknown, and a line about the end."""
+        code = 255 if self.exit_code is None else self.exit_code
+        if self.signal is None:
+            return code, "exited with code %d" % code
+        try:
+            name = signal.Signals(self.signal).name
+        except ValueError:
+            name = "signal %d" % self.signal
+        return code, "was ended by %s (code %d)" % (name, code)
+
     def _ended(self, status: int) -> None:
         if os.WIFSIGNALED(status):
             self.signal = os.WTERMSIG(status)
@@ -161,41 +173,33 @@ class Child:
             self.exit_code = os.WEXITSTATUS(status)
 
 
-def become(argv: Sequence[str], environment: dict[str, str], mask: Optional[Iterable[int]]) -> NoReturn:
-    """Replace this process with a command.
+def run_undebugged(command: Sequence[str], reason: str, mask: Optional[Iterable[int]] = None) -> int:
+    """Replace this process with a command that cannot be debugged, such as on a full disk, and report the reason.
 
     Args:
         mask: the signals that it starts with blocked; None leaves them unchanged.
 
-    Raises:
-        StartError: the command does not exist, or cannot be executed.
+    Returns:
+        An exit code, where the command cannot be executed.
     """
-    argv = _with_python(list(argv))
+    console.log("%s: the program runs without the debugger" % reason)
+    argv = _with_python(list(command))
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
-        os.execvpe(argv[0], argv, environment)  # noqa: S606 - the user's own command
+        os.execvpe(argv[0], argv, tokens.without(os.environ))  # noqa: S606 - the user's own command
     except OSError as error:
-        raise _start_error(argv[0], error) from error
+        failed = _start_error(argv[0], error)
+        console.log(str(failed))
+        return failed.exit_code
 
 
 def _start_error(command: str, error: OSError) -> StartError:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return StartError(_not_found(command), contract.EXIT_NOT_FOUND)
     return StartError("cannot execute %s: %s" % (command, error.strerror), contract.EXIT_NOT_EXECUTABLE)
-
-
-def describe_end(exit_code: int, number: Optional[int]) -> str:
-    """Describe a program's exit in one line."""
-    if number is None:
-        return "exited with code %d" % exit_code
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = "signal %d" % number
-    return "was ended by %s (code %d)" % (name, exit_code)
 
 
 def _with_python(argv: List[str]) -> List[str]:

@@ -49,8 +49,7 @@ class Launch:
             self._take_signal(shared.inbox.next(1.0), running)
         if running.poll() is None:
             return self._ended_by_us(running)
-        code = running.exit_code if running.exit_code is not None else 255
-        end = child.describe_end(code, running.signal)
+        code, end = running.end()
         if running.signal:
             self._end_ranks(running)
         shared.restarts.take()  # too late: the program has already exited
@@ -81,8 +80,7 @@ class Launch:
         shared.show("restarting", child=None)
         shared.tell("restarting: %s" % shared.restarts.reason)
         shared.end_program(running, pause)
-        code = running.exit_code if running.exit_code is not None else 255
-        end = child.describe_end(code, running.signal)
+        code, end = running.end()
         shared.show("restarting", last_exit_code=code, detail=end)
         return code, end
 

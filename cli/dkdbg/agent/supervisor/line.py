@@ -13,7 +13,7 @@ import socket
 
 from dkdbg.agent.dap import sources
 from dkdbg.agent.inprocess import entered
-from dkdbg.agent.state import announced, mapping, naming, procfs, records
+from dkdbg.agent.state import announced, mapping, naming, processes, procfs, records
 from dkdbg.agent.supervisor import hook_check, where
 
 TYPE_CHECKING = False
@@ -56,8 +56,8 @@ def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict
     folders = announced.of_session(records.folder_of(record))
     there = where.announced_processes(folders, record)
     question = "line %d %s" % (line, path)
-    pids = [each["pid"] for each in there] if len(os.fsencode(path)) <= _MAX_PATH_BYTES else []
-    answers = where.ask_all(folders, pids, question, TIMEOUT_S)
+    asked = there if len(os.fsencode(path)) <= _MAX_PATH_BYTES else []
+    answers = processes.ask_all(processes.sockets_in(folders, asked), question, TIMEOUT_S)
     facts: Dict[str, Any] = {key: record.get(key) for key in _RECORD_FIELDS}
     facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
     facts["unhooked"] = _unhooked(record, {each["pid"] for each in there})

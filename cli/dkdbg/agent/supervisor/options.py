@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import types
 
 from dkdbg.agent import contract, settings
 from dkdbg.agent.inprocess import duration
@@ -21,70 +22,50 @@ _MORE_SOURCES = (".yaml", ".yml", ".toml", ".json")
 _YES = ("1", "true", "yes", "on")
 
 
-class Supervision:
+class Supervision(types.SimpleNamespace):
     """How the program is restarted.
 
-    Args:
+    Attributes:
         folders: folders to watch for changes; empty for the mapped ones, else the working directory; None for
             none.
         suffixes: of the watched files.
         on_crash: one of ON_CRASH.
         max_restarts: crashes in a row after which it waits.
-        interactive: one Ctrl-C restarts, two within 2 s quit; None: when there is a terminal.
+        interactive: one Ctrl-C restarts, two within 2 s quit.
     """
 
-    def __init__(
-        self,
-        *,
-        folders: Optional[List[str]],
-        suffixes: tuple[str, ...] = _SOURCES,
-        on_crash: str = "wait",
-        max_restarts: int = MAX_RESTARTS,
-        interactive: bool = False,
-    ) -> None:
-        self.folders = folders
-        self.suffixes = suffixes
-        self.on_crash = on_crash
-        self.max_restarts = max_restarts
-        self.interactive = interactive
+    folders: Optional[List[str]]
+    suffixes: tuple[str, ...]
+    on_crash: str
+    max_restarts: int
+    interactive: bool
 
 
-class Options:
-    """The parsed options; `supervision` is None when the program runs once. `restart` is one of contract.RESTART.
+class Options(types.SimpleNamespace):
+    """The parsed options.
 
-    `linger` is the number of seconds after its start for which a program that did not wait keeps its end for
-    an editor. `run` is the mark of the `dkdbg run` that has started it. `limit` is the number of seconds
-    after which the port closes, 0 for none.
+    Attributes:
+        wait: seconds to wait for an editor before the start.
+        then: `exit` or `run`, when none came.
+        restart: one of contract.RESTART.
+        supervision: None when the program runs once.
+        linger: seconds after its start for which a program that did not wait keeps its end for an editor.
+        run: mark of the `dkdbg run` that has started it.
+        limit: seconds after which the port closes, 0 for none.
     """
 
-    def __init__(
-        self,
-        command: List[str],
-        *,
-        host: str,
-        port: int,
-        wait: float,
-        then: str,
-        name: str,
-        runtime: Optional[str],
-        restart: str = contract.RESTART_ASK,
-        supervision: Optional[Supervision] = None,
-        linger: float = 0.0,
-        run: str = "",
-        limit: float = 0.0,
-    ) -> None:
-        self.command = command
-        self.host = host
-        self.port = port
-        self.wait = wait
-        self.then = then
-        self.name = name
-        self.runtime = runtime
-        self.restart = restart
-        self.supervision = supervision
-        self.linger = linger
-        self.run = run
-        self.limit = limit
+    command: List[str]
+    host: str
+    port: int
+    wait: float
+    then: str
+    name: str
+    runtime: Optional[str]
+    restart: str
+    supervision: Optional[Supervision]
+    linger: float
+    run: str
+    limit: float
 
 
 def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
@@ -113,7 +94,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
     if refused:
         raise ValueError(refused)
     return Options(
-        command,
+        command=command,
         host=given.host,
         port=_port(given.port),
         wait=_seconds(given.wait),

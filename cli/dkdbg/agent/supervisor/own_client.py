@@ -18,8 +18,7 @@ from dkdbg.agent.proxy.listener import tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any, Callable, Dict, Optional, Set, Type
+    from typing import Any, Callable, Dict, Set
 
     from dkdbg.agent.dap.messages import Message
 
@@ -57,17 +56,12 @@ class OwnClient:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._leaving = True
-            lines = sorted(self._lines.items(), reverse=True)  # the root's last: it ends the others
-        for _, line in lines:
-            line.leave()
+            keys = sorted(self._lines, reverse=True)  # the root's last: it ends the others
+        for key in keys:
+            self._lines[key].leave()
 
     def wait(self, wanted: Set[int], limit: float) -> None:
         """Wait until these processes are attached, or cannot be, for at most this many seconds."""

@@ -133,9 +133,7 @@ def _digest(environment: MutableMapping[str, str]) -> str:
         token = tokens.read(environment)
     except ValueError:  # the session reports it shortly
         return ""
-    if not token:
-        return ""
-    return pdb_token.digest(token)
+    return pdb_token.digest(token) if token else ""
 
 
 def _ranks(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import threading
@@ -11,7 +12,7 @@ import time
 from dkdbg.agent import console, contract, settings
 from dkdbg.agent.inprocess import bundle, duration
 from dkdbg.agent.inprocess.clocks import timeouts
-from dkdbg.agent.proxy.adapter import backend
+from dkdbg.agent.proxy.adapter import backend, root_stub
 from dkdbg.agent.proxy.broker import broadcast_query, relay
 from dkdbg.agent.proxy.broker.agent import Agent
 from dkdbg.agent.proxy.listener import listener, local_users, peers, tokens
@@ -34,7 +35,6 @@ from dkdbg.agent.supervisor import (
     reverse,
     site_folders,
     stopped_clocks,
-    undebugged,
     unhit,
 )
 
@@ -79,7 +79,7 @@ def run(options: Options, program: Program, *, is_running: bool = False) -> int:
         if is_running or options.supervision is not None:
             console.log("cannot start: %s" % error)
             return contract.EXIT_AGENT
-        return undebugged.become(options.command, str(error), inbox.former_mask)
+        return child.run_undebugged(options.command, str(error), inbox.former_mask)
     return session.run(program)
 
 
@@ -162,10 +162,7 @@ class Session:
                 reason % (options.host, options.port, error.strerror, settings.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
-        self._clocks = stopped_clocks.StoppedClocks(
-            self.store.directory,
-            on_hold=self._on_hold,
-        )
+        self._clocks = stopped_clocks.StoppedClocks(self.store.directory, on_hold=self._on_hold)
         self._choice = choice.Choice(self.store.directory, os.environ.get(settings.ENV_RANKS, ""))
         self._sites = site_folders.Sites(os.environ)
         self._original_service = original_service.OriginalService(
@@ -187,10 +184,13 @@ class Session:
             debugpy_dir,
             self._adapter_path,
             self._listener.port,
-            is_new=lambda: not self._service.is_reattaching(),
-            on_attach=self._on_attach,
-            on_breakpoints=self._unhit.set,
-            on_detach=self._on_detach,
+            make_stub=functools.partial(
+                root_stub.RootStub,
+                is_new=lambda: not self._service.is_reattaching(),
+                on_attach=self._on_attach,
+                on_breakpoints=self._unhit.set,
+                on_detach=self._on_detach,
+            ),
             on_lost=self._on_lost,
             on_restart=self._on_restart,
             log=console.log,
@@ -282,10 +282,11 @@ class Session:
         with self._asking:
             self._asks = True
             try:
+                stop = broadcast_query.Question(broadcast_query.PAUSE, ranks=question.ranks)
                 with own_client.OwnClient(self._service.serve, self._token, str(question.ranks)) as client:
                     there = broadcast_query.chosen(self.store.snapshot()["processes"], question.ranks)
                     client.wait({each["pid"] for each in there}, limit)
-                    held = self._service.broadcast(question.but(broadcast_query.PAUSE), limit)
+                    held = self._service.broadcast(stop, limit)
                     rows = self._service.broadcast(question, limit)
             finally:
                 self._asks = False
@@ -359,7 +360,7 @@ class Session:
         """Tell the editor that the program has exited and, after a failure, why.
 
         Args:
-            end: see `child.describe_end`.
+            end: see `Child.end`.
         """
         self._attaches_before_end = self.attaches
         if running.signal:

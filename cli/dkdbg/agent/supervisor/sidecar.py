@@ -215,8 +215,7 @@ class Sidecar:
         shared, program = self._session, self._program
         while program.poll() is None:
             self._take(shared.inbox.next(1.0))
-        code = program.exit_code or 0
-        end = child.describe_end(code, program.signal)
+        code, end = program.end()
         shared.say_end(program, end)
         return code, end
 

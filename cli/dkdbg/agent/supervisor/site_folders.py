@@ -14,9 +14,11 @@ import glob
 import os
 import re
 
+from dkdbg.agent.state import procfs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, Mapping, MutableMapping, Set
+    from typing import Iterable, Mapping, MutableMapping, Set
 
 #: Comma-separated descriptors of the open files, passed from the start of the single file to its session.
 ENV_FILES = "DKDBG_SITES"
@@ -141,14 +143,7 @@ class _Mounts:
     """Tells the container's own folders and the engine's volumes from the host's mounted folders."""
 
     def __init__(self) -> None:
-        self._roots: Dict[str, str] = {}
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as source:
-            for line in source:
-                words = line.split()
-                point = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), words[4])
-                self._roots[point] = words[
-                    3
-                ]  # proc(5): 4 is the root within its file system, 5 the mount point
+        self._roots = {point: root for root, point, _ in procfs.mounts()}
 
     def volumes(self) -> Iterable[str]:
         """Return the mount points of the engine's volumes."""

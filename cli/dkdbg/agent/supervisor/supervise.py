@@ -96,10 +96,10 @@ class Supervisor:
         if wanted and not self._leaving:
             shared.tell("restarting: %s" % wanted)
         self._end_all(running)
-        code = running.exit_code if running.exit_code is not None else 255
-        self._ended(code, child.describe_end(code, running.signal))
+        code, end = running.end()
+        self._ended(code, end)
         if by_itself:
-            shared.say_end(running, self._end)
+            shared.say_end(running, end)
             crashed = code != 0 and time.monotonic() - begin < HEALTHY_S
             self._crashes = self._crashes + 1 if crashed else int(code != 0)
 

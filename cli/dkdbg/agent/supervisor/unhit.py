@@ -15,7 +15,7 @@ from dkdbg.agent import console
 from dkdbg.agent.dap import sources
 from dkdbg.agent.dap.messages import as_dict, as_list, as_text
 from dkdbg.agent.inprocess import duration
-from dkdbg.agent.supervisor import where
+from dkdbg.agent.state import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Unhit:
             key = (os.path.basename(path), line)
             if key in self._done or line not in self._set.get(path, ()) or told == MAX_TOLD:
                 continue
-            pids = [each["pid"] for each in self._processes()]
-            text = reason(path, line, _answers(self._folders, pids, path, line))
+            there = processes.sockets_in(self._folders, self._processes())
+            text = reason(path, line, _answers(there, path, line))
             if text and key not in self._done:
                 told += 1
                 self._done.add(key)
@@ -132,8 +132,8 @@ def _is_copy(file: Dict[str, Any], path: str) -> bool:
     return bool(here) and here["digest"] == sources.look(as_text(file.get("path"))).get("digest")
 
 
-def _answers(folders: announced.Folders, pids: List[int], path: str, line: int) -> Iterator[Dict[str, Any]]:
-    for answer in where.ask_all(folders, pids, "ran %d %s" % (line, path), ANSWER_S).values():
+def _answers(there: Dict[int, str], path: str, line: int) -> Iterator[Dict[str, Any]]:
+    for answer in processes.ask_all(there, "ran %d %s" % (line, path), ANSWER_S).values():
         try:
             data = json.loads(answer)
         except (ValueError, RecursionError):  # it ended meanwhile

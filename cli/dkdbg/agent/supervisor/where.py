@@ -11,26 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import selectors
 import socket
-import time
 
-from dkdbg.agent import sockets
 from dkdbg.agent.state import announced, processes, procfs, records
 from dkdbg.agent.supervisor import outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, List
 
     from dkdbg.agent import contract
 
 #: Seconds for the answers: C code may hold the GIL for a while, and 64 busy processes share the cores with
 #: us.
 TIMEOUT_S = 1.5
-#: Maximum bytes of one answer, and maximum processes to report.
-_MAX_ANSWER_BYTES, _MAX_PROCESSES = 1 << 20, 4096
+#: Maximum processes to report.
+_MAX_PROCESSES = 4096
 #: Fields of the session record to report for a process besides its stacks.
 _FIELDS = (
     "pid", "ppid", "name", "rank", "local_rank", "world_size", "origin", "started", "joined", "state", "detail", "stopped",
@@ -57,7 +53,7 @@ def main(words: List[str]) -> int:
 def _session(record: contract.Record, *, native: bool) -> Dict[str, Any]:
     folders = announced.of_session(records.folder_of(record))
     there = announced_processes(folders, record)
-    answers = ask_all(folders, [each["pid"] for each in there], "stacks", TIMEOUT_S)
+    answers = processes.ask_all(processes.sockets_in(folders, there), "stacks", TIMEOUT_S)
     told = [_process(each, answers.get(each["pid"], "")) for each in there]
     outside.fill_in(told, native=native)
     return {
@@ -93,49 +89,3 @@ def _process(process: contract.Process, answer: str) -> Dict[str, Any]:
         told["threads"], told["left_out"] = found["threads"], found["left_out"]
         told["collectives"] = json.loads(collectives) if collectives else []
     return told
-
-
-def ask_all(folders: announced.Folders, pids: List[int], word: str, limit: float) -> Dict[int, str]:
-    """Send one command to processes and return their answers within `limit` seconds by pid, even partial ones."""
-    with selectors.DefaultSelector() as waiting:
-        for pid in pids:
-            ours = _asked(folders.path(pid, ".sock"), word)
-            if ours is not None:
-                waiting.register(ours, selectors.EVENT_READ, (pid, bytearray()))
-        answers: Dict[int, str] = {}
-        end = time.monotonic() + limit
-        while waiting.get_map() and time.monotonic() < end:
-            for key, _ in waiting.select(max(0.0, end - time.monotonic())):
-                ours, (pid, received) = key.fileobj, key.data  # type: ignore[assignment]  # as registered
-                if _read(ours, received):  # type: ignore[arg-type]
-                    continue
-                answers[pid] = received.decode("utf-8", "replace")
-                waiting.unregister(ours)  # type: ignore[arg-type]
-                ours.close()  # type: ignore[union-attr]
-        for key in list(waiting.get_map().values()):
-            answers[key.data[0]] = key.data[1].decode("utf-8", "replace")
-            key.fileobj.close()  # type: ignore[union-attr]
-        return answers
-
-
-def _asked(path: str, word: str) -> Optional[socket.socket]:
-    """Return the connection on which the process will answer, None where it does not listen any more."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)  # a stopped process's queue takes only a few questions
-        sock.connect(path)
-        connection = sockets.ask(sock, os.fsencode(word))  # it may hold a path
-        connection.setblocking(False)
-        return connection
-    return None
-
-
-def _read(ours: socket.socket, received: bytearray) -> bool:
-    """Read more; return False at the end."""
-    try:
-        data = ours.recv(1 << 16)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    received += data
-    return bool(data) and len(received) < _MAX_ANSWER_BYTES

@@ -181,7 +181,7 @@ def strides(shape: Sequence[int], most: int = MAX_ELEMENTS) -> Tuple[int, ...]:
     """Return the step of each dimension with which at most about `most` elements are read."""
     steps = [1] * len(shape)
     sizes = list(shape)
-    while _product(sizes) > most:
+    while math.prod(sizes) > most:
         longest = max(range(len(sizes)), key=lambda each: sizes[each])
         steps[longest] *= 2
         sizes[longest] = -(-shape[longest] // steps[longest])
@@ -241,10 +241,3 @@ def listed(values: Sequence[object], alone: bool = False) -> str:
 def clean(text: object) -> str:
     """Return a text from the program as one line of bounded length."""
     return " ".join(str(text)[: MAX_TEXT_CHARS * 2].split())[:MAX_TEXT_CHARS]
-
-
-def _product(sizes: Sequence[int]) -> int:
-    product = 1
-    for each in sizes:
-        product *= each
-    return product

@@ -45,26 +45,22 @@ def is_named(environment: MutableMapping[str, str]) -> bool:
         OSError, ValueError: DKDBG_TOKEN_FILE cannot be read, or is empty.
     """
     with _taking:
-        return _is_named(environment)
+        token = environment.pop("DKDBG_TOKEN", "").strip()
+        path = environment.pop("DKDBG_TOKEN_FILE", "")
+        if not token and path:
+            with open(path) as source:
+                token = source.read(4096).strip()
+            if not token:
+                raise ValueError("DKDBG_TOKEN_FILE=%s is empty: it must contain the token" % path)
+        if token:
+            environment[_ENV] = digest(token)
+        return bool(environment.get(_ENV))
 
 
 def renew_lock() -> None:
     """Replace the lock in a forked child: another thread of the parent may have held it."""
     global _taking  # noqa: PLW0603
     _taking = threading.RLock()
-
-
-def _is_named(environment: MutableMapping[str, str]) -> bool:
-    token = environment.pop("DKDBG_TOKEN", "").strip()
-    path = environment.pop("DKDBG_TOKEN_FILE", "")
-    if not token and path:
-        with open(path) as source:
-            token = source.read(4096).strip()
-        if not token:
-            raise ValueError("DKDBG_TOKEN_FILE=%s is empty: it must contain the token" % path)
-    if token:
-        environment[_ENV] = digest(token)
-    return bool(environment.get(_ENV))
 
 
 def is_right(line: str) -> bool:

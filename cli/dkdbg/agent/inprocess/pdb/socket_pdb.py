@@ -310,19 +310,15 @@ def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
         OSError: it cannot be listened on, or that file cannot be read.
     """
     with _opening.setdefault(address, threading.RLock()):
-        return _listening(address, makes_token=makes_token)
-
-
-def _listening(address: str, *, makes_token: bool) -> own_socket.OwnSocket:
-    found = _listeners.get(address)
-    if found is None or not found.is_own():
-        named = address.startswith("/") or pdb_token.is_named(os.environ)
-        found = own_socket.take(_bound(address, named=named or makes_token))
-        if makes_token and not named and not loopback.is_loopback_address(str(found.getsockname()[0])):
-            _once.add(found)
-        _listeners[address] = found
-        found.listen(128)
-    return found
+        found = _listeners.get(address)
+        if found is None or not found.is_own():
+            named = address.startswith("/") or pdb_token.is_named(os.environ)
+            found = own_socket.take(_bound(address, named=named or makes_token))
+            if makes_token and not named and not loopback.is_loopback_address(str(found.getsockname()[0])):
+                _once.add(found)
+            _listeners[address] = found
+            found.listen(128)
+        return found
 
 
 def is_once(listener: own_socket.OwnSocket) -> bool:

@@ -9,12 +9,13 @@ knows the program's threads, but not their marks.
 from __future__ import annotations
 
 # ruff: noqa: ANN401
+import contextlib
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence
+    from typing import Any, Iterator, Sequence
 
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
@@ -23,30 +24,26 @@ _NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environ
 _MAX_SCRIPT_BYTES = 1 << 20
 
 
-class GeventSupport:
-    """Sets GEVENT_SUPPORT in the environment while pydevd is imported.
+@contextlib.contextmanager
+def support(words: Sequence[str]) -> Iterator[None]:
+    """Set GEVENT_SUPPORT in the environment while pydevd is imported, unless the user has set it.
 
     Args:
         words: command line of this process.
     """
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._wanted = {_MESSAGE: _NOTE}
+    wanted: dict[str, str] = {}
+    if _SUPPORT not in os.environ:
+        wanted[_MESSAGE] = _NOTE
         if "gevent" in sys.modules or _is_named(words):
-            self._wanted[_SUPPORT] = "True"
-
-    def __enter__(self) -> None:
-        if _SUPPORT in os.environ:  # the user has set it
-            self._wanted.clear()
-        elif _SUPPORT in self._wanted:
-            try:
+            with contextlib.suppress(Exception):  # not installed, or broken: the program will see
                 import gevent  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: F401
-            except Exception:  # not installed, or broken: the program will see
-                del self._wanted[_SUPPORT]
-        os.environ.update(self._wanted)
 
-    def __exit__(self, *_: object) -> None:
-        for name in self._wanted:
+                wanted[_SUPPORT] = "True"
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name in wanted:
             os.environ.pop(name, None)
 
 

@@ -14,11 +14,12 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.inprocess.pydevd_patches import privates
-from dkdbg.agent.proxy.adapter import root_stub
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import Callable, Optional
+
+    from dkdbg.agent.proxy.adapter import root_stub
 
 #: Seconds until the adapter must report that it serves. A cold start from a slow disk takes 2.
 START_TIMEOUT_S = 30.0
@@ -38,7 +39,7 @@ class Backend:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
         announce: the listener's port.
-        is_new, on_attach, on_breakpoints, on_detach: see RootStub.
+        make_stub: makes the root session stub of its connection and `on_lost`.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.
@@ -54,10 +55,7 @@ class Backend:
         processes: str,
         announce: int,
         *,
-        is_new: Callable[[], bool],
-        on_attach: Callable[[bool], None],
-        on_breakpoints: Callable[[str, List[int]], None],
-        on_detach: Callable[[bool], None],
+        make_stub: Callable[..., root_stub.RootStub],
         on_lost: Callable[[], None],
         on_restart: Callable[[], None],
         log: Callable[[str], None],
@@ -68,10 +66,7 @@ class Backend:
         self._debugpy_dir = debugpy_dir
         self._processes = processes
         self._announce = announce
-        self._is_new = is_new
-        self._on_attach = on_attach
-        self._on_breakpoints = on_breakpoints
-        self._on_detach = on_detach
+        self._make_stub = make_stub
         self._on_lost = on_lost
         self._on_restart = on_restart
         self._log = log
@@ -116,14 +111,7 @@ class Backend:
             "privates": os.path.abspath(privates.__file__),
         }
         _exchange(process, ours, options)
-        self._root_stub = root_stub.RootStub(
-            sockets.ask(ours, b"p"),
-            is_new=self._is_new,
-            on_attach=self._on_attach,
-            on_breakpoints=self._on_breakpoints,
-            on_detach=self._on_detach,
-            on_lost=self._restart_later,
-        )
+        self._root_stub = self._make_stub(sockets.ask(ours, b"p"), on_lost=self._restart_later)
         self.up = True
 
     def dial(self) -> Optional[socket.socket]:

@@ -155,7 +155,7 @@ class AdapterSide:
     def knows_the_end(self) -> bool:
         """Tell whether the program's exit code is known, or cannot become known: it was restarted, or has called exec."""
         sessions, key = self._sessions, self._connection.key
-        return bool(sessions.end) or key != sessions.program or sessions.is_offered(key)
+        return bool(sessions.end) or key != sessions.program or key in sessions.offered
 
     def let_end(self) -> List[Action]:
         """End the session with a line on how the program has ended: the editor shows this console."""
@@ -197,7 +197,7 @@ class AdapterSide:
                 self._free[pid] = configuration
                 return nothing
             self._free.pop(pid, None)
-            self._sessions.offer(pid)
+            self._sessions.offered.add(pid)
             beside = candidates(self._sessions, connection.key)
             actions = [action for one in beside for action in one.phase.announce(pid)]
         if answered:
@@ -210,7 +210,7 @@ class AdapterSide:
         for pid, configuration in list(self._free.items()):
             if self._sessions.agent.is_chosen(pid):
                 del self._free[pid]
-                self._sessions.offer(pid)
+                self._sessions.offered.add(pid)
                 body = messages.announcement(
                     connection.client_info, self._sessions.next_sequence, configuration
                 )

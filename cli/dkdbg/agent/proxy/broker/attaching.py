@@ -173,7 +173,7 @@ class Attaching(SessionPhase):
     def resume(self) -> List[Action]:
         """Continue after a WAIT."""
         waited, self._waits_for = self._waits_for, ""
-        self._sessions.remove_waiting(self.connection)
+        self._sessions.remove(self.connection)
         if waited == _DELAY:
             return self._refused()
         return self._settle(waited) if waited else []

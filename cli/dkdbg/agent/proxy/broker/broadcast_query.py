@@ -54,10 +54,6 @@ class Question:
     def __init__(self, verb: str, expression: str = "", frame: int = 0, ranks: RankSet = EVERYONE) -> None:
         self.verb, self.expression, self.frame, self.ranks = verb, expression, frame, ranks
 
-    def but(self, verb: str) -> Question:
-        """Return a question with another verb to the same ranks."""
-        return Question(verb, ranks=self.ranks)
-
 
 class BroadcastQuery:
     """One question and its answers.

@@ -129,8 +129,7 @@ class Broker:
     def ended(self) -> List[Action]:
         """Clean up after both connections are closed."""
         self._turn(CLOSED)
-        self._sessions.remove_observer(self.connection)
-        self._sessions.remove_waiting(self.connection)
+        self._sessions.remove(self.connection)
         failed = self._open_requests.give_up("its session has ended")
         others = [action for action in failed if action.connection is not self.connection]
         return [*others, *handover.released(self.connection, self._sessions)]

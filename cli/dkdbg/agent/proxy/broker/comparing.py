@@ -6,6 +6,7 @@ unprintable characters are escaped.
 
 from __future__ import annotations
 
+import collections
 import math
 import re
 
@@ -64,14 +65,11 @@ def number_of(row: Row) -> Optional[float]:
 
 def majority(rows: Sequence[Row]) -> Optional[Tuple[str, ...]]:
     """Return the key that more than half of the rows with a value share; None without a majority."""
-    counts: Dict[Tuple[str, ...], int] = {}
-    for row in rows:
-        if row["state"] == "value":
-            counts[key_of(row)] = counts.get(key_of(row), 0) + 1
-    if not counts:
+    keys = [key_of(row) for row in rows if row["state"] == "value"]
+    if not keys:
         return None
-    best = max(counts, key=lambda each: counts[each])
-    return best if 2 * counts[best] > sum(counts.values()) else None
+    best, count = collections.Counter(keys).most_common(1)[0]
+    return best if 2 * count > len(keys) else None
 
 
 def summary(rows: Sequence[Row]) -> Dict[str, Any]:
@@ -104,16 +102,15 @@ def table(rows: Sequence[Row], *, frames: bool = False) -> str:
     if not rows:
         return "no such process"
     most = majority(rows)
-    lines = [_Line(label(row), row) for row in rows]
+    lines = [(label(row), row) for row in rows]
     if len(rows) > MAX_SINGLE_ROWS or frames:
         lines = _together(rows)
-    width = min(40, max(len(line.label) for line in lines))
-    at = min(40, max(len(line.row["where"]) for line in lines))
+    width = min(40, max(len(name) for name, _ in lines))
+    at = min(40, max(len(row["where"]) for _, row in lines))
     shown: List[str] = []
-    for line in lines:
-        row = line.row
+    for name, row in lines:
         mark = "  <- differs" if row["state"] == "value" and most is not None and key_of(row) != most else ""
-        words = [clean(line.label).ljust(width), clean(row["where"]).ljust(at), _text(row) + mark]
+        words = [clean(name).ljust(width), clean(row["where"]).ljust(at), _text(row) + mark]
         shown.append("  ".join(word for word in words if word.strip()).rstrip())
         if frames:
             shown += [
@@ -138,20 +135,13 @@ def clean(text: object) -> str:
     return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..."
 
 
-class _Line:
-    """A row, or equal rows under one label."""
-
-    def __init__(self, label: str, row: Row) -> None:
-        self.label, self.row = label, row
-
-
-def _together(rows: Sequence[Row]) -> List[_Line]:
+def _together(rows: Sequence[Row]) -> List[Tuple[str, Row]]:
     """Return equal rows under one label each, the rarest first."""
     groups: Dict[Tuple[str, ...], List[Row]] = {}
     for row in rows:
         groups.setdefault((row["where"], *key_of(row)), []).append(row)
     ordered = sorted(groups.values(), key=len)
-    return [_Line(_labels(group), group[0]) for group in ordered]
+    return [(_labels(group), group[0]) for group in ordered]
 
 
 def _labels(group: Sequence[Row]) -> str:

@@ -100,7 +100,7 @@ class Action:
         *,
         reason: str = "",
         seconds: float = 0.0,
-        later: Optional[Callable[[], List[Action]]] = None,
+        later: Callable[[], List[Action]] = list,
     ) -> None:
         self.kind = kind
         self.connection = connection
@@ -171,7 +171,9 @@ class Phase:
 
     def no_adapter(self, reason: str) -> List[Action]:
         """Handle the lack of an adapter to connect to."""
-        return [*self.connection.refuse_initialize(reason), *self.connection.close(reason)]
+        connection = self.connection
+        refused = [connection.refuse(connection.initialize, reason)] if connection.initialize else []
+        return [*refused, *connection.close(reason)]
 
     def again(self) -> List[Action]:
         """Continue after a RECONNECT, unless the state has changed since."""
@@ -281,10 +283,6 @@ class Connection:
     def refuse(self, request: Message, text: str, *, show: bool = True) -> Action:
         """Return the action that refuses a request of the client."""
         return self.to_client(messages.refuse(request, text, show=show))
-
-    def refuse_initialize(self, text: str) -> List[Action]:
-        """Return the actions that refuse the client's `initialize`, if it has sent one."""
-        return [self.refuse(self.initialize, text)] if self.initialize else []
 
     def go_on(self, thread: int) -> List[Action]:
         """Return the actions that continue the process of this stopped thread, as if the client had asked."""

@@ -114,7 +114,7 @@ class Observing(SessionPhase):
             return []
         if handover.heir(connection, self._controller, sessions) is not connection:
             return []
-        sessions.remove_observer(connection)
+        sessions.remove(connection)
         sessions.take_control(connection)
         connection.configured, connection.inherited = False, True
         return connection.turn(REATTACHING).again()

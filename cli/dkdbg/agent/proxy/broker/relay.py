@@ -314,9 +314,7 @@ class Relay:
 
     def later(self, action: connection.Action) -> None:
         """Carry out `Action.later` after its time, without blocking."""
-        if action.later is None:
-            return
-        duration.later(action.seconds, lambda: self._act(self._ask(action.later or list)))
+        duration.later(action.seconds, lambda: self._act(self._ask(action.later)))
 
     def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
         if former is not None:
@@ -364,7 +362,7 @@ class Relay:
             elif action.kind == connection.LATER:
                 relay.later(action)
             elif action.kind == connection.READ:
-                self._act(action.later() if action.later is not None else [])
+                self._act(action.later())
             else:
                 relay.close(action.reason)
 

@@ -35,12 +35,14 @@ class Sessions:
         self.clock = clock
         self.barrier = RankBarrier(clock, agent.name_of, self._tell_root)
         self.wall = wall
-        self._sequence = itertools.count(messages.OWN_SEQUENCE)
-        self._editors = itertools.count(1)
+        #: Return a sequence number for a request of the broker; a number for an editor, which its child sessions carry.
+        self.next_sequence = itertools.count(messages.OWN_SEQUENCE).__next__
+        self.next_editor = itertools.count(1).__next__
         self._controllers: Dict[int, Connection] = {}
         self._observers: Dict[int, List[Connection]] = {}
         self._waiting: Dict[int, List[Connection]] = {}
-        self._offered: Set[int] = set()
+        #: Processes that the root session's client was offered, and is about to attach to.
+        self.offered: Set[int] = set()
         #: Editors whose root session was taken over. Sessions that they still open for its processes end at once.
         self.evicted: Set[int] = set()
         self.stderr_tail = StderrTail(agent.name_of)
@@ -51,14 +53,6 @@ class Sessions:
     def _tell_root(self, event: bytes) -> List[Action]:
         root = self._controllers.get(ROOT)
         return [] if root is None or root.leaving else [root.to_client(event)]
-
-    def next_sequence(self) -> int:
-        """Return a sequence number for a request of the broker."""
-        return next(self._sequence)
-
-    def next_editor(self) -> int:
-        """Return a number for an editor, which its child sessions carry."""
-        return next(self._editors)
 
     def controller(self, key: int) -> Optional[Connection]:
         """Return the connection whose attach to this process was passed on and has not ended."""
@@ -71,7 +65,7 @@ class Sessions:
     def take_control(self, connection: Connection) -> None:
         """Make this client the controller of its process; a former one is only finishing."""
         self._controllers[connection.key] = connection
-        self._offered.discard(connection.key)
+        self.offered.discard(connection.key)
 
     def release_control(self, connection: Connection) -> bool:
         """End its control; False if another client already has it."""
@@ -80,7 +74,7 @@ class Sessions:
         del self._controllers[connection.key]
         self.barrier.left(connection.key)
         if connection.key == ROOT:
-            self._offered.clear()
+            self.offered.clear()
         else:
             self.agent.on_stop(connection.key, "")
         return True
@@ -89,18 +83,10 @@ class Sessions:
         """Return the processes that are ranks of one job, see job.py; other agents may have more of them."""
         return job.ranks(self.agent.processes(), least=1)
 
-    def offer(self, pid: int) -> None:
-        """Note that the root session's client was offered a process and is about to attach to it."""
-        self._offered.add(pid)
-
-    def is_offered(self, pid: int) -> bool:
-        """Tell whether the root session's client was offered a process and has not attached yet."""
-        return pid in self._offered
-
     def observable(self) -> List[int]:
         """Return the processes that have a controller, or are about to get one."""
         held = [key for key, one in self._controllers.items() if key != ROOT and not one.leaving]
-        return held + sorted(self._offered)
+        return held + sorted(self.offered)
 
     def observers(self, key: int) -> List[Connection]:
         """Return the observers of a process, the longest first."""
@@ -114,10 +100,6 @@ class Sessions:
         """Add an observer."""
         _add(self._observers, connection)
 
-    def remove_observer(self, connection: Connection) -> None:
-        """Remove an observer, if present."""
-        _remove(self._observers, connection)
-
     def waiting(self, key: int) -> List[Connection]:
         """Return the observers that wait for a controller."""
         return list(self._waiting.get(key, ()))
@@ -126,23 +108,20 @@ class Sessions:
         """Add a waiting observer."""
         _add(self._waiting, connection)
 
-    def remove_waiting(self, connection: Connection) -> None:
-        """Remove a waiting observer, if present."""
-        _remove(self._waiting, connection)
+    def remove(self, connection: Connection) -> None:
+        """Remove an observer, or one that waits, if present."""
+        for lists in (self._observers, self._waiting):
+            found = lists.get(connection.key, [])
+            if connection in found:
+                found.remove(connection)
+            if not found:
+                lists.pop(connection.key, None)
 
 
 def _add(places: Dict[int, List[Connection]], connection: Connection) -> None:
     found = places.setdefault(connection.key, [])
     if connection not in found:
         found.append(connection)
-
-
-def _remove(places: Dict[int, List[Connection]], connection: Connection) -> None:
-    found = places.get(connection.key, [])
-    if connection in found:
-        found.remove(connection)
-    if not found:
-        places.pop(connection.key, None)
 
 
 #: Maximum characters of a process, and processes.

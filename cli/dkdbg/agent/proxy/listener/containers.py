@@ -18,11 +18,12 @@ import struct
 import time
 
 from dkdbg.agent.proxy.listener import local_users
+from dkdbg.agent.state import procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from typing import Dict, Iterator, List, Mapping, Optional
+    from typing import Dict, List, Mapping, Optional
 
 #: Files that the engines create in each container. Only root could create them on a host.
 _MARKS = ("/.dockerenv", "/run/.containerenv")
@@ -120,7 +121,7 @@ def _members(folder: str) -> List[int]:
 def _folders(*cgroups: Optional[int]) -> Dict[Optional[int], str]:
     """Return the folders of the cgroups with these ids, as far as they are visible here."""
     found: Dict[Optional[int], str] = {}
-    left = list(_mounted())
+    left = [point for _, point, system in procfs.mounts() if system == "cgroup2"]
     while left and len(found) < len(cgroups):
         folder = left.pop()
         with contextlib.suppress(OSError):
@@ -130,12 +131,3 @@ def _folders(*cgroups: Optional[int]) -> Dict[Optional[int], str]:
             with os.scandir(folder) as entries:
                 left.extend(each.path for each in entries if each.is_dir(follow_symlinks=False))
     return found
-
-
-def _mounted() -> Iterator[str]:
-    """Yield the mount points of cgroup v2."""
-    with open("/proc/self/mountinfo") as table:
-        for line in table:
-            mount, _, system = line.partition(" - ")
-            if system.startswith("cgroup2 "):
-                yield mount.split()[4]

@@ -1,4 +1,4 @@
-"""HTTP on the debug port: `/healthz`, and `/status` for the attach proxy. `state/health.py` checks containers.
+"""HTTP on the debug port: `/healthz`, and `/status` for the attach proxy. `state/records.py` checks containers.
 
 Browsers that act for a web page are refused.
 
