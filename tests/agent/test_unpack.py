@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.agent import unpack
 from tests.agent.repack import repack
 
 
@@ -179,6 +180,19 @@ def test_many_starts_at_once_unpack_one_folder(single, runtime):
         assert (process.returncode, out) == (0, "ran\n"), err
     assert len(list(runtime.glob("agent-*"))) == 1
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_signal_in_the_moment_in_which_the_scratch_folder_appears_leaves_nothing(tmp_path, monkeypatch):
+    made = os.mkdir
+
+    def mkdir(path, mode):
+        made(path, mode)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with pytest.raises(SystemExit):
+        unpack._unpack("agent.pyz", str(tmp_path / "agent-0"), {})
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("appears", [".unpack-*", "agent-*-job", "agent-*-job/*/*/*/__pycache__"])

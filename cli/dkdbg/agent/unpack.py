@@ -220,13 +220,12 @@ def _is_sound(target: str, contents: Contents) -> bool:
 
 def _unpack(archive: str, target: str, contents: Contents) -> None:
     import shutil
-    import tempfile
     import zipfile
 
-    parent = os.path.dirname(target)
-    scratch = tempfile.mkdtemp(prefix=".unpack-", dir=parent)
+    scratch = os.path.join(os.path.dirname(target), ".unpack-" + os.urandom(8).hex())
     aside = scratch + "-old"
     try:
+        os.mkdir(scratch, 0o700)  # inside: a signal that ends this process may come at any line
         with zipfile.ZipFile(archive) as source:
             for name in source.namelist():
                 path = source.extract(name, scratch)
