@@ -1,6 +1,4 @@
-"""Starts the agent beside a program, as a process that shares nothing with it.
-
-No pipe, no terminal, no child to wait for.
+"""Starts the agent beside a program, as a process that shares no pipe or terminal with it and is not its child.
 
 A container's first process has to remain the one whose end others see: there the agent takes its pid, as an
 init would, and the program continues as its child.

@@ -109,11 +109,7 @@ def say(text: str, category: str = "console") -> bytes:
 
 
 def greeting(version: str, host: str, port: int) -> List[bytes]:
-    """Return the greeting of debugpy's adapter for a client that has just connected.
-
-    Args:
-        version: debugpy's. host, port: address that the client has connected to.
-    """
+    """Return the greeting of this version of debugpy's adapter for a client that has just connected to this address."""
     telemetry = [
         event("output", category="telemetry", output=name, data={"packageVersion": version})
         for name in ("ptvsd", "debugpy")

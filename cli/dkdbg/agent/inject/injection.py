@@ -230,10 +230,7 @@ def _functions(pid: int) -> Dict[str, int]:
 
 
 def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
-    """Return the values of exported symbols of an ELF file, and `dynamic`.
-
-    Whether they are relative to the load address.
-    """
+    """Return an ELF file's exported symbols, and `dynamic`: whether their values are relative to the load address."""
     if data[:5] != b"\x7fELF\x02" or len(data) < 64 or struct.unpack_from("<H", data, 18)[0] != 62:
         return {}
     kind, sections = struct.unpack_from("<H", data, 16)[0], struct.unpack_from("<Q", data, 40)[0]

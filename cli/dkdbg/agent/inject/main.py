@@ -52,9 +52,7 @@ def processes(text: str) -> List[int]:
 
 
 def main(words: List[str], usage: str) -> int:
-    """Attach to the processes, and stay while one of them lives and the host is connected.
-
-    Return the exit code.
+    """Attach to the processes, and stay while one lives and the host is connected; return the exit code.
 
     Args:
         words: the processes, and options as those of `launch`.
@@ -293,10 +291,7 @@ def _by_remote_exec(pid: int, script: str) -> None:
 
 
 def _line(script: str) -> str:
-    """Return code that executes a file, whatever names the program defines, and raises nothing.
-
-    SystemExit would end the program.
-    """
+    """Return code that executes a file, whatever the program defines, and raises nothing: SystemExit would end it."""
     return (
         "try:\n with open(%r, 'rb') as _dkdbg: exec(compile(_dkdbg.read(), %r, 'exec'), {})\n"
         "except BaseException: pass\n"

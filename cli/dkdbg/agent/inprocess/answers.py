@@ -1,6 +1,4 @@
-"""Answers the agent's questions in a hooked process.
-
-Join the adapter, open a pdb, report stacks or changed sources.
+"""Answers the agent's questions in a hooked process: join the adapter, open a pdb, report stacks or changed sources.
 
 Loaded by the hook with the first question; it runs in the hook's thread.
 """

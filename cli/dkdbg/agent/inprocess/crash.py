@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def hold(directory: str, failure: Failure) -> None:
-    """Stop in the failing frame as soon as an editor is attached; continue when none attaches in time.
-
-    Args:
-        directory: the session's folder.
-        failure: the exception that ends the process or the thread.
-    """
+    """Stop in the failing frame as soon as an editor is attached; continue when none attaches in time."""
     if not os.path.isdir(directory):
         return
     from . import choosing, duration, on_demand, session

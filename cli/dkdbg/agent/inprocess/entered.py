@@ -47,11 +47,7 @@ enter(%r, %r, %r)
 
 
 def enter(files: str, directory: str) -> str:
-    """Register with the session in `directory`; return ENTERED, or why not. Called in the main thread.
-
-    Args:
-        files: folder of the hook's modules.
-    """
+    """In the main thread, register with this session, by the hook's files; return ENTERED, or why not."""
     if sys.version_info < (3, 8):
         return "Python %d.%d is too old: the debugger needs 3.8" % sys.version_info[:2]
     if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
@@ -77,11 +73,7 @@ def enter(files: str, directory: str) -> str:
 
 
 def hook_functions(files: str) -> ModuleType:
-    """Return the hook's functions, without its last line, which runs them when Python starts.
-
-    Args:
-        files: folder of the hook's modules.
-    """
+    """Return the hook's functions from the folder `files`, without its last line, which runs them."""
     path = files + "/hook/sitecustomize.py"
     with open(path, "rb") as source:
         return functions_of(source.read(), path)

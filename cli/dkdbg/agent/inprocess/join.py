@@ -64,9 +64,7 @@ def join(session_dir: str, at_start: bool) -> str:
 
 
 def load(session_dir: str, main_ident: int) -> None:
-    """Import debugpy on this thread, if an editor is attached and it fits this process.
-
-    `join` reports the reason if not.
+    """Import debugpy on this thread, if an editor is attached and it fits this process; `join` reports why not.
 
     Its copy of `threading` takes the importing thread for the main thread. If its main thread has ended,
     pydevd ends the session.

@@ -1,6 +1,4 @@
-"""`dkdbg.breakpoint()`.
-
-Stop at this line, in any process or thread below the agent, when an editor is attached.
+"""`dkdbg.breakpoint()`: stop at this line, in any process or thread below the agent, when an editor is attached.
 
 Loaded by the hook at the first call. On any error the program continues; DKDBG_DEBUG=1 shows it. Outside of a
 session nothing happens.

@@ -102,9 +102,7 @@ def handle_trap(
 
 
 def main(words: Optional[List[str]] = None, called: str = "dkdbg.pai") -> int:
-    """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that first waits for a client.
-
-    Return the exit code.
+    """Run `SCRIPT [ARGUMENTS]` or `-m MODULE` under a pdb that first waits for a client; return the exit code.
 
     As with paipdb the program restarts when it has finished, until the client quits. When the client
     disconnects, the program runs to its end. `--dap` before it is for editors, and does not return; `--dap --
@@ -206,11 +204,7 @@ def _run(client: Any, code: CodeType, names: Dict[str, Any]) -> None:
 
 
 def _become_the_agent(run: List[str]) -> int:
-    """Replace this process with the agent and a command below it: an editor attaches to the job's debug port.
-
-    Returns:
-        2 where the whole agent is missing.
-    """
+    """Become the agent around a command: editors attach to the job's debug port. Return 2 without the whole agent."""
     if os.environ.get("DKDBG_SESSION_DIR"):  # an agent is running, with a port of its own
         os.execvp(run[0], run)  # noqa: S606
     agent = _agent()

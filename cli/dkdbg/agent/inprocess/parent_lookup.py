@@ -126,9 +126,7 @@ def _is_inherited(number: str) -> bool:
 
 
 def _place(process: object) -> str:
-    """Return the origin from the position in a row of processes.
-
-    `Process.start` drops its target and arguments.
+    """Return the origin from the position in a row of processes: `Process.start` drops its target and arguments.
 
     Torch keeps the row where it starts and where it waits: torch/multiprocessing/spawn.py,
     torch/utils/data/dataloader.py.

@@ -1,6 +1,4 @@
-"""Sets of ranks in text form: `0,3`, `all`, `failing`, `0-7:2`.
-
-Pure; the host, the agent and the hook read them.
+"""Sets of ranks in text form: `0,3`, `all`, `failing`, `0-7:2`. Pure; the host, the agent and the hook read them.
 
 `failing` are the ranks that fail: none of them is debugged before it does.
 """
@@ -34,11 +32,7 @@ def spans(numbers: Iterable[int]) -> List[Tuple[int, int]]:
 
 
 class RankSetError(ValueError):
-    """The text is not a set of ranks.
-
-    Attributes:
-        hint: what to write instead.
-    """
+    """The text is not a set of ranks; `hint` is what to write instead."""
 
     def __init__(self, message: str, hint: str = HINT) -> None:
         super().__init__(message)

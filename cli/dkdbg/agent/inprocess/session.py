@@ -88,11 +88,7 @@ def in_main_thread(work: Callable[[], object]) -> None:
 
 
 def record(directory: str) -> Dict[str, Any]:
-    """Return the agent's record, empty when it cannot be read.
-
-    Args:
-        directory: the session's folder.
-    """
+    """Return the agent's record in the session's folder, empty when it cannot be read."""
     import json
 
     try:
@@ -131,9 +127,7 @@ def say(text: str) -> None:
 
 
 def tell(debugger: Any, text: str) -> None:
-    """Print a line on stderr and in the editor's console.
-
-    Only once, where the editor shows the program's output.
+    """Print a line on stderr and in the editor's console; once, where that shows the program's output.
 
     Args:
         debugger: pydevd's, which has an editor.

@@ -1,7 +1,5 @@
 # -*- coding: utf-8 -*-
-"""Leads a Python without the hook on PYTHONPATH to the hook.
-
-A .pth file executes it (supervisor/site_folders.py).
+"""Leads a Python without the hook on PYTHONPATH to the hook. A .pth file executes it (supervisor/site_folders.py).
 
 It puts the hook's folder first on `sys.path`, before `site` imports `sitecustomize`, and the session back
 into the environment. The .pth file gives `session`, the session's folder, `agent`, the agent's pid, and

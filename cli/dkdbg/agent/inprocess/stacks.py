@@ -1,6 +1,4 @@
-"""Dumps the stacks of this process's threads for `dkdbg where`.
-
-File, line and function of each frame, no values.
+"""Dumps the stacks of this process's threads for `dkdbg where`: file, line and function of each frame, no values.
 
 It runs in the hook's thread, and the others continue meanwhile: nothing is traced, and no debugger is needed.
 It answers while the main thread waits in C, if that releases the GIL. It imports nothing that a program could

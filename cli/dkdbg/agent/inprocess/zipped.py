@@ -1,7 +1,4 @@
-"""Warns about a program that is a zip file (zipapp, shiv, pex): an editor has no file with its code.
-
-Used by join.py.
-"""
+"""Warns about a program that is a zip file (zipapp, shiv, pex): an editor has no file with its code."""
 
 # debugpy is untyped.
 # ruff: noqa: ANN401
@@ -25,11 +22,7 @@ _reported = False
 
 
 def watch(debugger: Any) -> None:
-    """Warn once if the program is a zip file.
-
-    Args:
-        debugger: pydevd's debugger, with an editor attached.
-    """
+    """Warn the editor that is attached to this debugger if the program is a zip file, once."""
     global _reported  # noqa: PLW0603
     if not _reported and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
         _reported = True

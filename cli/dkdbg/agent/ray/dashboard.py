@@ -287,11 +287,7 @@ def here() -> List[str]:
 
 
 def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
-    """Return the first of these dashboards that answers.
-
-    Raises:
-        DashboardError: none does; the most specific error is raised.
-    """
+    """Return the first dashboard that answers. Raises DashboardError: none does; the most specific error is raised."""
     failed: Optional[DashboardError] = None
     for host in hosts:
         dashboard = Dashboard(host, port, token)

@@ -62,22 +62,14 @@ class Channel:
             raise WireError("credit for what was not sent")
 
     def read(self) -> bytes:
-        """Return bytes from the socket, empty at its end.
-
-        Raises:
-            BlockingIOError: no bytes are available now. OSError: the connection broke.
-        """
+        """Return bytes from the socket, empty at its end. Raises BlockingIOError (none now), OSError (it broke)."""
         data = self.sock.recv(min(wire.LARGEST, self.allowance))
         self.allowance -= len(data)
         self.is_read_out = not data
         return data
 
     def write(self) -> int:
-        """Write the waiting bytes that the socket accepts; return the number of bytes to credit now.
-
-        Raises:
-            OSError: the connection broke.
-        """
+        """Write what the socket accepts; return the bytes to credit now. Raises OSError: the connection broke."""
         if self.waiting:
             try:
                 done = self.sock.send(self.waiting)

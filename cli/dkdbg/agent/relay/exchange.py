@@ -75,11 +75,7 @@ class Exchange:
         return self._transport is not None
 
     def turn(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for events, and handle them.
-
-        Raises:
-            WireError: the other end sent an invalid frame.
-        """
+        """Wait up to `timeout` seconds for events, and handle them. Raises WireError: an invalid frame came."""
         self._choose()
         for key, events in self._selector.select(timeout):
             what: Any = key.data

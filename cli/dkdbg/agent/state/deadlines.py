@@ -1,6 +1,7 @@
 """Time limits outside the program that go on while it is held: a batch job's, a probe's, a collective's (issue 33).
 
 The agent reads those of its environment. `dkdbg attach` sends those that only the target shows (messages.DEADLINES).
+`now` is in epoch seconds.
 """
 
 from __future__ import annotations
@@ -65,11 +66,7 @@ def of_environment(environ: Mapping[str, str]) -> List[contract.Deadline]:
 
 
 def of_parents(pids: Iterable[int]) -> List[contract.Deadline]:
-    """Return the ends that coreutils' `timeout DURATION COMMAND` sets, around the agent or below it.
-
-    Args:
-        pids: processes of the program.
-    """
+    """Return the ends that coreutils' `timeout DURATION COMMAND` sets, around the agent or one of these processes."""
     parents, seen = procfs.parents(), {}  # type: Tuple[Dict[int, int], Dict[int, float]]
     for first in [os.getpid(), *pids]:
         pid = first
@@ -117,20 +114,12 @@ def merged(*lists: Iterable[contract.Deadline]) -> List[contract.Deadline]:
 
 
 def left(deadline: contract.Deadline, now: float) -> Optional[float]:
-    """Return the seconds until its end, negative after it; None where it depends on a hold.
-
-    Args:
-        now: epoch seconds.
-    """
+    """Return the seconds until its end, negative after it; None where it depends on a hold."""
     return None if deadline["ends"] is None else deadline["ends"] - now
 
 
 def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, object]]:
-    """Return deadlines for `--json`: `what`, `lift`, and the seconds `left_s`, or `after_s` of a hold.
-
-    Args:
-        now: epoch seconds.
-    """
+    """Return deadlines for `--json`: `what`, `lift`, and the seconds `left_s`, or `after_s` of a hold."""
     return [
         {
             "what": each["what"],
@@ -144,21 +133,13 @@ def as_json(found: Iterable[contract.Deadline], now: float) -> List[Dict[str, ob
 
 
 def soonest(found: Iterable[contract.Deadline], now: float) -> str:
-    """Return the time until the first end, as `52 min`; empty where none is known.
-
-    Args:
-        now: epoch seconds.
-    """
+    """Return the time until the first end, as `52 min`; empty where none is known."""
     known = [rest for each in found for rest in [left(each, now)] if rest is not None and rest >= 0.0]
     return span(min(known)) if known else ""
 
 
 def described(deadline: contract.Deadline, now: float) -> str:
-    """Return one deadline as text, `Slurm ends job 12 in 52 min (more time: scontrol ...)`.
-
-    Args:
-        now: epoch seconds.
-    """
+    """Return one deadline as text, `Slurm ends job 12 in 52 min (more time: scontrol ...)`."""
     rest, when = left(deadline, now), ""
     if rest is not None:
         when = " in %s" % span(rest)

@@ -1,7 +1,4 @@
-"""Finds the processes that are the ranks of one job, which stop, continue and wait for each other together.
-
-Pure.
-"""
+"""Finds the processes that are the ranks of one job, which stop, continue and wait for each other together. Pure."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ def share(processes: Iterable[contract.Process]) -> Share:
 
 
 def own(processes: Iterable[contract.Process]) -> List[contract.Process]:
-    """Return the processes that are ranks themselves.
-
-    A rank's children (DataLoader workers) inherit its number and are left out.
-    """
+    """Return the processes that are ranks themselves, without their children, which inherit the number."""
     known = {process["pid"]: process for process in processes}
 
     def inherits(process: contract.Process) -> bool:

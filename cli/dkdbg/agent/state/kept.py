@@ -1,6 +1,4 @@
-"""The single file after it was brought to a target.
-
-Kept in the runtime folder by digest, removed by its last user.
+"""The single file that was brought to a target: kept in the runtime folder by its digest, removed by its last user.
 
 The host sends `receive` as text (dkdbg.delivery.bring); the agent that runs from the file holds it as well. A
 lock on the file marks it as in use. A holder that releases the last lock removes the file.
@@ -109,9 +107,7 @@ def _note_python(path: str) -> None:
 
 
 def receive(nonce: str, runtime: str) -> int:
-    """Serve the host on standard input and output.
-
-    Take the file unless it is present, and hold it until the host leaves.
+    """Serve the host on standard streams: take the file unless it is present, and hold it until the host leaves.
 
     Output lines are `NONCE WORD JSON`. The host sends `DIGEST SIZE`, the file when asked for it, and may send
     `signal NUMBER RUN` afterwards. Returns the exit code.
@@ -184,9 +180,7 @@ def _digest_of(file: int) -> str:
 
 
 def _take(path: str, digest: str, size: int) -> bool:
-    """Read the file from standard input and put it in place.
-
-    Return False when its size or digest is not as announced.
+    """Read the file from standard input and put it in place; False when its size or digest is not as announced.
 
     A file that appeared meanwhile stays: its bringer holds it, and would not notice that another file took
     its place and was removed with that file's last session.

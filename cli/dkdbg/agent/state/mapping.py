@@ -1,7 +1,4 @@
-"""Checks the path mapping where the program runs.
-
-Which roots exist, which mounts cover them, where links lead.
-"""
+"""Checks the path mapping where the program runs: which roots exist, which mounts cover them, where links lead."""
 
 from __future__ import annotations
 

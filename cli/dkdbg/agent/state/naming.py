@@ -59,11 +59,7 @@ def command(argv: Sequence[str]) -> str:
 
 
 def describe(process: contract.Process, parent: Optional[contract.Process] = None) -> str:
-    """Return the name of a process.
-
-    Args:
-        parent: the registered process that started or forked it, if any.
-    """
+    """Return the name of a process; `parent` is the registered process that started or forked it, if any."""
     kind, _, detail = process["origin"].partition(":")
     if kind == "dataloader":
         return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
@@ -107,11 +103,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
 
 
 def qualified(name: str, process: contract.Process, others: Sequence[str]) -> str:
-    """Return the name, qualified where another process has the same.
-
-    Args:
-        others: names of the other processes.
-    """
+    """Return the name, qualified where it is among the names of the other processes."""
     if name not in others:
         return name
     if name == _rank(process) and (more := "%s of %s" % (program(process["argv"]), name)) not in others:

@@ -24,10 +24,7 @@ def opened(path: str) -> TextIO:
 
 
 def read(path: str) -> Tuple[str, str, Optional[float]]:
-    """Return a process's note.
-
-    State (`breakpoint`, `post-mortem`, empty for none), detail, and the wait's end in epoch seconds.
-    """
+    """Return a note: state (`breakpoint`, `post-mortem`, empty for none), detail, the wait's end in epoch seconds."""
     try:
         with opened(path) as source:
             raw = json.load(source)

@@ -262,9 +262,7 @@ class ProcessTable:
         return sorted({rank for rank in map(self.rank_of, known) if rank is not None})
 
     def ranks_to_gather(self) -> List[contract.Process]:
-        """Return the ranks that an attach is to stop together with those of other agents.
-
-        A single one counts too.
+        """Return the ranks, also a single one, that an attach is to stop together with those of other agents.
 
         Empty where one of them waits for the editor in a breakpoint: that one has to stop where it is.
         """
@@ -499,13 +497,7 @@ class ProcessTable:
 
 
 def ask(path: str, command: str, limit: float = ANSWER_TIMEOUT_S) -> str:
-    """Send one command to a process and return its one-line answer; empty when it does not answer.
-
-    Args:
-        path: its socket.
-        command: `join`, `changed` or `failing`.
-        limit: seconds.
-    """
+    """Send one command to a process's socket; return its one-line answer, empty without one in `limit` seconds."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.settimeout(limit)
         sock.connect(path)
@@ -521,11 +513,7 @@ def sockets_in(folders: announced.Folders, processes: Iterable[contract.Process]
 
 
 def ask_all(paths: Dict[int, str], command: str, limit: float) -> Dict[int, str]:
-    """Send one command to processes and return their answers within `limit` seconds by pid, even partial ones.
-
-    Args:
-        paths: their sockets, by pid.
-    """
+    """Send one command to these sockets, by pid; return the answers within `limit` seconds, even partial ones."""
     with selectors.DefaultSelector() as waiting:
         for pid, path in paths.items():
             ours = _asked(path, command)
@@ -571,7 +559,7 @@ def _receive(ours: socket.socket, received: bytearray) -> bool:
 
 
 def read(folders: announced.Folders, pid: int) -> Optional[contract.Process]:
-    """Return a process as it announced itself, with its name; None when it has not."""
+    """Return a process as it announced itself in these folders, with its name; None when it has not."""
     process = _read(folders.path(pid, ".json"))
     if process is not None:
         process["name"] = naming.describe(process, _read(folders.path(process["ppid"], ".json")))

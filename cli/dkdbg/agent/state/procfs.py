@@ -155,10 +155,7 @@ def mounts(path: str = "/proc/self/mountinfo") -> Iterator[Tuple[str, str, str]]
 
 
 def _stat_fields(pid: int) -> Optional[list[str]]:
-    """Return the fields of /proc/PID/stat from the third (state) on.
-
-    The second, the name, may hold blanks and brackets.
-    """
+    """Return the fields of /proc/PID/stat after the second, the name, which may hold blanks and brackets."""
     try:
         with open("/proc/%d/stat" % pid, encoding="latin-1") as stat:  # a name may hold any bytes
             return stat.read().rpartition(")")[2].split()

@@ -19,11 +19,7 @@ MAX_FINISHED = 20
 
 
 def write_json(path: str, value: object) -> None:
-    """Write a file of mode 0600 atomically: a reader sees the old or the new content, never a part.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Write a file of mode 0600 atomically: a reader sees the old or the new content, never a part. Raises OSError."""
     temporary = "%s.%d.tmp" % (path, os.getpid())
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as out:
@@ -282,11 +278,7 @@ class SessionStore:
                 os.unlink(os.path.join(directory, contract.JOIN_NAME))
 
     def open_for_users(self) -> None:
-        """Let other users pass through the session's folder to their own folders, without read access.
-
-        Raises:
-            OSError: a folder cannot be created or opened.
-        """
+        """Let other users pass through the session's folder to their own folders, but not read it. Raises OSError."""
         users = os.path.join(self.directory, contract.USERS_NAME)
         os.mkdir(users)
         for folder in (users, self.directory, os.path.dirname(self.directory)):
@@ -300,9 +292,7 @@ class SessionStore:
         shutil.rmtree(os.path.join(self.directory, contract.USERS_NAME), ignore_errors=True)
 
     def let_in(self, uid: int, gid: int) -> None:
-        """Accept processes of another user, which only root can.
-
-        The caller has checked that they run below the agent.
+        """Accept processes of another user, which only root can. The caller has checked that they run below the agent.
 
         Raises:
             OSError: a folder cannot be created or handed over.

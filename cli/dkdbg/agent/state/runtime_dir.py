@@ -101,11 +101,7 @@ def private_folder(name: str) -> str:
 
 
 def temporary_folder(name: str) -> str:
-    """Return this user's existing private folder NAME-RANDOM, or a new one.
-
-    Raises:
-        OSError, RuntimeDirError: see `private_folder`.
-    """
+    """Return this user's existing private folder NAME-RANDOM, or a new one. Raises OSError, RuntimeDirError."""
     return next(iter(_temporary_ones(name)), "") or _fresh(name)
 
 

@@ -1,7 +1,4 @@
-"""Control socket of a running agent.
-
-Restart or end the program, or query its ranks, by one line in its private folder.
-"""
+"""Control socket of an agent, in its private folder: a line restarts or ends the program, or queries its ranks."""
 
 from __future__ import annotations
 
@@ -34,9 +31,8 @@ class Control:
 
     Args:
         processes_dir: folder for the socket.
-        gather: see relay.Service.gather.
-        restart: restarts for a client; returns one line, which begins with `restarted` or states the reason
-            why not.
+        restart: restarts for a client; returns one line, which begins with `restarted` or states the reason why not.
+        gather: see Session.ask_ranks.
 
     Raises:
         OSError: the socket cannot be created.

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def refusal(host: str, environment: Mapping[str, str]) -> str:
-    """Return why a debugger's port may not be opened on this address, and what to do; empty when it may.
-
-    Args:
-        host: as the user wrote it.
-        environment: the agent's.
-    """
+    """Return why a debugger's port may not be opened on this address, and what to do; empty when it may."""
     if _has_token(environment) or loopback.is_loopback(host) or containers.is_on_engines_network(environment):
         return ""
     return (

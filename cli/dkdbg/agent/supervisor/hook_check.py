@@ -58,10 +58,7 @@ class HookCheck:
         self._since, self._reported = {}, set()
 
     def note(self) -> str:
-        """Return the message about the program.
-
-        Empty when one of its processes has announced itself, or after the first call.
-        """
+        """Return the message about the program, once; empty when one of its processes has announced itself."""
         if (
             self._told
             or self._reported
@@ -72,11 +69,7 @@ class HookCheck:
         return "%s; %s" % (NOTE, _USUAL)
 
     def look(self, program: int, announced: Collection[int]) -> List[str]:
-        """Return messages about Pythons below the program.
-
-        Args:
-            program: its pid. announced: pids of processes that have announced themselves.
-        """
+        """Return messages about Pythons below the program, a pid, that have not announced themselves."""
         now = time.monotonic()
         if now < self._looked + INTERVAL_S:
             return []

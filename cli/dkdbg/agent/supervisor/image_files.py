@@ -1,6 +1,4 @@
-"""Shows the image's own files below the folder that the checkout is mounted over.
-
-Generated modules, weights, scripts.
+"""Shows the image's own files (generated modules, weights) below the folder that the checkout is mounted over.
 
 `dkdbg up` and F5 have copied them into a volume (templates/image_files.sh). Each name that the checkout lacks
 becomes a link while the session lasts, and `.git/info/exclude` hides it from git. Existing files are not

@@ -85,11 +85,7 @@ class Launch:
         return code, end
 
     def _take_signal(self, arrival: Optional[child.Arrival], running: Optional[child.Child]) -> None:
-        """Forward a signal, or the editor's request to end the program.
-
-        Args:
-            arrival: None for none. running: None while the program is being ended.
-        """
+        """Forward a signal or an editor's request to the program, which is None while it is being ended."""
         if arrival is not None:
             is_end = arrival.number in child.ENDING
             # The program decides what the others do to it; between two runs none can.

@@ -1,7 +1,4 @@
-"""Warns when the debugged service's name also resolves to its original container.
-
-Calls there never stop here.
-"""
+"""Warns when the debugged service's name also resolves to its original container: calls there never stop here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Profiler requests from flags and variables.
-
-Checks the tools at the start and reports the results at the end.
-"""
+"""Profiler requests from flags and variables: checks the tools at the start and reports the results at the end."""
 
 from __future__ import annotations
 
@@ -77,11 +74,7 @@ def prepare(environment: MutableMapping[str, str], log: Callable[[str], None]) -
 
 
 def report(directory: str, environment: Mapping[str, str], log: Callable[[str], None]) -> None:
-    """Report at the end which processes were profiled, and which requests matched none.
-
-    Args:
-        directory: the session's folder. environment: as `prepare` has left it.
-    """
+    """Report at the end which processes were profiled, and which requests, left by `prepare`, matched none."""
     if profiling.ENV not in environment:
         return
     notes = _notes(directory)

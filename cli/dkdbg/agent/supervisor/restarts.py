@@ -41,10 +41,7 @@ class Restarts:
         self._wake()
 
     def ask(self) -> str:
-        """Request a restart and wait for it.
-
-        Return one line, which begins with `restarted`, or states the reason why not.
-        """
+        """Request a restart and wait for it; return a line that begins with `restarted`, or the reason why not."""
         with self._changed:
             before, last = self.runs, self._ends + self.is_up
         if not before:

@@ -1,7 +1,4 @@
-"""Reverse connection to a waiting `dkdbg attach --listen` from an unreachable job.
-
-DKDBG_CONNECT, in its own process.
-"""
+"""Reverse connection of an unreachable job to a waiting `dkdbg attach --listen` (DKDBG_CONNECT), in its own process."""
 
 from __future__ import annotations
 

@@ -336,11 +336,7 @@ class Session:
         self.show("running", child=running.pid, runs=runs, detail="")
 
     def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
-        """End every process of a run, and report how many could not be ended.
-
-        Args:
-            pause: see `Ending.run`.
-        """
+        """End every process of a run, and report how many could not be ended; `pause` is that of `Ending.run`."""
         with self._table.deaths.ignored():
             stuck = ending.Ending(self.store.directory, running, self.registered).run(pause)
         if stuck:
@@ -357,11 +353,7 @@ class Session:
         self._service.say(text)
 
     def say_end(self, running: child.Child, end: str) -> None:
-        """Tell the editor that the program has exited and, after a failure, why.
-
-        Args:
-            end: see `Child.end`.
-        """
+        """Tell the editor that the program has exited (`end`, see `Child.end`) and, after a failure, why."""
         self._attaches_before_end = self.attaches
         if running.signal:
             self._table.deaths.ended(running.pid, running.signal)
@@ -662,9 +654,7 @@ class Session:
         return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
 
     def environment(self) -> Dict[str, str]:
-        """Return the program's environment.
-
-        Ours, the hook's folder first on PYTHONPATH, and the session's folder.
+        """Return the program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder.
 
         Raises:
             OSError: the hook cannot be written.

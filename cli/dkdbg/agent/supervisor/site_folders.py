@@ -51,11 +51,7 @@ _LINE = (
 
 
 def open_files(environ: MutableMapping[str, str]) -> None:
-    """Create the empty files, and record their descriptors in the environment.
-
-    Raises:
-        OSError: /proc has no mount table.
-    """
+    """Create the empty files, and record their descriptors in the environment. Raises OSError: there is no /proc."""
     descriptors = []
     mounted = _Mounts()
     for folder in sorted(_site_folders(environ, mounted)):
@@ -74,11 +70,7 @@ class Sites:
         self._descriptors = [int(word) for word in environ.pop(ENV_FILES, "").split(",") if word]
 
     def lead_to(self, hook: str, session: str) -> None:
-        """Make Python processes below this agent load the hook.
-
-        Args:
-            hook: folder of the hook. session: folder of the session.
-        """
+        """Make Python processes below this agent load the hook; both arguments are folders."""
         file = os.path.join(os.path.dirname(hook), "site_entry.py")
         line = _LINE % {"hook": hook, "file": file, "session": session, "agent": os.getpid()}
         for descriptor in self._descriptors:

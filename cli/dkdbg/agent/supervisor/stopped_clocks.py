@@ -1,7 +1,4 @@
-"""Records when the program's processes are stopped, for the clocks of all of them.
-
-See inprocess/clocks/clocks.py.
-"""
+"""Records when the program's processes are stopped, for the clocks of all of them (inprocess/clocks/clocks.py)."""
 
 from __future__ import annotations
 
@@ -65,10 +62,7 @@ class StoppedClocks:
             self.note(pid, is_held=False)
 
     def _renew(self) -> None:
-        """Write again until all processes run, in one thread from the first stop on.
-
-        If the agent is killed, the clocks continue.
-        """
+        """Write again while a process is stopped, in one thread: if the agent is killed, the clocks continue."""
         while True:
             with self._changed:
                 while not self._held:

@@ -1,6 +1,4 @@
-"""`dkdbg.agent where`.
-
-The stacks of all Python processes of the sessions here, as one JSON object on standard output.
+"""`dkdbg.agent where`: the stacks of all Python processes of the sessions here, as one JSON object on standard output.
 
 The processes are asked in parallel over their own sockets, and answer in the hook's thread. Access to the
 session's private folder is enough. A process that does not answer in time is inspected from outside

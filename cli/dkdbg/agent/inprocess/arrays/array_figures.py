@@ -1,6 +1,4 @@
-"""Describes a tensor or an array in one line: its shape, its figures, and the reason for missing ones.
-
-No I/O.
+"""Describes a tensor or an array in one line: its shape, its figures, and the reason for missing ones. No I/O.
 
 The figures cover all elements, or evenly spaced pieces where there are more than MAX_ELEMENTS: the same pieces in
 each process, so that ranks can be compared. The frameworks read the pieces (torch_views, numpy_views,
@@ -52,10 +50,7 @@ class Figures:
         self.low = self.high = self.total = self.squares = 0.0
 
     def add(self, read: int, nan: int, inf: int, finite: Sequence[float]) -> None:
-        """Add a piece.
-
-        `finite` holds the lowest, the highest, the sum and the sum of squares of its finite elements.
-        """
+        """Add a piece; `finite` holds lowest, highest, sum and sum of squares of its finite elements."""
         count = read - nan - inf
         if count:
             low, high, total, squares = finite
@@ -139,11 +134,7 @@ class View:
 
 
 class Rows:
-    """The remaining time for a row of requested tensors.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """The remaining time for a row of requested tensors; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -189,10 +180,7 @@ def strides(shape: Sequence[int], most: int = MAX_ELEMENTS) -> Tuple[int, ...]:
 
 
 def corners(shape: Sequence[int]) -> List[slice]:
-    """Return the elements of each dimension in a picture.
-
-    All but the last two dimensions stay at their first element.
-    """
+    """Return the elements of each dimension in a picture: the first one alone in all but the last two dimensions."""
     flat = len(shape) == 1
     found = [slice(0, 1)] * max(0, len(shape) - 2)
     return found + [

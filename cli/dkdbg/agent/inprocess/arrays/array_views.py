@@ -58,10 +58,7 @@ class ArrayViews:
         return None if view is None else view.text()
 
     def get_str_in_context(self, val: Any, context: str) -> Optional[str]:
-        """Return the text for a context of the editor.
-
-        For the clipboard and the console it is the value as the program prints it.
-        """
+        """Return the text for an editor's context: for clipboard and console, the value as the program prints it."""
         if context == "clipboard":
             return None
         if context == COMPARED:

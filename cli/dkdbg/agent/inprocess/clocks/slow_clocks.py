@@ -36,10 +36,7 @@ _LOOKS_S = 1.0
 
 
 def true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
-    """Return the system's clock.
-
-    It is kept as a default argument because freezegun replaces module attributes.
-    """
+    """Return the system's clock, kept as a default argument because freezegun replaces module attributes."""
     return true()
 
 
@@ -144,10 +141,7 @@ def behind(true: Callable[[], float] = time.monotonic) -> float:
 
 
 def seconds_behind(true: Callable[[], float] = time.monotonic) -> float:
-    """Return how far the clocks are behind.
-
-    Restore the true ones once the editor has left and they are right.
-    """
+    """Return how far the clocks are behind; restore the true ones once the editor has left and they are right."""
     found = behind()
     if found == 0.0 and State.reader is not None and true() >= State.looks_at:
         State.looks_at = true() + _LOOKS_S
@@ -181,10 +175,7 @@ def restore() -> None:
 
 
 def _reduced(function: Any) -> Any:
-    """Pickle a true clock that the program has kept from before as its replacement.
-
-    The name now finds that one.
-    """
+    """Pickle a true clock that the program has kept from before as its replacement, which the name now finds."""
     clock = State.stopping.get(function)
     return function.__reduce__() if clock is None else (functools.partial, (clock,))
 

@@ -88,10 +88,7 @@ def _follow(directory: str) -> str:
 
 
 def _is_rank() -> bool:
-    """Tell whether a launcher made this process one of several ranks.
-
-    The imports of all others stay unpatched.
-    """
+    """Tell whether a launcher made this process one of several ranks; the imports of all others stay unpatched."""
     member = session.member()
     return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
         member is not None and member.origin.startswith("rank:")

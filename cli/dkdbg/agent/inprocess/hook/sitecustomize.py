@@ -1,7 +1,5 @@
 # -*- coding: utf-8 -*-
-"""The lazy hook.
-
-Every Python process below the agent can be debugged, at almost no cost before an editor attaches.
+"""The lazy hook: every Python process below the agent can be debugged, at almost no cost before an editor attaches.
 
 The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`,
 announces itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json
@@ -453,10 +451,7 @@ class _Member(object):
 
 
 class _DkdbgFinder(object):
-    """Last finder on sys.meta_path.
-
-    Without an installed dkdbg, `import dkdbg` provides `breakpoint` and its siblings.
-    """
+    """Last finder on sys.meta_path: `import dkdbg` gives `breakpoint` and its siblings where dkdbg is not installed."""
 
     def __init__(self, member):  # type: (_Member) -> None
         self.member = member
@@ -474,9 +469,7 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
 
 
 def _admitted(directory):  # type: (str) -> str
-    """Return the session's folder for this process's new user.
-
-    The agent creates it when it notices the process.
+    """Return the session's folder for this process's new user, which the agent creates when it notices the process.
 
     It notices only its descendants. Raises KeyError, ValueError or OSError where no folder will be made.
     """

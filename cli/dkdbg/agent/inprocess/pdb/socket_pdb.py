@@ -211,9 +211,7 @@ def wait_as_asked(directory: str) -> None:
 
 
 def wait_at_start(address: str, seconds: float, then: str) -> None:
-    """Before the program's first line, wait for a client, then stop at that line.
-
-    Exit with 124 without a client.
+    """Before the program's first line, wait for a client, then stop at that line; exit with 124 without one.
 
     Args:
         address: `host:port`.

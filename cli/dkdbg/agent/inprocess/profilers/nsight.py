@@ -1,7 +1,4 @@
-"""The command line of nsys before a program.
-
-It travels to Ray's workers as text: it imports nothing of dkdbg.
-"""
+"""The command line of nsys before a program. It travels to Ray's workers as text: it imports nothing of dkdbg."""
 
 from __future__ import annotations
 
@@ -30,9 +27,5 @@ def options(tool: Dict[str, Any]) -> List[str]:
 
 
 def line(tool: Dict[str, Any], base: str) -> List[str]:
-    """Return the command line of nsys, up to the program's; the file's name ends with the program's pid.
-
-    Args:
-        base: path of the file without `_PID.nsys-rep`.
-    """
+    """Return the command line of nsys, up to the program's; its file is `base`, the program's pid and a suffix."""
     return [tool["path"], "profile", *options(tool), "-o", base.replace("%", "%%") + "_%p"]

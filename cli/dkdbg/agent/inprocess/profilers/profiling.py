@@ -37,11 +37,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[str]:
-    """Return a process's names: its worker's name first, then others that a pattern may match.
-
-    Args:
-        words: its command line.
-    """
+    """Return the names of a process with this command line: its worker's, then others that a pattern may match."""
     what = choosing.program(words)
     stem = what[:-3] if what.endswith(".py") else what
     worker = stem if rank is None else "%s-rank%d" % (stem, rank)
@@ -50,11 +46,7 @@ def names(words: Sequence[str], environment: Any, rank: Optional[int]) -> List[s
 
 
 def begin(directory: str, words: List[str]) -> None:
-    """Start the profilers of this process; with nsys this does not return.
-
-    Args:
-        directory: the session's folder.
-    """
+    """Start the profilers of this process; with nsys this does not return. `directory` is the session's folder."""
     state = os.environ.get(MARK, "")
     if state not in ("", "nsys") or choosing.is_launcher(words) or "--multiprocessing-fork" in words:
         return

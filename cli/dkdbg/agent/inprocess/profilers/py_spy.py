@@ -13,9 +13,7 @@ _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1
 
 
 def start(program: str, options: Sequence[str], path: str) -> int:
-    """Record until this process ends; return the pid of py-spy, which is not our child.
-
-    Programs wait for theirs.
+    """Record until this process ends; return the pid of py-spy, which is not our child: programs wait for theirs.
 
     Args:
         program: path of py-spy. path: of the file that it writes, and with `.log` of its messages.

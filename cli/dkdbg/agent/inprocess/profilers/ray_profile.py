@@ -246,10 +246,7 @@ class Profiler:
 
 
 def names(cls: str, module: str, given: str) -> List[str]:
-    """Return an actor's names.
-
-    NeMo RL's spelling of the class (`dtensor_policy_worker`), then others that a pattern may match.
-    """
+    """Return an actor's names: first NeMo RL's spelling of the class, such as `dtensor_policy_worker`."""
     if not cls or cls.startswith("__ray_") or _is_rays(module):
         return []
     short = cls.rpartition(".")[2]
@@ -262,10 +259,7 @@ def _is_rays(module: str) -> bool:
 
 
 def _up_to(base: str) -> List[int]:
-    """Return this process and its ancestors below nsys, which names its file by the pid of one of them.
-
-    `uv run` stays above.
-    """
+    """Return this process and its ancestors below nsys, which names its file by one of their pids (`uv run` stays)."""
     output, found = (base + "_%p").encode(), [os.getpid()]
     try:
         while True:

@@ -1,6 +1,4 @@
-"""Corrects pydevd's mapping of file names where a breakpoint would be accepted and never stop.
-
-Used by join.py.
+"""Corrects pydevd's mapping of file names where a breakpoint would be accepted and never stop. Used by join.py.
 
 Python names a program that was started in `/` by a relative name `//train.py`: POSIX gives two leading
 slashes a meaning of their own, and `os.path` keeps them. On Linux and macOS they are one.

@@ -26,11 +26,7 @@ _MAX_SCRIPT_BYTES = 1 << 20
 
 @contextlib.contextmanager
 def support(words: Sequence[str]) -> Iterator[None]:
-    """Set GEVENT_SUPPORT in the environment while pydevd is imported, unless the user has set it.
-
-    Args:
-        words: command line of this process.
-    """
+    """Set GEVENT_SUPPORT while pydevd is imported, unless the user has set it; `words` is the command line."""
     wanted: dict[str, str] = {}
     if _SUPPORT not in os.environ:
         wanted[_MESSAGE] = _NOTE

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def watch(directory: str) -> None:
-    """Answer `debugpy.listen()` with the agent's endpoint while the agent's debugger is in this process.
-
-    Args:
-        directory: the session's folder.
-    """
+    """Answer `debugpy.listen()` with the session's endpoint while the agent's debugger is in this process."""
     from debugpy.server import api
 
     former = api.listen

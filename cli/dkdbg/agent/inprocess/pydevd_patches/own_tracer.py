@@ -111,11 +111,7 @@ def report() -> None:
 
 
 def _check(frame: FrameType, function: Any) -> None:
-    """Check a trace function of this thread.
-
-    Args:
-        frame: the frame that sets it. function: None to remove the former one.
-    """
+    """Check the trace function that a frame sets in this thread; None removes the former one."""
     try:
         if _is_debuggers_thread(frame):
             return  # it gets the tool's function at its start, and removes it

@@ -49,9 +49,7 @@ def was_shown(value: BaseException) -> bool:
 
 
 def show_from_start(debugger: Any) -> None:
-    """Show exceptions that leave the program's outermost frame, which begins after this call.
-
-    Up to Python 3.11.
+    """Up to Python 3.11, show exceptions that leave the program's outermost frame, which begins after this call.
 
     Args:
         debugger: pydevd's, which has been connected in this thread.

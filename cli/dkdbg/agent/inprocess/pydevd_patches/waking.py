@@ -25,10 +25,7 @@ def watch() -> None:
 
 
 def _after_commands(debugger_class: Any) -> None:
-    """Wake the thread after a command.
-
-    A step took 204 ms instead of 4, because the loop runs the command and then sleeps.
-    """
+    """Wake the thread after a command: a step took 204 ms instead of 4, because the loop sleeps after a command."""
     post = debugger_class.post_internal_command
 
     def post_and_wake(self: Any, command: Any, thread_id: str) -> None:

@@ -1,6 +1,4 @@
-"""Runs in a driver of Ray: makes its workers debuggable when their task or actor is selected.
-
-Ray itself imports it.
+"""Runs in a driver of Ray, which imports it: makes its workers debuggable when their task or actor is selected.
 
 `RAY_RUNTIME_ENV_HOOK` names `hook` (hook.py): Ray calls it once with the runtime environment of a driver. It
 adds a setup function, which runs in each worker of the job (`worker.py`, `adapter.py`) on whatever node, and
@@ -260,9 +258,7 @@ def _wait(session: str) -> float:
 
 
 def _use_our_breakpoint() -> None:
-    """Replace the `breakpoint()` that Ray gives its drivers, which listens once more.
-
-    Ours stops in the running session.
+    """Replace the `breakpoint()` that Ray gives its drivers, which listens once more; ours stops in this session.
 
     It is not imported as `dkdbg`: a folder of that name may be on the path.
     """

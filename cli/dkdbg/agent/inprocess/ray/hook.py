@@ -27,10 +27,7 @@ def register(environment: MutableMapping[str, str]) -> None:
 
 
 def register_submit(environment: MutableMapping[str, str]) -> None:
-    """Make `ray job submit`, if this process is that, call us before it sends the job.
-
-    The user's own hook runs first.
-    """
+    """Make `ray job submit`, if this process is that, call us before it sends the job, after the user's own hook."""
     former = environment.get("RAY_JOB_SUBMIT_HOOK", "")
     if former != SUBMIT:
         environment["DKDBG_RAY_FORMER_SUBMIT"] = former

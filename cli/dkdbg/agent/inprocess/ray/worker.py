@@ -45,11 +45,7 @@ _LIBRARIES = (
 
 
 def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
-    """Watch the names of this worker's tasks and actors from now on.
-
-    Args:
-        settings: see driver.py. debugpy: a zip with it.
-    """
+    """Watch the names of this worker's tasks and actors from now on; driver.py makes the settings and debugpy's zip."""
     from ray._private import function_manager
 
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
@@ -101,11 +97,7 @@ def _runs_user_code(module: str, cls: str) -> bool:
 
 
 def trace_threads(manager: Any) -> None:
-    """Trace what this worker runs in threads made by C++, where our hook has entered the worker itself.
-
-    Args:
-        manager: Ray's FunctionActorManager.
-    """
+    """Trace what this worker runs in threads made by C++, where our hook has entered the worker itself."""
     known = manager.get_execution_info
 
     def get_execution_info(*args: Any, **named: Any) -> Any:

@@ -172,11 +172,7 @@ def outlive_reports(sessions: Any, log: Any) -> None:
 
 
 def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
-    """Ignore failed writes to a closed client; the thread that reads from it handles the end.
-
-    Returns:
-        The threads that are writing to a client, kept current.
-    """
+    """Ignore failed writes to a closed client, whose reader handles the end; return the threads that write now."""
     write: Callable[..., Any] = messaging.JsonIOStream.write_json
     writing: Set[Any] = set()
 
@@ -212,11 +208,7 @@ def outlive_announcements(clients: Any, messaging: Any, log: Any) -> None:
 
 
 def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
-    """Stop reading from a process while its earlier messages wait for its client to read.
-
-    Args:
-        writing: the threads that are writing to a client.
-    """
+    """Stop reading from a process while its earlier messages wait for its client; `writing`: see outlive_clients."""
     parse: Callable[[Any], None] = messaging.JsonMessageChannel._parse_incoming_message
 
     def parse_in_time(self: Any) -> None:

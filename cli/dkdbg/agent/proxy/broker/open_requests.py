@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class OpenRequests:
-    """Unanswered requests of one connection.
-
-    Args:
-        number: returns a sequence number for a request of the broker.
-    """
+    """Unanswered requests of one connection; `number` returns a sequence number for one of the broker."""
 
     def __init__(self, connection: Connection, number: Callable[[], int]) -> None:
         self._connection = connection
@@ -40,11 +36,7 @@ class OpenRequests:
             self._adapter.add(sequence)
 
     def ours(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
-        """Note a request of the broker to the adapter and return its number.
-
-        Args:
-            then: gets the response; None to drop it.
-        """
+        """Note a request of the broker and return its number; `then` gets the response, None drops it."""
         sequence = self._number()
         self._ours[sequence] = then
         return sequence

@@ -221,11 +221,7 @@ class Relay:
         self._closed = False
 
     def serve(self, first: bytes) -> None:
-        """Serve until the end; the client's socket is left to the caller.
-
-        Args:
-            first: the body of its first request.
-        """
+        """Serve until the end, from the body of the first request on; the client's socket is left to the caller."""
         try:
             self._client.settimeout(ATTACH_TIMEOUT_S)
             self._act(self._ask(lambda: self._broker.from_client(first)))

@@ -37,11 +37,7 @@ class Settings:
         self._given: Dict[Tuple[str, str], List[int]] = {}
 
     def note(self, request: Message, given: Optional[List[int]] = None) -> None:
-        """Remember a request that sets something.
-
-        Args:
-            given: identifiers of its breakpoints, if the broker has answered it.
-        """
+        """Remember a request that sets something; `given` are its breakpoints' ids, if the broker has answered it."""
         command, arguments = request["command"], as_dict(request.get("arguments"))
         if command not in SETS:
             return

@@ -131,11 +131,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 class StderrTail:
-    """Tail of each process's stderr, as far as an editor was attached.
-
-    Args:
-        name_of: returns the name of a process.
-    """
+    """Tail of each process's stderr, as far as an editor was attached; `name_of` names a process by its pid."""
 
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self._name_of = name_of

@@ -39,11 +39,7 @@ COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in 
 
 
 def refusal(sock: socket.socket) -> str:
-    """Return why a connection from another container is refused, in one line; empty without a proof.
-
-    Args:
-        sock: our end.
-    """
+    """Return why a connection from another container is refused, in one line; empty without a proof."""
     with contextlib.suppress(OSError, ValueError, struct.error, AttributeError):
         theirs, ours = local_users.cgroups(sock)
         if theirs is None or theirs == ours:
@@ -58,11 +54,7 @@ def refusal(sock: socket.socket) -> str:
 
 
 def is_on_engines_network(environment: Mapping[str, str]) -> bool:
-    """Tell whether this is a container of Docker or Podman with a network of its own.
-
-    Args:
-        environment: of the agent; Kubernetes names its services there.
-    """
+    """Tell whether this is a container of Docker or Podman with a network of its own."""
     if environment.get("KUBERNETES_SERVICE_HOST") or os.path.exists(_POD):
         return False
     with contextlib.suppress(OSError), open("/etc/hosts", "rb") as hosts:

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class PendingConnections:
-    """Connections that are not admitted yet, in order of arrival.
-
-    Args:
-        most: maximum number.
-    """
+    """At most `most` connections that are not admitted yet, in order of arrival."""
 
     def __init__(self, most: int) -> None:
         self._most = most

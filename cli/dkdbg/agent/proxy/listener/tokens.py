@@ -54,11 +54,7 @@ def without(environment: Mapping[str, str]) -> Dict[str, str]:
 
 
 class Check:
-    """Compares tokens, and counts wrong ones by address.
-
-    Args:
-        token: empty to accept everything.
-    """
+    """Compares tokens, and counts wrong ones by address; with an empty token it accepts everything."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode("utf-8", "surrogatepass")
