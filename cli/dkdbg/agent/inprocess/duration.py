@@ -42,8 +42,9 @@ def hold_seconds(text: str) -> float:
     return found
 
 
-def later(seconds: float, call: Callable[[], object]) -> None:
-    """Call a function on another thread after this time; the process's end does not wait for it."""
+def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
+    """Call a function on another thread after this time, unless the timer is cancelled or the process ends before."""
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
+    return timer

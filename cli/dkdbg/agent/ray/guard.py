@@ -2,7 +2,7 @@
 
 Both debugpy and the guard (`inprocess/ray/worker.py`) send first, so that a client can tell them apart without sending a
 byte. The answer to the guard is HMAC-SHA256 over its nonce, keyed with the secret of the run, which the driver has left
-in its session's folder (runs.py).
+in its session's folder (`inprocess/ray/driver.py`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def answer(number: str, secret: bytes) -> bytes:
 
 
 def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
-    """Return a connection to a worker's debugger, its first data, and the run whose guard accepted it (runs.py).
+    """Return a connection to a worker's debugger, its first data, and the id of the run whose guard accepted it.
 
     Raises:
         OSError: nothing listens there any more, or another program does.
@@ -123,8 +123,3 @@ def here() -> List[Run]:
         with contextlib.suppress(*no_driver), open(path) as source:
             found.append(Run(json.load(source)))
     return found
-
-
-def workers() -> Dict[str, str]:
-    """Return the names of all joinable workers, by Ray's ids."""
-    return {worker: name for run in here() for worker, name in run.workers.items()}

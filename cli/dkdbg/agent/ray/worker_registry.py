@@ -164,7 +164,7 @@ class WorkerRegistry:
 
     def _known(self) -> Set[str]:
         """Return the workers that can be joined without waiting; they may have ended."""
-        found = set(guard.workers())
+        found = {worker for run in guard.here() for worker in run.workers}
         with self._lock:
             return found | {each for each, entry in self._entries.items() if entry.guarded}
 

@@ -12,9 +12,9 @@ import functools
 import os
 import shutil
 import signal
-import threading
 
 from dkdbg.agent import console, contract, settings
+from dkdbg.agent.inprocess import duration
 from dkdbg.agent.proxy.listener import tokens
 from dkdbg.agent.supervisor import image_files
 
@@ -76,9 +76,7 @@ class SignalInbox:
             if info is None or info.si_signo == signal.SIGCHLD or info.si_signo not in self._set:
                 return None
             return Arrival(info.si_signo, info.si_code == _SI_KERNEL)
-        alarm = threading.Timer(timeout, self.wake)
-        alarm.daemon = True
-        alarm.start()
+        alarm = duration.later(timeout, self.wake)
         number = signal.sigwait(self._set)
         alarm.cancel()
         if number == signal.SIGCHLD:

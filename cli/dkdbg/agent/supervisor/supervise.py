@@ -186,12 +186,10 @@ class Supervisor:
             self._ctrl_c()
         elif number == signal.SIGHUP and not (arrival.from_terminal or self._terminal_is_gone()):
             self._restarts.request("SIGHUP")
-        elif number in child.ENDING:
-            self._leaving = True
+        else:
+            self._leaving = self._leaving or number in child.ENDING
             if running is not None:
                 running.pass_on(arrival)
-        elif running is not None:
-            running.pass_on(arrival)
 
     def _ctrl_c(self) -> None:
         now = time.monotonic()

@@ -13,6 +13,7 @@ import threading
 import time
 
 from dkdbg.agent import sockets
+from dkdbg.agent.inprocess import duration
 from dkdbg.agent.inprocess.pydevd_patches import privates
 
 TYPE_CHECKING = False
@@ -215,9 +216,7 @@ def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options:
     """Send the adapter its options and wait until it serves. Raises BackendError: it does not serve."""
     if process.stdout is None:
         raise BackendError("no pipe to debugpy's adapter")
-    limit = threading.Timer(START_TIMEOUT_S, process.kill)
-    limit.daemon = True
-    limit.start()
+    limit = duration.later(START_TIMEOUT_S, process.kill)
     try:
         adapter.sendall(json.dumps(options).encode() + b"\n")
         line = process.stdout.readline()

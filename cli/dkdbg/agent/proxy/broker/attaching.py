@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
-    from dkdbg.agent.proxy.broker.sessions import Sessions
+    from dkdbg.agent.proxy.broker.phase import Parts
 
 #: Seconds that an attach waits: for the end of a former client; for the adapter to release the process; for a
 #: controller to observe.
@@ -55,10 +53,8 @@ class Attaching(SessionPhase):
 
     name = ATTACHING
 
-    def __init__(
-        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
-    ) -> None:
-        super().__init__(connection, sessions, adapter, open_requests)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self._role = ""
         self._waits_for = ""
         self._waited = ""
@@ -189,11 +185,7 @@ class Attaching(SessionPhase):
         return []
 
     def _settle(self, waited: str = "") -> List[Action]:
-        """Decide the role, or wait if that is not possible yet.
-
-        Args:
-            waited: the event that was waited for.
-        """
+        """Decide the role, or wait if that is not possible yet; `waited` is the event that was waited for."""
         connection, role = self.connection, self._role
         controller = self._sessions.controller(connection.key)
         if connection.key != ROOT and connection.editor in self._sessions.evicted:

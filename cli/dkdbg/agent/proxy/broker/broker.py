@@ -100,11 +100,7 @@ class Broker:
         return self.connection.phase.resume()
 
     def looked(self, ending: Set[int]) -> List[Action]:
-        """Continue after a LOOK.
-
-        Args:
-            ending: pids of the processes that are about to be ended; they are not announced.
-        """
+        """Continue after a LOOK; processes that are about to be ended, by pid, are not announced."""
         self._sessions.ending = ending
         return self.connection.phase.looked()
 
@@ -135,7 +131,7 @@ class Broker:
         return [*others, *handover.released(self.connection, self._sessions)]
 
     def _turn(self, name: str) -> Phase:
-        self.connection.phase = phase = _PHASES[name](*self._parts)
+        self.connection.phase = phase = _PHASES[name](self._parts)
         return phase
 
     def _report(self, where: str) -> None:

@@ -10,6 +10,7 @@ import collections
 import math
 import re
 
+from dkdbg.agent import console
 from dkdbg.agent.inprocess import ranks
 
 TYPE_CHECKING = False
@@ -94,11 +95,7 @@ def summary(rows: Sequence[Row]) -> Dict[str, Any]:
 
 
 def table(rows: Sequence[Row], *, frames: bool = False) -> str:
-    """Return the table as text: one row for each process, differences marked, then the summary.
-
-    Args:
-        frames: show whole stacks.
-    """
+    """Return the rows as text, differences marked, then the summary; `frames` shows whole stacks."""
     if not rows:
         return "no such process"
     most = majority(rows)
@@ -128,10 +125,7 @@ def label(row: Row) -> str:
 
 def clean(text: object) -> str:
     """Return a text as one line of bounded length, with unprintable characters escaped."""
-    line = " ".join(str(text)[: MAX_WIDTH * 8].split())
-    line = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line
-    )
+    line = console.printable(" ".join(str(text)[: MAX_WIDTH * 8].split()))
     return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..."
 
 
@@ -179,10 +173,6 @@ def _of_all(rows: Sequence[Row]) -> List[str]:
     if found["same"]:
         lines.append("all %d the same" % found["answers"])
     elif not found["differ"] and "spread" not in found:
-        lines.append("no two of them agree" if _all_different(rows) else "no value has a majority")
+        keys = [key_of(row) for row in rows if row["state"] == "value"]
+        lines.append("no two of them agree" if len(set(keys)) == len(keys) else "no value has a majority")
     return lines
-
-
-def _all_different(rows: Sequence[Row]) -> bool:
-    keys = [key_of(row) for row in rows if row["state"] == "value"]
-    return len(set(keys)) == len(keys)

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from typing import List
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
-    from dkdbg.agent.proxy.broker.sessions import Sessions
+    from dkdbg.agent.proxy.broker.phase import Parts
 
 #: Requests that only read.
 _READS = (
@@ -64,11 +62,9 @@ class Observing(SessionPhase):
 
     name = OBSERVING
 
-    def __init__(
-        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
-    ) -> None:
-        super().__init__(connection, sessions, adapter, open_requests)
-        controller = sessions.controller(connection.key)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        controller = self._sessions.controller(self.connection.key)
         assert controller is not None  # noqa: S101 - an observer is admitted only while there is a controller
         self._controller = controller
         self._who = _who(controller)

@@ -7,28 +7,23 @@ from dkdbg.agent.proxy.broker.connection import EVICTED, Phase
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Tuple
 
     from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
     from dkdbg.agent.proxy.broker.connection import Action, Connection
     from dkdbg.agent.proxy.broker.open_requests import OpenRequests
     from dkdbg.agent.proxy.broker.sessions import Sessions
 
+    #: A connection, the sessions of the port, the handler of its adapter's messages, its unanswered requests.
+    Parts = Tuple[Connection, Sessions, AdapterSide, OpenRequests]
+
 
 class SessionPhase(Phase):
-    """Phase with access to the sessions of the port and to its adapter.
+    """Phase with access to the sessions of the port and to its adapter."""
 
-    Args:
-        adapter: handles its adapter's messages. open_requests: unanswered requests.
-    """
-
-    def __init__(
-        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
-    ) -> None:
+    def __init__(self, parts: Parts) -> None:
+        connection, self._sessions, self._adapter, self._open_requests = parts
         super().__init__(connection)
-        self._sessions = sessions
-        self._adapter = adapter
-        self._open_requests = open_requests
 
     def evict(self, text: str, category: str) -> List[Action]:
         """Tell the client why its session has ended, and wait until it leaves."""

@@ -24,7 +24,7 @@ from dkdbg.agent.state.job import Share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Set
+    from typing import Callable, Dict, Iterable, List, Set, Tuple
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.proxy.broker.connection import Action, Connection
@@ -54,9 +54,8 @@ class RankBarrier:
         self._timeouts = rank_timeouts.RankTimeouts(clock)
         self._unarmed: Set[int] = set()
         self._armed: Set[int] = set()
-        self._held: Dict[int, Connection] = {}
-        self._stops: Dict[int, bytes] = {}
-        self._threads: Dict[int, int] = {}
+        #: Withheld stops: the connection, the event and the stopped thread, by key.
+        self._held: Dict[int, Tuple[Connection, bytes, int]] = {}
         self._passing: Set[int] = set()
         self._over = False
         self._led = False
@@ -80,11 +79,7 @@ class RankBarrier:
         self._timeouts = rank_timeouts.RankTimeouts(self._clock)
 
     def close_for_job(self, keys: Iterable[int], share: Share) -> List[Action]:
-        """Withhold them until the client of the root session decides for the ranks of all agents.
-
-        Args:
-            share: these ranks' share of their job.
-        """
+        """Withhold them until the client of the root session decides for the ranks of all agents of the job."""
         self._unarmed |= set(keys) - self._armed
         self._over, self._led, self._share, self._told = False, True, share, {}
         self._heard = self._clock()
@@ -103,7 +98,7 @@ class RankBarrier:
         """Stop waiting for a rank that has ended, cannot be debugged, or was detached."""
         for ranks in (self._unarmed, self._armed, self._passing):
             ranks.discard(key)
-        self._forget_stop(key)
+        self._held.pop(key, None)
 
     def holds_back(self, connection: Connection, name: object, content: Message, body: bytes) -> bool:
         """Tell whether an event of the adapter is withheld from the client, for now or for good.
@@ -125,7 +120,7 @@ class RankBarrier:
             self._over = True  # it does not wait for other ranks, and no rank passes a line for it
             return False
         self._passing.discard(key)
-        self._held[key], self._stops[key], self._threads[key] = connection, body, thread
+        self._held[key] = connection, body, thread
         self._timeouts.moved()
         return True
 
@@ -158,11 +153,11 @@ class RankBarrier:
 
     def open(self) -> List[Action]:
         """Report all withheld stops, and withhold no more."""
-        found = [(self._held[key], self._stops[key]) for key in sorted(self._held)]
+        found = [self._held[key] for key in sorted(self._held)]
         self._over = self._over or self.is_closed
-        self._unarmed, self._armed = set(), set()
-        self._held, self._stops, self._threads, self._passing = {}, {}, {}, set()
-        told = [action for connection, body in found for action in connection.phase.stopped(body)]
+        self._unarmed, self._armed, self._passing = set(), set(), set()
+        self._held = {}
+        told = [action for connection, body, _ in found for action in connection.phase.stopped(body)]
         return [*told, *self._report()]
 
     def _report(self) -> List[Action]:
@@ -185,11 +180,10 @@ class RankBarrier:
         return self._tell(messages.event(messages.BARRIER, number=self._number, **report))
 
     def _let_pass(self) -> List[Action]:
-        found = [(key, one, self._threads[key]) for key, one in sorted(self._held.items())]
+        found = [self._held[key] for key in sorted(self._held)]
         self._passing.update(self._held)
-        for key in list(self._held):
-            self._forget_stop(key)
-        return [*(action for _, one, thread in found for action in one.go_on(thread)), *self._report()]
+        self._held = {}
+        return [*(action for one, _, thread in found for action in one.go_on(thread)), *self._report()]
 
     def _give_up(self) -> List[Action]:
         warning = rank_timeouts.without_others(self._missing(), len(self._unarmed), self._timeouts.waited)
@@ -201,11 +195,7 @@ class RankBarrier:
 
     def _say(self, text: str) -> List[Action]:
         line = messages.say(text)
-        return [one.to_client(line) for _, one in sorted(self._held.items())]
-
-    def _forget_stop(self, key: int) -> None:
-        for each in (self._held, self._stops, self._threads):
-            each.pop(key, None)
+        return [self._held[key][0].to_client(line) for key in sorted(self._held)]
 
 
 def _has_conditions(connection: Connection) -> bool:

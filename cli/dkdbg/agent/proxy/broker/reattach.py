@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.proxy.broker.adapter_side import AdapterSide
-    from dkdbg.agent.proxy.broker.connection import Connection
-    from dkdbg.agent.proxy.broker.open_requests import OpenRequests
-    from dkdbg.agent.proxy.broker.sessions import Sessions
+    from dkdbg.agent.proxy.broker.phase import Parts
 
 #: Attempts to set the session up at an adapter that drops the connection, and seconds between two.
 MAX_ATTEMPTS = 5
@@ -38,10 +35,8 @@ class Reattaching(SessionPhase):
 
     name = REATTACHING
 
-    def __init__(
-        self, connection: Connection, sessions: Sessions, adapter: AdapterSide, open_requests: OpenRequests
-    ) -> None:
-        super().__init__(connection, sessions, adapter, open_requests)
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self._attempts = 0
         self._replay: Optional[Replay] = None
         self._queue: List[Message] = []

@@ -184,8 +184,9 @@ class Listener:
 
     def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
         """Read the first request; return it with the parser of the following data, or None."""
-        reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
-        way = "; set DKDBG_ALLOW=%s to accept it" % sock.getpeername()[0]
+        peer = sock.getpeername()[0]
+        reason = peers.refusal(peer, sock.getsockname()[0], self._allow)
+        way = "; set DKDBG_ALLOW=%s to accept it" % peer
         if not reason and self._admit is not None:
             reason, way = self._admit(sock), ""
         if reason:
@@ -233,20 +234,20 @@ class Listener:
         return _receive(sock, deadline)
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
-        head = _read_head(sock, first, deadline)
-        request = web.Request(head)
+        request = web.Request(_read_head(sock, first, deadline))
         code, content = request.refusal
-        exchange = proof.asked(head) if self._check and not code else None
+        exchange = proof.begin(proof.STATUS, request.nonce) if self._check and not code else None
         if exchange is not None:
             sock.sendall(proof.challenge(exchange))
-            head = _read_head(sock, b"", deadline)
-            request = web.Request(head)
+            request = web.Request(_read_head(sock, b"", deadline))
             code, content = request.refusal
         status, more = self._status(), b""
         if code:
             pass
         elif request.path == b"/status":
-            whole = exchange is not None and self._has_proven(sock, head, exchange)
+            whole = False
+            if exchange is not None:
+                whole = self._knows(sock, self._check.proven(exchange, request.shown(b"dkdbg")))
             if exchange is not None and whole:
                 more = ("%s: %s\r\n" % (proof.HTTP_PROOF, self._check.answer(exchange))).encode()
             whole = whole or self._may_see_all(sock, request)
@@ -259,12 +260,10 @@ class Listener:
         sock.sendall(request.answer(code, content, more))
 
     def _may_see_all(self, sock: socket.socket, request: web.Request) -> bool:
-        if request.token is None or not self._check:  # not a guess
+        token = request.shown(b"bearer")
+        if not token or not self._check:  # not a guess
             return not self._check and not self._refusal_of_user(sock)
-        return self._knows(sock, request.token)
-
-    def _has_proven(self, sock: socket.socket, head: bytes, exchange: proof.Exchange) -> bool:
-        return self._knows(sock, self._check.proven(exchange, proof.shown(head)))
+        return self._knows(sock, token)
 
     def _knows(self, sock: socket.socket, shown: str) -> bool:
         """Tell whether this is the token; after many wrong ones, with a delay."""
@@ -325,11 +324,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _receive(sock: socket.socket, deadline: float) -> bytes:
-    """Receive some bytes; empty at the end of the stream.
-
-    Raises:
-        OSError: nothing came before the deadline, or the connection broke.
-    """
+    """Receive some bytes; empty at the end. Raises OSError: nothing came in time, or the connection broke."""
     sock.settimeout(max(0.01, deadline - time.monotonic()))
     return sock.recv(65536)
 

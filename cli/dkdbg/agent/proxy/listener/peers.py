@@ -12,8 +12,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-    from typing import List, Optional, Tuple, Union
+    from typing import List, Optional, Union
 
     Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
     Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
@@ -77,11 +76,7 @@ def refusal(peer: str, local: str, allow: AllowList, routes: Optional[Routes] = 
 
 
 def read_routes(proc: str = "/proc/net") -> Routes:
-    """Read the kernel's routing tables of this network namespace.
-
-    Args:
-        proc: folder with `route`, `ipv6_route`.
-    """
+    """Read the kernel's routing tables of this network namespace; `proc` has `route` and `ipv6_route`."""
     subnets: List[Network] = []
     gateways: List[Address] = []
     v4 = _lines(proc + "/route")
@@ -108,11 +103,6 @@ def read_routes(proc: str = "/proc/net") -> Routes:
         elif 0 < length < 128 and not target.is_multicast:
             subnets.append(ipaddress.ip_network((target, length), strict=False))
     return Routes(subnets, gateways, known=bool(v4 or v6))
-
-
-def peer_and_local(sock: socket.socket) -> Tuple[str, str]:
-    """Return the two addresses of a connection. Raises OSError: the peer is gone already."""
-    return str(sock.getpeername()[0]), str(sock.getsockname()[0])
 
 
 def plain(text: str) -> Address:

@@ -39,8 +39,6 @@ HTTP_SCHEME = "Dkdbg"
 MIN_TOKEN_CHARACTERS = 20
 
 _NONCE = re.compile(r"[0-9a-f]{64}\Z")
-_NONCE_HEADER = re.compile(rb"\r\ndkdbg-nonce:[ \t]*([0-9a-f]{64})[ \t]*\r\n", re.IGNORECASE)
-_PROOF_HEADER = re.compile(rb"\r\nauthorization:[ \t]*dkdbg[ \t]+([0-9a-f]{64})[ \t]*\r\n", re.IGNORECASE)
 
 
 class Exchange:
@@ -89,22 +87,7 @@ def begin(purpose: str, shown: object) -> Optional[Exchange]:
     return Exchange(purpose, shown, number()) if isinstance(shown, str) and is_number(shown) else None
 
 
-# -- over HTTP ----------------------------------------------------------------------------------------------------
-
-
-def asked(request: bytes) -> Optional[Exchange]:
-    """Return the exchange that an HTTP request begins, if any."""
-    found = _NONCE_HEADER.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
-    return begin(STATUS, found.group(1).decode()) if found else None
-
-
 def challenge(exchange: Exchange) -> bytes:
     """Return the HTTP answer that challenges the client."""
     head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: %s\r\n%s: %s\r\nContent-Length: 0\r\n\r\n"
     return (head % (HTTP_SCHEME, HTTP_NONCE, exchange.agent)).encode()
-
-
-def shown(request: bytes) -> str:
-    """Return the proof in an HTTP request, empty if it has none."""
-    found = _PROOF_HEADER.search(request.partition(b"\r\n\r\n")[0] + b"\r\n")
-    return found.group(1).decode() if found else ""

@@ -1,9 +1,7 @@
 """HTTP on the debug port: `/healthz`, and `/status` for the attach proxy. `state/records.py` checks containers.
 
-Browsers that act for a web page are refused.
-
-DNS rebinding could let a page read an answer. Its browser sends the page's host name in `Host`, all legitimate clients
-send an address. No I/O.
+Browsers that act for a web page are refused. DNS rebinding could let a page read an answer; its browser sends the
+page's host name in `Host`, all legitimate clients send an address. No I/O.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any, Dict, List, Tuple
 
 METHODS = (b"GET ", b"HEAD ")
 #: Maximum bytes of a request's head.
@@ -71,13 +69,17 @@ class Request:
         return b"", {}
 
     @property
-    def token(self) -> Optional[str]:
-        """Return the token in `Authorization: Bearer`, None if missing."""
+    def nonce(self) -> str:
+        """Return the client's nonce for a proof (proof.py), empty if missing."""
+        return b"".join(self._fields.get(b"dkdbg-nonce", [])[:1]).decode("ascii", "replace")
+
+    def shown(self, scheme: bytes) -> str:
+        """Return the credentials in `Authorization` for a scheme, named in lower case; empty if missing."""
         for value in self._fields.get(b"authorization", []):
             kind, _, shown = value.partition(b" ")
-            if kind.lower() == b"bearer" and shown.strip():
+            if kind.lower() == scheme and shown.strip():
                 return shown.strip().decode("utf-8", "replace")
-        return None
+        return ""
 
     def answer(self, code: bytes, content: Dict[str, Any], more: bytes = b"") -> bytes:
         """Return the whole answer; `more` are further header lines with line ends."""
