@@ -97,7 +97,7 @@ def origin() -> str:
         if path.endswith("multiprocessing/popen_fork.py"):
             from . import parent_lookup
 
-            found = parent_lookup.of_forked(frame.f_locals.get("process_obj")) or found
+            found = parent_lookup.origin_of(frame.f_locals.get("process_obj"), "multiprocessing") or found
         elif path.endswith("gunicorn/arbiter.py"):
             age = getattr(frame.f_locals.get("worker"), "age", None)
             if isinstance(age, int):

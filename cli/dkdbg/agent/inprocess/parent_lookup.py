@@ -62,7 +62,7 @@ def _learn(member: Member) -> bool:
         return True
     current = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
     if getattr(current, "_target", None) is not None:  # it runs already
-        member.origin = _origin(current, "spawned")
+        member.origin = origin_of(current, "spawned")
         take_rank(member)
         return bool(member.origin)
     for pid in _parents(member):
@@ -87,20 +87,16 @@ def tell_again(member: Member) -> str:
     return "known" if known else "unknown"
 
 
-def of_forked(process: object) -> str:
-    """Return the origin of a process that multiprocessing forks, from its `Process`."""
-    return _origin(process, "multiprocessing")
-
-
 def answer(member: Member, pid: int) -> str:
     """Return the origin of a child of this process, and this process's rank if it is a child itself."""
     found = _process(pid)
-    origin = _xdist(pid) if found is None else _place(found) or _origin(found, "spawned")
+    origin = _xdist(pid) if found is None else _place(found) or origin_of(found, "spawned")
     own = member.rank if member.origin.startswith("rank:") else None
     return "%s %s" % (origin, _NONE if own is None else own) if origin else _NONE
 
 
-def _origin(process: object, kind: str) -> str:
+def origin_of(process: object, kind: str) -> str:
+    """Return the origin of a process that multiprocessing starts as `kind`, from its `Process`."""
     target = getattr(process, "_target", None)
     arguments: Tuple[object, ...] = getattr(process, "_args", ())
     module = getattr(target, "__module__", "")

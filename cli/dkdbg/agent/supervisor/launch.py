@@ -63,7 +63,7 @@ class Launch:
             arrival = self._session.inbox.next(seconds)
             return arrival is not None and arrival.number in child.ENDING
 
-        ranks = self._session.ranks_left()
+        ranks = self._session.table.ranks_now()
         if ranks:
             text = "the launcher was ended by signal %d: its %d ranks are ended too"
             self._session.tell(text % (running.signal, len(ranks)), "important")

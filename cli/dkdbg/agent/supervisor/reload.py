@@ -74,16 +74,13 @@ class Watcher:
     def look(self) -> Dict[str, Stamp]:
         """Return every watched file with its stamp."""
         found: Dict[str, Stamp] = {}
-        seen = set(filter(None, map(_identity, self._without)))
+        seen = {(info.st_dev, info.st_ino) for info in map(_stat, self._without) if info is not None}
         listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
         pending = list(reversed(self._roots))
         while pending:
             folder = pending.pop()
-            try:
-                info = os.stat(folder)
-            except OSError:
-                continue
-            if (info.st_dev, info.st_ino) in seen:
+            info = _stat(folder)
+            if info is None or (info.st_dev, info.st_ino) in seen:
                 continue
             seen.add((info.st_dev, info.st_ino))
             if len(seen) > MAX_FOLDERS:
@@ -96,9 +93,9 @@ class Watcher:
             listed[folder] = entry
             pending.extend(entry[1])
             for path in entry[2]:
-                stamp = _stamp(path)
-                if stamp is not None:
-                    found[path] = stamp
+                info = _stat(path)
+                if info is not None:
+                    found[path] = info.st_mtime_ns, info.st_size, info.st_ino
         self._listed = listed
         return found
 
@@ -151,20 +148,11 @@ class Watcher:
             self._log("more than %d folders: those from %s on are not watched" % (MAX_FOLDERS, folder))
 
 
-def _identity(folder: str) -> Optional[Tuple[int, int]]:
+def _stat(path: str) -> Optional[os.stat_result]:
     try:
-        info = os.stat(folder)
+        return os.stat(path)
     except OSError:
         return None
-    return info.st_dev, info.st_ino
-
-
-def _stamp(path: str) -> Optional[Stamp]:
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return info.st_mtime_ns, info.st_size, info.st_ino
 
 
 def _difference(before: Dict[str, Stamp], now: Dict[str, Stamp]) -> List[str]:

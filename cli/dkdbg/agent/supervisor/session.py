@@ -96,6 +96,7 @@ class Session:
         options: the parsed options.
         inbox: signals for the program.
         store: the session's folder and record; the program's processes carry the folder in their environment.
+        table: the program's Python processes.
         restarts: requests to restart the program; the program's loop fulfils them.
         ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
         attaches: number of attaches by editors so far.
@@ -195,32 +196,32 @@ class Session:
             on_restart=self._on_restart,
             log=console.log,
         )
+        self.table = processes.ProcessTable(
+            self.store.folders,
+            attached=lambda: self.attached,
+            on_change=lambda found: self._write(processes=found, **self._holds.fields(found)),
+            on_refusal=self.tell,
+            choice=lambda: self._choice.current,
+            on_absent=self._service.barrier_timer.without,
+            on_raised=self._say_raised,
+            on_pending=lambda *found: self._pending.note(*found),  # noqa: PLW0108 - made after this
+            on_clocks=lambda pid, found: self._deadlines.note_clocks(pid, found),  # noqa: PLW0108
+            before_look=self._check_processes,
+            on_death=self._on_death,
+        )
         self._pending = pending_collectives.PendingCollectives(
-            lambda pid: self._table.name_of(pid),  # noqa: PLW0108 - made after this
-            lambda pid: self._table.ask_timeouts(pid),  # noqa: PLW0108
+            self.table.name_of,
+            self.table.ask_timeouts,
             lambda line: self.tell(line, "important"),
         )
         self._deadlines = held_deadlines.HeldDeadlines(
             deadlines.of_environment(os.environ),
             waits=self._pending.deadlines,
-            ask=lambda: self._table.follow_timeouts(),  # noqa: PLW0108 - made after this
-            name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
-            pids=self.registered,
+            ask=self.table.follow_timeouts,
+            name_of=self.table.name_of,
+            pids=self.table.announced,
             told=lambda line: self.tell(line, "important"),
             changed=lambda found: self._write(deadlines=found),
-        )
-        self._table = processes.ProcessTable(
-            self.store.folders,
-            attached=lambda: self.attached,
-            on_change=self._on_processes,
-            on_refusal=self.tell,
-            choice=lambda: self._choice.current,
-            on_absent=self._service.barrier_timer.without,
-            on_raised=self._say_raised,
-            on_pending=self._pending.note,
-            on_clocks=self._deadlines.note_clocks,
-            before_look=self._check_processes,
-            on_death=self._on_death,
         )
         self.store.create(
             records.first_record(
@@ -245,7 +246,7 @@ class Session:
             self.store.update(adapter_up=True)
             self._close_after(self.options.limit)
             self._connect_back()
-            self._table.start()
+            self.table.start()
             self._original_service.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
@@ -337,8 +338,8 @@ class Session:
 
     def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
         """End every process of a run, and report how many could not be ended; `pause` is that of `Ending.run`."""
-        with self._table.deaths.ignored():
-            stuck = ending.Ending(self.store.directory, running, self.registered).run(pause)
+        with self.table.deaths.ignored():
+            stuck = ending.Ending(self.store.directory, running, self.table.announced).run(pause)
         if stuck:
             self.tell("%d processes of the program cannot be ended" % stuck)
 
@@ -356,7 +357,7 @@ class Session:
         """Tell the editor that the program has exited (`end`, see `Child.end`) and, after a failure, why."""
         self._attaches_before_end = self.attaches
         if running.signal:
-            self._table.deaths.ended(running.pid, running.signal)
+            self.table.deaths.ended(running.pid, running.signal)
         code = running.exit_code or 0
         name, words = "", ""
         if code and self.attached:
@@ -385,7 +386,7 @@ class Session:
                     if info.st_uid != 0 and info.st_uid not in self.store.users:
                         self._let_in(info.st_uid, info.st_gid)
         if self.attached:
-            for line in self._hook_check.look(self._program, self._table.announced()):
+            for line in self._hook_check.look(self._program, self.table.announced()):
                 self.tell(line, "important")
 
     def _let_in(self, uid: int, gid: int) -> None:
@@ -421,14 +422,6 @@ class Session:
                 self.tell(note, "important")
 
         duration.later(seconds, tell)
-
-    def ranks_left(self) -> List[int]:
-        """Return the pids of the job's running ranks."""
-        return self._table.ranks_now()
-
-    def registered(self) -> List[int]:
-        """Return the pids of the Python processes that have announced themselves."""
-        return self._table.announced()
 
     def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
         """Wait as requested; return None when the program may start, else the agent's exit code and why."""
@@ -491,7 +484,7 @@ class Session:
             self._reverse = reverse.ReverseConnection(to, self._token, about)
 
     def _clean_up(self, code: int, detail: str) -> None:
-        self._table.stop()
+        self.table.stop()
         self._original_service.stop()
         self._sites.close()
         self._image_files.hide()
@@ -515,7 +508,7 @@ class Session:
 
     def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
         if self._choice.choose(wanted):
-            self._table.look_now()
+            self.table.look_now()
 
     def _say_raised(self, own: float) -> None:
         if not self.attached or self._raised_for == self.attaches:
@@ -546,7 +539,7 @@ class Session:
 
         def tell() -> None:
             if self.attached and self.attaches == attaches and self._phase == "running":
-                note = choice.missing(self._choice.current, self._table.ranks())
+                note = choice.missing(self._choice.current, self.table.ranks())
                 if note:
                     self.tell(note, "important")
 
@@ -561,11 +554,11 @@ class Session:
         if self._asks:  # a query does not care about new code
             return set()
         record = self.store.snapshot()
-        self._edited = edited.own_files(self._table.changed_files(), record, self._runtime)
+        self._edited = edited.own_files(self.table.changed_files(), record, self._runtime)
         held = any(process["state"] for process in record["processes"])
         age = time.monotonic() - self._since
         self._should_restart = edited.should_restart(self._edited, self.options.restart, age, is_held=held)
-        return self._table.leave_out() if self._should_restart else set()
+        return self.table.leave_out() if self._should_restart else set()
 
     def _on_death(self, pid: int, line: str, stack: List[str], says_more: bool) -> None:
         if pid != self._program:
@@ -575,7 +568,7 @@ class Session:
         self.tell("\n  ".join([line, *stack]), "important")
 
     def _on_hold(self) -> None:
-        self._table.tell_of_holds()
+        self.table.tell_of_holds()
         self._service.tell_held()
         self._deadlines.held()
 
@@ -584,7 +577,7 @@ class Session:
         if where:
             self._deadlines.stopped()
             self._unhit.stopped(where)
-        self._table.set_stopped(pid, where)
+        self.table.set_stopped(pid, where)
 
     # -- called by the root session stub ------------------------------------------------------------------------
 
@@ -596,7 +589,7 @@ class Session:
             self._report_missing_hook_after(max(0.0, self._since + hook_check.TIMEOUT_S - time.monotonic()))
         changed, self._edited = self._edited, []
         self._service.barrier_timer.begin(
-            self._table.ranks_to_gather()
+            self.table.ranks_to_gather()
         )  # before one of them can join, and stop
         try:
             self.store.open_for_joining(self._join_info())
@@ -606,21 +599,21 @@ class Session:
         self._write(client=True)
         if is_new:
             self._deadlines.attached()
-        self._table.follow_timeouts()
+        self.table.follow_timeouts()
         self._say_choice()
         if changed and self._should_restart:  # now that new processes join, and stop from their first line on
             self.restarts.request(edited.described(changed))
         elif changed:
             self.tell(edited.note(changed, self.options.restart), "important")
-        self._table.look_now()
+        self.table.look_now()
         self.inbox.wake()
 
     def _on_detach(self, terminate: bool) -> None:
         self.store.close_for_joining()
         self._clocks.release()
         self._unhit.forget()
-        self._table.ask_again()
-        self._table.follow_timeouts()
+        self.table.ask_again()
+        self.table.follow_timeouts()
         self._raised_for = 0
         self._choice.choose(None)
         self._write(client=False)
@@ -628,16 +621,13 @@ class Session:
             self.ended_by_editor.set()
         self.inbox.wake()
 
-    def _on_processes(self, found: List[contract.Process]) -> None:
-        self._write(processes=found, **self._holds.fields(found))
-
     def _on_lost(self) -> None:
         self.store.update(adapter_up=False)
-        self._table.adapter_died()
+        self.table.adapter_died()
 
     def _on_restart(self) -> None:
         self.store.update(adapter_up=True)
-        self._table.ask_again()
+        self.table.ask_again()
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -721,7 +711,7 @@ class _Behind(Agent):
         console.log(text)
 
     def name_of(self, pid: int) -> str:
-        return self._session._table.name_of(pid)
+        return self._session.table.name_of(pid)
 
     def processes(self) -> Sequence[contract.Process]:
         return self._session.store.snapshot()["processes"]
@@ -733,20 +723,20 @@ class _Behind(Agent):
         return self._session._look()
 
     def is_chosen(self, pid: int) -> bool:
-        return self._session._table.is_chosen(pid)
+        return self._session.table.is_chosen(pid)
 
     def choose(self, wanted: Optional[ranks.RankSet]) -> None:
         self._session._choose(wanted)
 
     def on_held_elsewhere(self) -> None:
         self._session._clocks.extend()
-        self._session._table.tell_of_holds()
+        self._session.table.tell_of_holds()
 
     def take_deadlines(self, said: object) -> None:
         self._session._deadlines.take(said)
 
     def release(self, pid: int) -> None:
-        self._session._table.release(pid)
+        self._session.table.release(pid)
 
     def restart(self) -> None:
         self._session.restarts.request("asked by the editor")

@@ -232,7 +232,7 @@ class Sidecar:
     def _any_alive(self) -> bool:
         if self._program.poll() is None:
             return True
-        return any(procfs.alive(pid) for pid in self._session.registered())
+        return any(procfs.alive(pid) for pid in self._session.table.announced())
 
     def _take(self, arrival: Optional[child.Arrival]) -> None:
         shared = self._session

@@ -257,7 +257,7 @@ class Supervisor:
 
     def _program_python(self) -> str:
         """Return the interpreter of the program's newest known Python process."""
-        for pid in reversed(self._session.registered()):
+        for pid in reversed(self._session.table.announced()):
             try:
                 self._python = os.readlink("/proc/%d/exe" % pid)
                 break

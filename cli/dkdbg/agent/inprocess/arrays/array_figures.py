@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+    from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 #: Elements to read at a time: below at::internal::GRAIN_SIZE, above which PyTorch uses threads, because a
 #: forked process has lost them and would wait for them.
@@ -201,6 +201,13 @@ def shades(numbers: Sequence[float], low: float, high: float) -> Tuple[bytes, Li
         found.append(int(part * 254))
         counts[min(BARS - 1, int(part * BARS))] += 1
     return bytes(found), counts
+
+
+def numbered(items: Iterable[object]) -> List[Tuple[str, object, str]]:
+    """Return elements along the first dimension as the rows of a View."""
+    found = list(items)
+    width = len(str(len(found) - 1))
+    return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(found)]
 
 
 def number(value: object) -> str:

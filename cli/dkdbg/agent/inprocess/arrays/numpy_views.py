@@ -66,11 +66,9 @@ def rows(whole: Any) -> List[Tuple[str, Any, str]]:
     """Return the first elements along the first dimension, with numbers as Python's."""
     if not whole.ndim:
         return [("value", whole.item(), "[()]")]
-    length = min(MAX_PAGE_ELEMENTS, len(whole))
-    width = len(str(length - 1))
+    part = whole[:MAX_PAGE_ELEMENTS]
     are_numbers = whole.ndim == 1 and whole.dtype.kind in "biufc" and not _is_masked(whole)
-    items = whole[:length].tolist() if are_numbers else whole[:length]
-    return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(items)]
+    return array_figures.numbered(part.tolist() if are_numbers else part)
 
 
 def grid(plain: Any) -> Tuple[int, List[float]]:

@@ -306,8 +306,5 @@ def _rows(torch: Any, plain: Any) -> List[Tuple[str, Any, str]]:
     with _quiet(torch, plain):
         if not plain.dim():
             return [("value", plain.item(), ".item()")]
-        length = min(MAX_PAGE_ELEMENTS, plain.shape[0])
-        width = len(str(length - 1))
-        part = plain[:length]
-        children = part.tolist() if plain.dim() == 1 else part.unbind(0)
-        return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(children)]
+        part = plain[:MAX_PAGE_ELEMENTS]
+        return array_figures.numbered(part.tolist() if plain.dim() == 1 else part.unbind(0))

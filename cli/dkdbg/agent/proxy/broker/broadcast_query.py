@@ -121,19 +121,16 @@ class BroadcastQuery:
             self._answer(row, SILENT, why)
         return self._finish()
 
-    def are_held(self) -> bool:
-        """Tell whether all processes that were asked to pause, and can, have stopped."""
-        return not self._running()
-
     def note_held(self) -> None:
         """Mark processes that have not stopped yet as running, inside a call."""
-        for row in self._running():
+        for row in self.running():
             row["state"], row["text"] = (
                 RUNNING,
                 "asked to stop; it is inside a call, and stops at its next line",
             )
 
-    def _running(self) -> List[Row]:
+    def running(self) -> List[Row]:
+        """Return the rows of the processes that were asked to pause, and have not stopped."""
         found = []
         for row in self.rows:
             controller = self._sessions.controller(row["pid"])

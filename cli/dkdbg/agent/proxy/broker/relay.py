@@ -136,7 +136,7 @@ class Service:
             self._lock.wait_for(lambda: found.is_done, limit)
             actions = found.give_up("no answer within %g s" % limit)
             if question.verb == broadcast_query.PAUSE:
-                self._lock.wait_for(found.are_held, max(0.0, end - time.monotonic()))
+                self._lock.wait_for(lambda: not found.running(), max(0.0, end - time.monotonic()))
                 found.note_held()
         _send(actions)
         return found.rows
