@@ -14,6 +14,7 @@ import socket
 from urllib.parse import urlencode
 
 from dkdbg.agent.contract import LOOPBACK
+from dkdbg.agent.dap.messages import as_list, as_text
 from dkdbg.agent.ray import unpacked
 
 TYPE_CHECKING = False
@@ -189,7 +190,7 @@ class Dashboard:
                 lines = json.loads(body) if code == 200 else []
             except (ValueError, RecursionError):
                 lines = []
-            for each in lines if isinstance(lines, list) else ():
+            for each in as_list(lines):
                 if isinstance(each, dict) and each.get("job_id") == job and not each.get("submission_id"):
                     self._scripts[job] = unpacked.script(_text(each, "entrypoint", _MAX_CHARACTERS))
         return self._scripts[job]
@@ -300,8 +301,7 @@ def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
 
 
 def _text(row: Dict[str, Any], key: str, most: int = 300) -> str:
-    found = row.get(key)
-    return found[:most] if isinstance(found, str) else ""
+    return as_text(row.get(key))[:most]
 
 
 def _number(row: Dict[str, Any], key: str, most: int) -> int:

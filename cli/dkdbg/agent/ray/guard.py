@@ -15,6 +15,7 @@ import os
 import socket
 import time
 
+from dkdbg.agent.dap.messages import as_dict, as_text
 from dkdbg.agent.state import records
 
 TYPE_CHECKING = False
@@ -99,19 +100,14 @@ class Run:
     """
 
     def __init__(self, answer: Dict[str, object]) -> None:
-        workers = answer.get("workers")
         self.id = str(answer["run"])
         self.secret = bytes.fromhex(str(answer["secret"]))
-        main = answer.get("main")
-        self.main = main if isinstance(main, str) else ""
-        source = answer.get("source")
-        self.source = source if isinstance(source, str) else ""
+        self.main, self.source = as_text(answer.get("main")), as_text(answer.get("source"))
         self.workers: Dict[str, str] = {}
         self.unpacked: Dict[str, str] = {}
-        if isinstance(workers, dict):
-            for key, value in workers.items():
-                if isinstance(value, str):
-                    self.workers[key], _, self.unpacked[key] = value.partition("\n")
+        for key, value in as_dict(answer.get("workers")).items():
+            if isinstance(value, str):
+                self.workers[key], _, self.unpacked[key] = value.partition("\n")
 
 
 def here() -> List[Run]:

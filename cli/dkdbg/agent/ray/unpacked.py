@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 
+from dkdbg.agent.dap.messages import as_dict, as_list, as_text
 from dkdbg.agent.inprocess.pydevd_patches import file_names
 
 TYPE_CHECKING = False
@@ -29,8 +30,7 @@ def folder(session: str, runtime_env: str) -> str:
         settings: Any = json.loads(runtime_env) if runtime_env else {}
     except (ValueError, RecursionError):
         settings = {}
-    uri = settings.get("working_dir") if isinstance(settings, dict) else None
-    package = _PACKAGE.fullmatch(uri) if isinstance(uri, str) else None
+    package = _PACKAGE.fullmatch(as_text(as_dict(settings).get("working_dir")))
     return _FOLDER % (session, package[1]) if package and _SESSION.fullmatch(session) else ""
 
 
@@ -55,7 +55,7 @@ class Code:
     """
 
     def __init__(self, mappings: Any, unpacked: str, main: str, source: str = "") -> None:  # noqa: ANN401 - as an editor says it
-        known = [each for each in mappings if _is_one(each)] if isinstance(mappings, list) else []
+        known = [each for each in as_list(mappings) if _is_one(each)]
         self.mappings: List[Dict[str, str]] = []
         self.script = self.alias = ""
         checkout = known[0]["remoteRoot"].rstrip("/\\") if known else ""

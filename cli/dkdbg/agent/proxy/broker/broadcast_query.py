@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.dap.messages import as_dict, as_list, as_text
 from dkdbg.agent.inprocess.ranks import EVERYONE
 from dkdbg.agent.proxy.broker import comparing
 from dkdbg.agent.state import job
@@ -153,8 +153,8 @@ class BroadcastQuery:
         )
 
     def _pause(self, row: Row, controller: Connection, answer: Message) -> List[Action]:
-        threads = as_dict(answer.get("body")).get("threads")
-        first = as_dict(threads[0]).get("id") if isinstance(threads, list) and threads else None
+        threads = as_list(as_dict(answer.get("body")).get("threads"))
+        first = as_dict(threads[0]).get("id") if threads else None
         if not isinstance(first, int):
             return self._answered(row, ERROR, _reason(answer))
         return controller.phase.ask("pause", {"threadId": first}, lambda answer: self._did(row, answer))
@@ -167,8 +167,8 @@ class BroadcastQuery:
     def _frames(self, row: Row, controller: Connection, answer: Message) -> List[Action]:
         if row["pid"] not in self._waiting:
             return []
-        listed = as_dict(answer.get("body")).get("stackFrames")
-        frames = [as_dict(each) for each in listed[:MAX_FRAMES]] if isinstance(listed, list) else []
+        listed = as_list(as_dict(answer.get("body")).get("stackFrames"))
+        frames = [as_dict(each) for each in listed[:MAX_FRAMES]]
         if answer.get("success") is not True or not frames:
             return self._answered(row, ERROR, _reason(answer))
         found = [_frame(each) for each in frames]
@@ -189,9 +189,7 @@ class BroadcastQuery:
         body = as_dict(answer.get("body"))
         if answer.get("success") is not True:
             return self._answered(row, ERROR, _reason(answer))
-        text, kind = body.get("result"), body.get("type")
-        row["type"] = kind[:200] if isinstance(kind, str) else ""
-        text = text if isinstance(text, str) else ""
+        text, row["type"] = as_text(body.get("result")), as_text(body.get("type"))[:200]
         tensor = _tensor(text, row["type"])
         if tensor is not None:
             row["tensor"], text = tensor, str(tensor["text"])
@@ -249,10 +247,10 @@ def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
 
 
 def _frame(frame: Message) -> Dict[str, Any]:
-    path, line, name = as_dict(frame.get("source")).get("path"), frame.get("line"), frame.get("name")
+    line, name = frame.get("line"), frame.get("name")
     return {
         "name": name[:200] if isinstance(name, str) else "?",
-        "path": path[:4096] if isinstance(path, str) else "",
+        "path": as_text(as_dict(frame.get("source")).get("path"))[:4096],
         "line": line if isinstance(line, int) else 0,
     }
 
@@ -263,6 +261,5 @@ def _place(frame: Dict[str, Any]) -> str:
 
 def _reason(answer: Message) -> str:
     """Return the last line of a failed request's message: in a traceback, that is the error."""
-    text = answer.get("message")
-    lines = text.strip().splitlines() if isinstance(text, str) else []
+    lines = as_text(answer.get("message")).strip().splitlines()
     return lines[-1][:400] if lines else "it did not answer"

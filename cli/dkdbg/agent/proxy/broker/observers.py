@@ -90,9 +90,8 @@ class Observing(SessionPhase):
         if command == "configurationDone":
             return self._configured(request)
         if command in _SETS:
-            wanted = request.get("arguments")
-            points = wanted.get("breakpoints") if isinstance(wanted, dict) else None
-            given = [self._sessions.next_sequence() for _ in points] if isinstance(points, list) else []
+            points = messages.as_list(messages.as_dict(request.get("arguments")).get("breakpoints"))
+            given = [self._sessions.next_sequence() for _ in points]
             connection.settings.note(request, given)
             unset = {"verified": False, "message": self._who + "; this one observes"}
             return [self._say(messages.answer(request, breakpoints=[dict(unset, id=each) for each in given]))]
@@ -119,8 +118,7 @@ class Observing(SessionPhase):
         """Offer the client one more process to observe."""
         connection = self.connection
         arguments = {k: v for k, v in connection.arguments.items() if k not in messages.NOT_INHERITED}
-        theirs = self._controller.arguments.get("connect")
-        arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
+        arguments.setdefault("connect", messages.as_dict(self._controller.arguments.get("connect")))
         arguments.update({"name": self._sessions.agent.name_of(pid), "subProcessId": pid})
         arguments.update({ROLE: OBSERVE, EDITOR: connection.editor})
         return [

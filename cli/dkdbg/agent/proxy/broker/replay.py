@@ -7,7 +7,7 @@ controller of a process after another editor has left.
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.dap.messages import as_dict, as_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,10 +113,7 @@ class Replay:
 
 def _verified(body: Message, given: List[int]) -> List[bytes]:
     """Return the events that update breakpoints which the client got as unverified."""
-    points = body.get("breakpoints")
-    if not isinstance(points, list):
-        return []
     return [
         messages.event("breakpoint", reason="changed", breakpoint=dict(as_dict(point), id=number))
-        for number, point in zip(given, points)
+        for number, point in zip(given, as_list(body.get("breakpoints")))
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.dap.messages import as_dict, as_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class Stops:
         thread = self._asked.pop(sequence, None)
         if thread is None or thread not in self.reasons:
             return
-        frames = as_dict(response.get("body")).get("stackFrames")
-        top = as_dict(frames[0]) if isinstance(frames, list) and frames else {}
+        frames = as_list(as_dict(response.get("body")).get("stackFrames"))
+        top = as_dict(frames[0]) if frames else {}
         path, line = as_dict(top.get("source")).get("path"), top.get("line")
         if isinstance(path, str) and isinstance(line, int):
             self._report("%s:%d (%s)" % (os.path.basename(path), line, self.reasons[thread]))
