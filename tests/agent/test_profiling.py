@@ -132,11 +132,11 @@ def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path):
         "\x00\xff",
     ],
 )
-def test_what_a_program_writes_among_the_notes_breaks_no_end(tmp_path, note):
+def test_what_a_program_writes_among_the_notes_breaks_no_end_and_hides_no_note(tmp_path, note):
     """The session's folder is the program's user's too."""
-    (tmp_path / "profiled").write_text(note + "\n", encoding="latin-1")
+    (tmp_path / "profiled").write_text(note + '\n{"worker": "later", "pid": 2}\n', encoding="latin-1")
     said: list[str] = []
     environment = {"PATH": os.environ["PATH"], "DKDBG_TORCH_PROFILE": "*", "DKDBG_PROFILE_DIR": str(tmp_path)}
     profiles.prepare(environment, said.append)
     profiles.report(str(tmp_path), environment, said.append)
-    assert "nothing matched --torch-profile '*'" in said[-1]
+    assert "nothing matched --torch-profile '*'; the processes were: later" in said[-1]

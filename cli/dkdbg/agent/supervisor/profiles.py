@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -171,14 +172,13 @@ def _steps(text: str) -> List[int]:
 def _notes(directory: str) -> List[Dict[str, Any]]:
     """Return the processes' notes. A program could write there too: malformed ones are skipped."""
     found = []
-    try:
-        with open(os.path.join(directory, profiling.NAME)) as source:
-            for line in source:
+    path = os.path.join(directory, profiling.NAME)
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as source:
+        for line in source:
+            with contextlib.suppress(ValueError, RecursionError):
                 note = json.loads(line)
                 if _is_note(note):
                     found.append(note)
-    except (OSError, ValueError, RecursionError):
-        pass
     return found
 
 
