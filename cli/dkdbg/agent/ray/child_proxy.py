@@ -130,7 +130,6 @@ def release(worker: socket.socket, received: bytes, pid: int) -> None:
 
     Args:
         worker, received: a connection to its worker's adapter, and the data that it has sent already.
-        pid: of the process.
     """
     requests: Tuple[Tuple[str, Dict[str, Any]], ...] = (
         ("initialize", {"adapterID": "debugpy"}),

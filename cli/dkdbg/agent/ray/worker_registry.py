@@ -62,14 +62,10 @@ class WorkerEntry:
 
 
 class WorkerRegistry:
-    """Polls the dashboard. Thread-safe.
+    """Polls the cluster's dashboard for the Ray proxy on `port`. Thread-safe.
 
     Args:
-        dashboard: of the cluster.
         changed: called on the registry's thread after each poll with the entries, and with the error, if any.
-
-    Attributes:
-        port: of the Ray proxy.
     """
 
     def __init__(self, dashboard: Dashboard, changed: Callable[[List[WorkerEntry], str], None]) -> None:

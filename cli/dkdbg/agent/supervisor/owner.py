@@ -28,7 +28,7 @@ _KEEP, _AMBIENT, _RAISE, _VERSION = 8, 47, 2, 0x20080522
 
 
 def become_owner(environ: MutableMapping[str, str]) -> None:
-    """Become the owner of `$DKDBG_OWNER` when we are root and it belongs to another user; else do nothing.
+    """Become the owner of `$DKDBG_OWNER` when we are root and it is another user's; `environ`, os.environ, is changed too.
 
     In a container that is there for the program alone it keeps root's rights on files: without dkdbg the program would
     write into volumes, /var/log and /root of root's. What it creates still belongs to the owner.
@@ -36,9 +36,6 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
     Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not.
     HOME is moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there;
     USER is set because getpass.getuser() raises KeyError for a uid without a passwd entry.
-
-    Args:
-        environ: os.environ, changed in place.
     """
     path = environ.get(OWNER_ENV)
     if not path or not hasattr(os, "geteuid") or os.geteuid() != 0:

@@ -27,14 +27,11 @@ _FLAGS = {
 
 
 def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
-    """Move flags such as `--pdb [HOST:]PORT`, `--ranks SET` or `--on-crash hold=TIME` into the environment.
+    """Move flags such as `--pdb [HOST:]PORT`, `--ranks SET` or `--on-crash hold=TIME` into the environment; return the rest.
 
     Args:
         words: the command line after the subcommand; everything after `--` is the user's.
         environment: the agent's own, which the program inherits.
-
-    Returns:
-        The remaining words.
 
     Raises:
         ValueError: a flag, or the variable behind it, is invalid or would let others run code.

@@ -14,10 +14,7 @@ NOT_STARTED = "not started yet: it waits for an editor"
 
 
 class Restarts:
-    """Connects the threads that request a restart with the loop around the program.
-
-    Args:
-        wake: wakes the loop.
+    """Connects the threads that request a restart with the loop around the program, which `wake` wakes.
 
     Attributes:
         reason: why the program is to be restarted; empty without a request.

@@ -31,10 +31,7 @@ class Adopted(child.Child):
     """A program that was already running.
 
     Args:
-        pid: its pid. is_child: whether we can wait for it; else its exit code stays unknown.
-
-    Attributes:
-        is_child: the same.
+        is_child: whether we can wait for it; else its exit code stays unknown.
     """
 
     def __init__(self, pid: int, *, is_child: bool) -> None:

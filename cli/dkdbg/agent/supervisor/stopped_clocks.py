@@ -19,9 +19,7 @@ class StoppedClocks:
     """Records when the clocks of a session stop and continue.
 
     Args:
-        directory: the session's folder.
-        on_hold: called when a stop begins, and every INTERVAL_S during it: processes replace their clocks
-            now.
+        on_hold: called when a stop begins, and every INTERVAL_S during it: processes replace their clocks now.
     """
 
     def __init__(self, directory: str, on_hold: Callable[[], object]) -> None:

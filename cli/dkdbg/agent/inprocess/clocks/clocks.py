@@ -25,11 +25,7 @@ from .waits import WAITS
 
 
 def follow(directory: str) -> None:
-    """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop.
-
-    Args:
-        directory: the session's folder.
-    """
+    """Update this process: lengthen waits while an editor is attached, replace the clocks after a first stop."""
     with Suppress(Exception):  # an error here must not end the program
         _follow(directory)
 

@@ -48,9 +48,6 @@ class Reader:
     """The file for a process of the program, mapped: reading it makes no system call and holds no descriptor.
 
     An audit hook or a mock of the program would see such calls.
-
-    Args:
-        directory: the session's folder.
     """
 
     def __init__(self, directory: str) -> None:
@@ -106,14 +103,7 @@ def _mapped(path: str) -> Any:  # noqa: ANN401 - an array of ctypes
 
 
 class Writer:
-    """The file for the agent.
-
-    Args:
-        directory: the session's folder.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """The file for the agent. Raises OSError: it cannot be written."""
 
     def __init__(self, directory: str) -> None:
         self._file = os.open(os.path.join(directory, NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -67,11 +67,7 @@ class State:
 
 
 class Builtin:
-    """Replacement of a C function: it does not become a method of a class, and is pickled by its name.
-
-    Args:
-        true: the function. module: its module.
-    """
+    """Replacement of the C function `true`: it does not become a method of a class, and is pickled by its name."""
 
     def __init__(self, true: Any, module: str) -> None:
         self.true = true

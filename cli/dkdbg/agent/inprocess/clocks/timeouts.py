@@ -51,9 +51,6 @@ def follow(directory: str) -> str:
     Returns:
         `raised N OWN`, of N groups with a timeout of OWN seconds at least, or `as they were`. `raised N OWN waits OP AGE
         LEFT` where a collective had begun before: it gives up after LEFT seconds, whatever is raised now.
-
-    Args:
-        directory: the session's folder.
     """
     try:
         return _follow(directory)

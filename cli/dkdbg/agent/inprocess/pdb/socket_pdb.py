@@ -148,16 +148,12 @@ class SocketPdb(pdb.Pdb):
 
 
 def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False, there: bool = False) -> bool:
-    """Stop in a frame as soon as a client is connected; continue when none is within this many seconds.
+    """Stop in a frame as soon as a client is connected; return False when none is within this many seconds.
 
     Args:
         address: `host:port`, or the path of a Unix socket.
-        seconds: for how long to wait.
         again: wait even if the last wait timed out.
         there: only accept a client of this address; else a client of another address gets the stop.
-
-    Returns:
-        Whether a client was connected.
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again

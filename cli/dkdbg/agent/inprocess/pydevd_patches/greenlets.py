@@ -44,14 +44,11 @@ def support(words: Sequence[str]) -> Iterator[None]:
 
 
 def let_end(threading: Any) -> None:
-    """Let a main thread that ends while pydevd copies `threading` continue; once, after the copy.
+    """Let a main thread that ends while pydevd copies `threading` (the argument) continue; once, after the copy.
 
     The copy is in sys.modules for a moment. A main thread that ends then joins the copy's threads: its main
     thread, which is the importing thread and lives on, and pydevd's own. Python 3.13 joins none through the
     module.
-
-    Args:
-        threading: pydevd's.
     """
     main, locks = threading._main_thread, getattr(threading, "_shutdown_locks", None)
     if threading is sys.modules.get("threading") or not isinstance(locks, set):

@@ -235,10 +235,7 @@ def _join(adapter: str) -> socket.socket:
     """Start an adapter and connect this process to it; return the socket for the connections of editors.
 
     As `debugpy.listen()` does, but without a port for editors, and without the token on the adapter's command
-    line.
-
-    Args:
-        adapter: the text of adapter.py.
+    line. `adapter` is the text of adapter.py.
     """
     import debugpy.server.api
 

@@ -31,15 +31,10 @@ _PHASES = {each.name: each for each in (Attaching, Controlling, Observing, Reatt
 
 
 class Broker:
-    """Broker between one client and the adapter.
-
-    Takes bodies of frames and returns actions for the sockets. Never raises.
+    """Broker between one client and the adapter: takes bodies of frames, returns actions for the sockets. Never raises.
 
     Args:
         address: the client's address, for messages to other users.
-
-    Attributes:
-        connection: the connection's data and phase.
     """
 
     def __init__(self, sessions: Sessions, address: str) -> None:

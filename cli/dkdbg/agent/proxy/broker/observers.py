@@ -54,11 +54,7 @@ _QUIET = (
 
 
 class Observing(SessionPhase):
-    """Phase of a client that observes another client's session.
-
-    Attributes:
-        over: the process has ended, or will be announced again.
-    """
+    """Phase of a client that observes another's session; `over`: its process has ended, or will be announced again."""
 
     name = OBSERVING
 

@@ -101,11 +101,7 @@ class RankBarrier:
         self._held.pop(key, None)
 
     def holds_back(self, connection: Connection, name: object, content: Message, body: bytes) -> bool:
-        """Tell whether an event of the adapter is withheld from the client, for now or for good.
-
-        Args:
-            name, content: of the event. body: the message.
-        """
+        """Tell whether an event of the adapter is withheld from the client, for now or for good; `body` is the message."""
         key = connection.key
         if key not in self._unarmed and key not in self._armed:
             return False

@@ -32,14 +32,7 @@ def is_whole(data: bytes) -> bool:
 
 
 class Request:
-    """Head of one request.
-
-    Args:
-        data: the received bytes.
-
-    Attributes:
-        path: the requested path, empty if missing.
-    """
+    """Head of one request; its `path` is empty if missing."""
 
     def __init__(self, data: bytes) -> None:
         head, end, _ = data[:MAX_HEAD_BYTES].partition(_END)
