@@ -12,7 +12,7 @@ import copy
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -41,16 +41,14 @@ class BadJob(ValueError):  # noqa: N818 - a value that is no job
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """A task role of a job: the commands and number of its tasks, and the ports that each one requests."""
+    """A task role of a job: the commands and number of its tasks."""
 
     name: str
     commands: tuple[str, ...]
     instances: int
-    ports: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Edited:
+class Edited(NamedTuple):
     """The edited text of a job, and the decisions: pairs of a change and its reason."""
 
     text: str
@@ -91,10 +89,10 @@ class PaiJob:
             BadJob: the file is written in a way that does not allow editing without other changes.
         """
         edit = _Edit(self.text, self.value)
-        edit.ask_for_port(role.name, PORT)
-        edit.deploy(role.name, DEPLOYMENT, command, self.deployment)
-        edit.activate(DEPLOYMENT)
-        return Edited(text=edit.done(), decisions=tuple(edit.decisions))
+        edit.ask_for_port(role.name)
+        edit.deploy(role.name, command, self.deployment)
+        edit.activate()
+        return Edited(edit.done(), tuple(edit.decisions))
 
 
 def _load(text: str) -> dict[str, Any]:
@@ -150,10 +148,9 @@ def _roles(value: dict[str, Any]) -> dict[str, Role]:
             raise BadJob(f"the commands of its task role {name} are not a list of texts")
         if not isinstance(role.get("resourcePerInstance"), dict):
             raise BadJob(f"its task role {name} has no resourcePerInstance")
-        ports = _mapping(role["resourcePerInstance"].get("ports"), "ports")
+        _mapping(role["resourcePerInstance"].get("ports"), "ports")
         found[str(name)] = Role(
-            name=str(name), commands=tuple(commands), instances=instances if isinstance(instances, int) else 1,
-            ports=tuple(str(each) for each in ports),
+            name=str(name), commands=tuple(commands), instances=instances if isinstance(instances, int) else 1
         )  # fmt: skip
     if not found:
         raise BadJob("it has no task role")
@@ -173,25 +170,25 @@ class _Edit:
         if self._root.flow_style:
             raise BadJob("it is written in braces, as JSON", "write it as OpenPAI's portal exports it")
 
-    def ask_for_port(self, role: str, port: str) -> None:
-        resources = self._at("taskRoles", role, "resourcePerInstance")
+    def ask_for_port(self, role: str) -> None:
+        resources = _value(_value(_value(self._root, "taskRoles"), role), "resourcePerInstance")
         wanted = self.wanted["taskRoles"][role]["resourcePerInstance"]
-        if port in (wanted.get("ports") or {}):
-            self.decisions.append((f"{role} has the port {port}", "it already asks for one"))
+        if PORT in (wanted.get("ports") or {}):
+            self.decisions.append((f"{role} has the port {PORT}", "it already asks for one"))
             return
-        self.decisions.append((f"{role} asks for one port more, {port}", "the platform chooses its number"))
+        self.decisions.append((f"{role} asks for one port more, {PORT}", "the platform chooses its number"))
         ports = _value(resources, "ports")
         if ports is None:
-            self._add(resources, "ports", {port: 1})
+            self._add(resources, "ports", {PORT: 1})
         elif isinstance(ports, MappingNode):
-            self._add(ports, port, 1)
+            self._add(ports, PORT, 1)
         else:
-            self._replace(ports, json.dumps({port: 1}))
-        wanted["ports"] = {**(wanted.get("ports") or {}), port: 1}
+            self._replace(ports, json.dumps({PORT: 1}))
+        wanted["ports"] = {**(wanted.get("ports") or {}), PORT: 1}
 
-    def deploy(self, role: str, name: str, command: str, active: str) -> None:
+    def deploy(self, role: str, command: str, active: str) -> None:
         node, found = _value(self._root, "deployments"), self.wanted.get("deployments") or []
-        number = next((n for n, each in enumerate(found) if each.get("name") == name), None)
+        number = next((n for n, each in enumerate(found) if each.get("name") == DEPLOYMENT), None)
         if number is not None and isinstance(node, SequenceNode):
             self._before(node.value[number], found[number], role, command)
             return
@@ -199,13 +196,13 @@ class _Edit:
         roles = {key: dict(each) for key, each in (former.get("taskRoles") or {}).items()}
         mine = {**roles.get(role, {})}
         mine["preCommands"] = [command, *mine.get("preCommands", [])]
-        entry = {"name": name, "taskRoles": {**roles, role: mine}}
+        entry = {"name": DEPLOYMENT, "taskRoles": {**roles, role: mine}}
         why = (
             f"what the job's own deployment {active} does, and before it the debugger"
             if former
             else "it brings the debugger"
         )
-        self.decisions.append((f"the deployment {name}", why))
+        self.decisions.append((f"the deployment {DEPLOYMENT}", why))
         if isinstance(node, SequenceNode):
             self._insert_item(node, entry)
         elif node is None:
@@ -214,26 +211,26 @@ class _Edit:
             self._replace(node, self._block([entry], 2))
         self.wanted["deployments"] = [entry, *found]
 
-    def activate(self, name: str) -> None:
+    def activate(self) -> None:
         node, defaults = _value(self._root, "defaults"), self.wanted.get("defaults") or {}
-        if defaults.get("deployment") == name:
+        if defaults.get("deployment") == DEPLOYMENT:
             return
         former = defaults.get("deployment")
         self.decisions.append(
-            (f"defaults.deployment is {name}", f"it was {former}; set it back to run without a debugger" if former
+            (f"defaults.deployment is {DEPLOYMENT}", f"it was {former}; set it back to run without a debugger" if former
              else "without it the job runs as before")
         )  # fmt: skip
         if isinstance(node, MappingNode):
             deployment = _value(node, "deployment")
             if deployment is None:
-                self._add(node, "deployment", name)
+                self._add(node, "deployment", DEPLOYMENT)
             else:
-                self._replace(deployment, name)
+                self._replace(deployment, DEPLOYMENT)
         elif node is None:
-            self._append("defaults", {"deployment": name})
+            self._append("defaults", {"deployment": DEPLOYMENT})
         else:
-            self._replace(node, json.dumps({"deployment": name}))
-        self.wanted["defaults"] = {**defaults, "deployment": name}
+            self._replace(node, json.dumps({"deployment": DEPLOYMENT}))
+        self.wanted["defaults"] = {**defaults, "deployment": DEPLOYMENT}
 
     def done(self) -> str:
         """Return the edited text. Raises BadJob: something else would change too."""
@@ -293,12 +290,6 @@ class _Edit:
             self._insert_item(commands, command)
         here["preCommands"] = [command, *kept]
 
-    def _at(self, *keys: str) -> Any:  # noqa: ANN401 - a node of ruamel.yaml
-        node = self._root
-        for key in keys:
-            node = _value(node, key)
-        return node
-
     # -- text ------------------------------------------------------------------------------------------------------
 
     def _add(self, node: MappingNode, key: str, value: object, *, first: bool = False) -> None:
@@ -349,7 +340,7 @@ class _Edit:
                 kept.append(between)
         self._change(starts[0], ends[-1], (self._newline + " " * column).join(kept))
 
-    def _dash(self, node: SequenceNode, item: Any) -> int:  # noqa: ANN401 - as above
+    def _dash(self, node: SequenceNode, item: Any) -> int:  # noqa: ANN401 - a node of ruamel.yaml
         """Return the position of an item's dash."""
         found = self.text.rfind("-", node.start_mark.index, item.start_mark.index)
         if found < 0 or self.text[found + 1 : item.start_mark.index].strip():

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -205,45 +206,26 @@ def _record(task: Task) -> SeenRecord | None:
 
 def _seen(task: Task, address: str) -> SeenSession:
     target, at = f"task {task.label}", f"{task.ip}:{task.port}"
-
-    def state(
-        state: str, *, name: str = "-", endpoint: str = "", detail: str = "", manual_command: str = ""
-    ) -> SeenSession:
-        return SeenSession(
-            target=target,
-            address=address,
-            id=task.label,
-            name=name,
-            state=state,
-            endpoint=endpoint,
-            detail=detail,
-            manual_command=manual_command,
-        )
-
+    seen = partial(SeenSession, target=target, address=address, id=task.label, name="-")
     if task.state in ENDED:
-        return state("exited", detail=task.state.lower())
+        return seen(state="exited", detail=task.state.lower())
     if task.state != "RUNNING" or not task.port:
-        return state(
-            "queued" if task.state == "WAITING" else task.state.lower(), detail="it does not run yet"
-        )
+        state = "queued" if task.state == "WAITING" else task.state.lower()
+        return seen(state=state, detail="it does not run yet")
     greeting = _greeting(task)
     if greeting == _OF_PDB:
-        return state(
-            "waiting",
-            name="pdb, by nc",
-            endpoint=at,
-            manual_command=f"nc {task.ip} {task.port}; the job's log has its token",
-        )
+        by_nc = f"nc {task.ip} {task.port}; the job's log has its token"
+        return seen(state="waiting", name="pdb, by nc", endpoint=at, manual_command=by_nc)
     if greeting == _OF_DEBUGPY:
-        return state("waiting", name="debugpy", endpoint=at, detail="a debugpy without dkdbg")
+        return seen(state="waiting", name="debugpy", endpoint=at, detail="a debugpy without dkdbg")
     if greeting is None:
-        return state("running", detail=f"nothing listens at {at}")
+        return seen(state="running", detail=f"nothing listens at {at}")
     try:
         record = _record(task)
     except BadRecord as error:
         return unreadable(target=target, address=address, id=task.label, name=task.label, why=str(error))
     if record is None:  # a pdb that already has its only client
-        return state("attached", name="pdb, by nc", detail="somebody is there")
+        return seen(state="attached", name="pdb, by nc", detail="somebody is there")
     return of_record(record, live=True, target=target, address=address, endpoint=at)
 
 
