@@ -142,8 +142,6 @@ class Note:
 class Close:
     """Close the editor's connection; messages already sent still arrive."""
 
-    reason: str
-
 
 Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | Look | Note | Close
 

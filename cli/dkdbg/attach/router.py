@@ -93,13 +93,13 @@ class Router:
             return []
         try:
             message = frames.decode(body)
-        except frames.FrameError as error:
-            return self._close(str(error))
+        except frames.FrameError:
+            return self._close()
         if message.get("type") in ("response", "event"):
             return []
         sequence, command = message.get("seq"), message.get("command")
         if message.get("type") != "request" or not isinstance(command, str) or not isinstance(sequence, int):
-            return self._close("not a request of the Debug Adapter Protocol")
+            return self._close()
         if self.phase == "new":
             return self._first_request(message)
         if command == "disconnect":
@@ -126,15 +126,15 @@ class Router:
         actions: list[Action] = [*map(HangUp, self.sessions)]
         if self.phase in {"live", "configuring", "arriving"}:
             actions.append(Note("left", f"the editor at {self.address} is gone"))
-        return [*actions, *self._close("the editor is gone")]
+        return [*actions, *self._close()]
 
     def stop(self, reason: str) -> list[Action]:
         """End the session from the proxy's side."""
         if self.phase == "expecting":
-            return [ToClient(messages.refuse(self._attach, reason)), *self._close(reason)]
+            return [ToClient(messages.refuse(self._attach, reason)), *self._close()]
         if self.phase in {"arriving", "configuring", "live"}:
             return [*self._leave(terminate=False), say(reason), *self._end(reason)]
-        return self._close(reason)
+        return self._close()
 
     def waited(self) -> list[Action]:
         """Continue after a Wait."""
@@ -142,7 +142,7 @@ class Router:
 
     def _first_request(self, message: Message) -> list[Action]:
         if message["command"] != "initialize":
-            return self._close("the first request is not initialize")
+            return self._close()
         self.phase, self._initialize = "initialized", message
         return [ToClient(messages.answer(message, **messages.CAPABILITIES))]
 
@@ -239,7 +239,7 @@ class Router:
         actions = [ToClient(messages.answer(message)), *self._leave(terminate=terminate)]
         if self.phase in {"arriving", "configuring", "live"}:
             actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
-        return [*actions, *self._close("it has left")]
+        return [*actions, *self._close()]
 
     # -- the upstreams' side ------------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Router:
         others = [session for session in self.sessions.values() if session.phase != "left"]
         if self.phase == "arriving" and not others:
             answer = ToClient(messages.refuse(self._attach, text))
-            return [note, answer, *map(HangUp, self.sessions), *self._close("refused")]
+            return [note, answer, *map(HangUp, self.sessions), *self._close()]
         line = say(f"{upstream}: {text}", "important")
         return [note, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
 
@@ -414,8 +414,8 @@ class Router:
         told = [send(name, session.leave(terminate=terminate)) for name, session in self.sessions.items()]
         return [*chain(*told), *map(HangUp, self.sessions)]
 
-    def _close(self, reason: str) -> list[Action]:
+    def _close(self) -> list[Action]:
         if self.phase == "closed":
             return []
         self.phase = "closed"
-        return [Close(reason)]
+        return [Close()]

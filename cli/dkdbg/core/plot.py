@@ -27,15 +27,13 @@ class Shown:
     """The displayed values of one tensor.
 
     Attributes:
-        text: description. low, high: range of the elements.
+        text: description.
         width: of the picture, in elements. shades: its elements row by row, 0 (low) to 254 (high), 255 for NaN and
             Inf.
         counts: bars of the histogram.
     """
 
     text: str
-    low: float
-    high: float
     width: int
     shades: bytes
     counts: tuple[int, ...]
@@ -66,9 +64,7 @@ def read(value: str, label: str) -> Shown:
             raise ValueError("size")
         if min(counts) < 0 or not (math.isfinite(low) and math.isfinite(high)):
             raise ValueError("numbers")
-        return Shown(
-            text=str(answer["text"])[:800], low=low, high=high, width=width, shades=shades, counts=counts
-        )
+        return Shown(text=str(answer["text"])[:800], width=width, shades=shades, counts=counts)
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as error:
         raise DkdbgError(f"{label}: unexpected answer about the tensor") from error
 
@@ -80,7 +76,7 @@ def png(shown: list[Shown]) -> bytes:
     canvas = [bytearray(bytes(_BACK) * width) for _ in range(height)]
     for position, each in enumerate(shown):
         top = _GAP + position * (_PIXELS + _GAP)
-        _picture(canvas, each, top, _GAP)
+        _picture(canvas, each, top)
         _histogram(canvas, each, top, 2 * _GAP + _PIXELS)
     lines = b"".join(b"\0" + bytes(line) for line in canvas)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -88,14 +84,14 @@ def png(shown: list[Shown]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def _picture(canvas: list[bytearray], shown: Shown, top: int, left: int) -> None:
+def _picture(canvas: list[bytearray], shown: Shown, top: int) -> None:
     rows = -(-len(shown.shades) // shown.width)
     for y in range(_PIXELS):
         for x in range(_PIXELS):
             at = y * rows // _PIXELS * shown.width + x * shown.width // _PIXELS
             if at < len(shown.shades):
                 shade = shown.shades[at]
-                _dot(canvas, top + y, left + x, _NONE if shade == 255 else (shade, shade, shade))
+                _dot(canvas, top + y, _GAP + x, _NONE if shade == 255 else (shade, shade, shade))
 
 
 def _histogram(canvas: list[bytearray], shown: Shown, top: int, left: int) -> None:

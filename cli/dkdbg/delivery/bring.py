@@ -62,15 +62,13 @@ class Brought:
     Attributes:
         argv: command line of the agent there, without its verb, for the target's `wrap`.
         run: mark in the agent's environment and its record; part of `argv`.
-        python: version of the target's Python.
         sent: whether the file was sent, because it was not there yet.
     """
 
-    def __init__(self, stream: _Stream, path: str, python: tuple[int, ...], *, sent: bool, run: str) -> None:
+    def __init__(self, stream: _Stream, path: str, *, sent: bool, run: str) -> None:
         self._stream = stream
         self.run = run
         self.argv = ("env", f"{kept.ENV_RUN}={self.run}", "sh", path)
-        self.python = python
         self.sent = sent
 
     def signal(self, number: int) -> None:
@@ -120,7 +118,7 @@ def bring(reach: Reach, *, python: str | None = None, run: str = "") -> Brought:
             or not path.isprintable()
         ):
             raise stream.garbage(path)
-        return Brought(stream, path, tuple(version), sent=sent, run=run or new_run())
+        return Brought(stream, path, sent=sent, run=run or new_run())
     except BaseException:
         stream.kill()
         raise

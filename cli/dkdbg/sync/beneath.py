@@ -91,10 +91,6 @@ class Beneath:
             self.forget()
             os.close(self._tree.root)
 
-    def status(self) -> os.stat_result:
-        """Return the status of the root, wherever it is by now."""
-        return os.fstat(self._tree.root)
-
     def forget(self) -> None:
         """Open every folder again from here on.
 

@@ -20,7 +20,7 @@ from dkdbg.setup.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT, MANIF
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff", "is_ours", "kept"]
+__all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff", "kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,6 @@ class Kept:
 
     path: PurePosixPath
     reason: str
-
-
-def is_ours(path: PurePosixPath | str, root: Path) -> bool:
-    """Return whether a file (relative to `root`) is as dkdbg generated it, here or in a colleague's clone.
-
-    Raises:
-        DkdbgError: the file, the manifest or the journal cannot be read.
-    """
-    return _Disk(root).is_ours(PurePosixPath(path))
 
 
 def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:

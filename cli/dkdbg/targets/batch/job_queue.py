@@ -47,7 +47,6 @@ class JobQueue:
             )
         self._system = system
         self._rest = address.parts[0]
-        self._hosts = parsed.login
         self._login = Login(parsed.login).enter()
 
     def submit(self, wanted: Submission) -> str:

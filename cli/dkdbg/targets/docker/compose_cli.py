@@ -48,7 +48,6 @@ class Running:
     id: str
     name: str
     state: str
-    health: str
     code: int
     port: int | None
     others: tuple[tuple[int, str], ...] = ()
@@ -72,7 +71,7 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
         and p.get("Protocol", "tcp") == "tcp"
     }
     return Running(
-        id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
+        id=row["ID"], name=row["Name"], state=row["State"],
         code=int(row.get("ExitCode") or 0),
         port=next((port for port in published if port), None), others=tuple(sorted(others.items())),
     )  # fmt: skip

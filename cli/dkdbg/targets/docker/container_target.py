@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from dkdbg.core.target import Changes, Reach, Workspace
     from dkdbg.targets.docker.container import Container
 
-#: Timeout for a container to list its processes.
-_ANSWER_LIMIT = 60.0
-
 
 class ContainerTarget(Target):
     """A target that is one container at a time.

@@ -91,12 +91,10 @@ class Pod:
     """One pod, in its current state.
 
     Attributes:
-        node: its node; empty before it has one.
         created: creation time as Kubernetes writes it, which sorts by time.
         containers: their names; the first is the default.
         default: the container that the pod's annotation names; empty without one.
         rank: rank of the pod in its job; -1 without one.
-        phase: such as `Running`.
         mappings: DKDBG_MAPPINGS of each container, if the pod sets it.
         workdirs: of each container, if the pod sets it.
         trouble: by container, why no command can run in it now; absent if one can.
@@ -107,13 +105,11 @@ class Pod:
     """
 
     name: str
-    node: str
     created: str
     containers: tuple[str, ...]
     default: str
     rank: int
     is_master: bool
-    phase: str
     mappings: dict[str, str]
     workdirs: dict[str, str]
     trouble: dict[str, str]
@@ -139,11 +135,11 @@ class Pod:
         rank = _text(labels.get(_REPLICA) if role else labels.get(_INDEX, annotations.get(_INDEX)))
         default = _text(annotations.get(_DEFAULT_CONTAINER))
         return cls(
-            name=name, node=_text(spec.get("nodeName")), created=_text(about.get("creationTimestamp")),
-            containers=names, default=default if default in names else "", phase=_text(status.get("phase")),
+            name=name, created=_text(about.get("creationTimestamp")),
+            containers=names, default=default if default in names else "",
             rank=int(rank) if rank.isascii() and rank.isdigit() and len(rank) < 7 else -1,
             is_master=role in {"master", "chief", "launcher"},
-            mappings={name: _variable(each, ENV_MAPPINGS) for name, each in zip(names, containers, strict=True)},
+            mappings={name: _mappings(each) for name, each in zip(names, containers, strict=True)},
             workdirs={
                 name: _text(each.get("workingDir")) for name, each in zip(names, containers, strict=True)
             },
@@ -306,9 +302,9 @@ def _reason(value: dict[str, Any], *, reason: bool = True) -> str:
     return "".join(f": {printable(each)[:_SHOWN]}" for each in words if each and each != "Evicted")
 
 
-def _variable(container: dict[str, Any], name: str) -> str:
+def _mappings(container: dict[str, Any]) -> str:
     for each in objects_of(container.get("env")):
-        if each.get("name") == name:
+        if each.get("name") == ENV_MAPPINGS:
             return _text(each.get("value"))
     return ""
 

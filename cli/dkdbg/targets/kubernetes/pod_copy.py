@@ -202,7 +202,7 @@ class _Template:
     """A pod template that is changed in place into the copy's."""
 
     def __init__(self, template: dict[str, Any], *, role: str, labels: dict[str, str], name: str) -> None:
-        self._template, self._role, self._name = template, role, name
+        self._role, self._name = role, name
         about = template.setdefault("metadata", {}) or {}
         kept = {
             key: value

@@ -16,7 +16,6 @@ from dkdbg.core.sessions import SeenSession
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 
-SCHEME = "ray"
 DEFAULT_PORT = 8265
 #: State of a waiting worker in `ps`, and of one with a debugger attached.
 PAUSED, HELD = "paused", "attached"
@@ -144,9 +143,3 @@ def sessions_of(found: dict[str, Any], *, address: str) -> list[SeenSession]:
 def session_name(dashboard: str) -> str:
     """Return the name of the attach proxy's session on its machine."""
     return f"ray {dashboard}"
-
-
-def summary(found: dict[str, Any]) -> str:
-    """Return the number of waiting workers as a short phrase."""
-    count = len(sessions_of(found, address=""))
-    return f"{count} worker{'s wait' if count != 1 else ' waits'}"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.setup.render.changes import Change, FileWanted, Journal, apply, between, diff, is_ours, kept
+from dkdbg.setup.render.changes import Change, FileWanted, Journal, apply, between, diff, kept
 from tests.checkout import snapshot as tree
 
 
@@ -47,12 +47,10 @@ def test_new_files_get_the_mode_of_the_umask(tmp_path):
 def test_a_generated_file_is_overwritten_by_the_next_init_unless_edited_or_older_than_dkdbg(tmp_path):
     (tmp_path / "older").write_bytes(b"theirs\n")
     init(tmp_path, {"a": generated(b"1\n")})
-    assert is_ours("a", tmp_path)
     init(tmp_path, {"a": generated(b"2\n")})
     assert (tmp_path / "a").read_bytes() == b"2\n"
     (tmp_path / "a").write_bytes(b"mine\n")
     wanted = {"a": generated(b"3\n"), "older": generated(b"ours\n")}
-    assert not is_ours("a", tmp_path)
     assert between(tmp_path, wanted) == ()
     why = {"a": "you changed it", "older": "it was there before dkdbg"}
     assert {str(each.path): each.reason for each in kept(tmp_path, wanted)} == why
@@ -62,7 +60,6 @@ def test_a_colleagues_clone_knows_generated_files_without_the_journal(tmp_path):
     init(tmp_path, {"a": generated(b"1\n")})
     (tmp_path / ".dkdbg/undo.json").unlink()
     (tmp_path / "a").write_bytes(b"1\r\n")  # core.autocrlf
-    assert is_ours("a", tmp_path)
     assert between(tmp_path, {"a": generated(b"1\n")}) == ()
     assert next(str(change.path) for change in between(tmp_path, {"a": generated(b"2\n")})) == "a"
 
