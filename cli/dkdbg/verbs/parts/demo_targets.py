@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.agent.contract import LOOPBACK
 from dkdbg.agent.state import records
-from dkdbg.core.local_commands import Local
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.targets.docker import compose_cli as engine
 from dkdbg.targets.docker.compose import ComposeService
@@ -110,11 +110,14 @@ class LocalRun:
 
     def start(self) -> int:
         """Start a plain process under the agent, which picks a free port."""
-        runtime = self.folder / ".dkdbg-run"
-        argv = Local(python=sys.executable).launch(self.command, port=0, wait=60, runtime=str(runtime))
+        runtime = str(self.folder / ".dkdbg-run")
+        argv = (
+            sys.executable, "-m", "dkdbg.agent", "launch", "--host", LOOPBACK, "--port", "0",
+            "--wait", "60", "--runtime", runtime, "--", *self.command,
+        )  # fmt: skip
         with (self.folder / "output.log").open("w") as log:
             self._child = process.start(argv, cwd=self.folder, stdout=log, stderr=log, new_session=True)
-        return self._wait(str(runtime))
+        return self._wait(runtime)
 
     def restart(self) -> int:
         """Stop it and start it again."""
