@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -304,10 +305,7 @@ def _wrapped(line: str, columns: int | None, indent: int) -> list[str]:
     """Split a line into pieces of at most `columns` characters, the later ones indented; keep a longer word whole."""
     if columns is None or len(line) < columns:
         return [line]
-    pieces = [""]
-    for word in line[indent:].split(" "):
-        if pieces[-1] and indent + len(pieces[-1]) + 1 + len(word) >= columns:
-            pieces.append(word)
-        else:
-            pieces[-1] += f" {word}" if pieces[-1] or not word else word
-    return [line[:indent] + pieces[0], *(" " * indent + each for each in pieces[1:])]
+    return textwrap.wrap(
+        line[indent:], max(1, columns - 1), initial_indent=line[:indent], subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
