@@ -83,26 +83,25 @@ def is_there(query: PodQuery, pod: str) -> bool:
     return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 
 
-def tell(query: PodQuery, *words: str) -> str:
-    """Run a kubectl command that changes something, in the query's namespace; return its output.
+def tell(query: PodQuery, *words: str, limit: float = _CHANGE_LIMIT) -> str:
+    """Run a kubectl command in the query's namespace; return its output.
+
+    Args:
+        limit: seconds to wait; by default as long as a change may take.
 
     Raises:
         DkdbgError: the cluster refuses.
     """
     argv = (program(), *words, f"--namespace={query.namespace}")
-    done = process.read(argv, most=_MAX_ANSWER, timeout=_CHANGE_LIMIT)
+    done = process.read(argv, most=_MAX_ANSWER, timeout=limit)
     if done.code:
         raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
     return done.stdout
 
 
 def _get(query: PodQuery, *what: str) -> object:
-    limit = f"--request-timeout={_ANSWER_LIMIT}s"
-    argv = (program(), "get", *what, f"--namespace={query.namespace}", "--output=json", limit)
-    done = process.read(argv, most=_MAX_ANSWER, timeout=_HARD_LIMIT)
-    if done.code:
-        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
-    return decode(done.stdout)
+    words = ("get", *what, "--output=json", f"--request-timeout={_ANSWER_LIMIT}s")
+    return decode(tell(query, *words, limit=_HARD_LIMIT))
 
 
 @contextlib.contextmanager
