@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.agent.state import deadlines
 from dkdbg.core import stacks
+from dkdbg.core.known_errors import last_line
 from dkdbg.core.record import BadRecord
 from dkdbg.errors import DkdbgError
 
@@ -69,10 +70,10 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
         )
         beside = target.deadlines()
     if done.code:
-        text = (done.stderr.strip() or f"it ended with {done.code}").splitlines()[-1].removeprefix("dkdbg: ")
+        text = last_line(done.stderr).removeprefix("dkdbg: ") or f"it ended with {done.code}"
         if "usage" in done.stderr:
             text = "its agent is older than dkdbg where: restart the program under this dkdbg"
-        raise DkdbgError(f"{wanted.label}: {text[:300]}")
+        raise DkdbgError(f"{wanted.label}: {text}")
     try:
         found = stacks.parse(done.stdout, target=wanted.label, address=str(target.address))
         return [replace(each, deadlines=tuple(deadlines.merged(beside, each.deadlines))) for each in found]

@@ -27,6 +27,7 @@ from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.counting import Counting
 from dkdbg.agent.relay.exchange import Exchange
 from dkdbg.agent.relay.wire import WireError
+from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay.answer import Answer
@@ -526,8 +527,8 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
             if seen.endswith(word.encode() + wire.GONE + b"\n"):
                 raise _KeeperGoneError
             if not data or len(seen) > _MAX_NOISE_BYTES:
-                last = (stderr.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
-                raise DkdbgError(f"the relay does not start: {last[-300:]}")
+                last = last_line(stderr.decode("utf-8", "replace"))
+                raise DkdbgError(f"the relay does not start: {last or 'it said nothing'}")
         elif err in ready and time.monotonic() > deadline:
             raise DkdbgError(f"no answer within {limit:g} s")
 

@@ -14,6 +14,7 @@ from dkdbg.agent.proxy.broker import comparing
 from dkdbg.core import plot as pictures
 from dkdbg.core import ranks as answers
 from dkdbg.core import sessions
+from dkdbg.core.known_errors import last_line
 from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs import values
@@ -174,9 +175,9 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
         argv = target.wrap([*agent, words[0], "--name", session.id, *words[1:]])
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
     if not result.stdout.strip():
-        lines = (result.stderr.strip() or f"{result.argv[0]} ended with {result.code}").splitlines()
+        last = last_line(result.stderr).removeprefix("dkdbg: ")
         raise DkdbgError(
-            f"{session.target}: {lines[-1].removeprefix('dkdbg: ')}",
+            f"{session.target}: {last or f'{result.argv[0]} ended with {result.code}'}",
             hint=f"dkdbg ps {session.address} shows what runs there",
         )
     return answers.rows_of(result.stdout, session.target)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.state import deadlines
 from dkdbg.core.brought import relay_words
+from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.relay.relay import Relay
@@ -191,7 +192,7 @@ class JobLine:
         known = self._system.explain(last, job=job.id, node=name)
         if known is not None:
             return known
-        lines = [printable(text.strip().splitlines()[-1])[:300] for text in errors if text.strip()]
+        lines = [line for text in errors if (line := last_line(text))]
         return DkdbgError(
             f"no command can be run on {name}, a node of job {job.id}: {'; '.join(lines) or 'nothing is said'}",
             hint=f"try on {self._address.name}: ssh {name} true",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.core.address import Address
+from dkdbg.core.known_errors import last_line
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable, printable_lines
@@ -140,9 +141,9 @@ class JobQueue:
         )
         folder = prepared(mark, tag, done.stdout)
         if not folder:
-            last = (done.stderr.strip() or "its path holds odd characters").splitlines()[-1]
+            last = last_line(done.stderr) or "its path holds odd characters"
             raise DkdbgError(
-                f"cannot make a folder for the job's script on {login.label}: {printable(last[-300:])}",
+                f"cannot make a folder for the job's script on {login.label}: {last}",
                 hint="XDG_CACHE_HOME there can name another folder that the nodes see too",
             )
         return folder
@@ -157,9 +158,9 @@ class JobQueue:
         finally:
             process.end(running)
         if running.returncode or b"filled" not in out:
-            last = (stderr.decode("utf-8", "replace").strip() or "it says nothing").splitlines()[-1]
+            last = last_line(stderr.decode("utf-8", "replace")) or "it says nothing"
             raise DkdbgError(
-                f"the job's script cannot be written on {login.label}: {printable(last[-300:])}",
+                f"the job's script cannot be written on {login.label}: {last}",
                 hint="is your home there full? df -h ~; quota",
             )
 

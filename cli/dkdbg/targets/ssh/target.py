@@ -11,6 +11,7 @@ from dkdbg import process
 from dkdbg.core import sessions
 from dkdbg.core.address import Address
 from dkdbg.core.brought import is_brought, relay_words
+from dkdbg.core.known_errors import last_line
 from dkdbg.core.record import BadRecord, SeenRecord
 from dkdbg.core.target import Capability, Endpoint, Kind, Target, Workspace
 from dkdbg.delivery.bring import bring
@@ -70,7 +71,7 @@ class SshTarget(Target):
     def find(self) -> Reach:
         """Connect, and find out our user name and folder there."""
         with self._lock:
-            self._reach = self._look_again(asks=True, limit=CONNECT_LIMIT)
+            self._reach = self._look_again(asks=True)
             return self._reach
 
     @property
@@ -105,9 +106,9 @@ class SshTarget(Target):
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         if done.code:
-            why = (done.stderr.strip() or f"exit code {done.code}").splitlines()[-1]
+            why = last_line(done.stderr) or f"exit code {done.code}"
             raise DkdbgError(
-                f"the folder {self._hosts.folder} cannot be made on {self.label}: {printable(why[-300:])}",
+                f"the folder {self._hosts.folder} cannot be made on {self.label}: {why}",
                 hint=f"name another: {SCHEME}://{self.label}/FOLDER",
             )
         return self
@@ -143,7 +144,7 @@ class SshTarget(Target):
             if why := self._endpoint.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             try:
-                self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
+                self._reach = self._look_again(asks=self._reach is None)
                 found = self._records()
             except DkdbgError as error:
                 return Endpoint(address=None, why=error.message.splitlines()[0])
@@ -180,8 +181,8 @@ class SshTarget(Target):
             assert self._reach is not None  # noqa: S101 - or `find` has raised
             return self._reach
 
-    def _look_again(self, *, asks: bool, limit: float) -> SshReach:
-        asking = self._connection.reach(asks=asks, limit=limit)
+    def _look_again(self, *, asks: bool) -> SshReach:
+        asking = self._connection.reach(asks=asks, limit=CONNECT_LIMIT)
         user, host, self._folder, *agents = self._look(asking)
         self._host = host
         self._agents = tuple(agents)
@@ -224,9 +225,9 @@ class SshTarget(Target):
             return [*text[1:4], *(each for each in text[4:] if is_brought(each))]
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
-        last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}").splitlines()[-1]
+        last = last_line(done.stderr) or last_line(done.stdout) or f"exit code {done.code}"
         raise DkdbgError(
-            f"no command can be run on {self.label}: {printable(last[-300:])}",
+            f"no command can be run on {self.label}: {last}",
             hint="dkdbg needs a login shell and sh there: ssh HOST true has to work",
         )
 
