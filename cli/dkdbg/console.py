@@ -106,6 +106,11 @@ def emit_line(value: object) -> None:
     _print(as_json(value))
 
 
+def event_line(kind: str, text: str, **more: object) -> str:
+    """Return an event of a verb that goes on running, as one line of JSON."""
+    return json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more})
+
+
 class Status:
     """A status line that is redrawn in place; lines printed with `say` stay above it.
 

@@ -226,7 +226,7 @@ class _Reporter:
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
         """Report an event; `more` is for programs only."""
         if self._as_json:
-            self._lines.put(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+            self._lines.put(console.event_line(kind, text, **more))
         else:
             self._lines.put(f"{time.strftime('%H:%M:%S')}  {prefix}{': ' if prefix else ''}{text}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -125,6 +124,6 @@ def _watch(relay: Relay, as_json: bool, is_over: Callable[[], bool]) -> None:
 
 def _say(as_json: bool, kind: str, text: str, **more: object) -> None:
     if as_json:
-        console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+        console.say(console.event_line(kind, text, **more))
     else:
         console.say(f"{time.strftime('%H:%M:%S')}  {text}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 import time
@@ -152,7 +151,7 @@ class _Said:
 
     def __call__(self, kind: str, text: str, **more: object) -> None:
         if self._as_json:
-            console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+            console.say(console.event_line(kind, text, **more))
         else:
             console.warn(f"dkdbg: {text}")
 
