@@ -37,7 +37,8 @@ def is_compose(document: Value) -> bool:
 def debug_ports(document: Value) -> Iterator[int]:
     """Return the ports on which debuggers of the services listen."""
     for _, service in document.get("services").pairs():
-        yield from commands.debug_ports(_command(service))
+        words = (service.get(key).command() for key in ("entrypoint", "command"))
+        yield from commands.debug_ports(" ".join(words))
 
 
 def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
@@ -104,10 +105,6 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
     for line, name in names:
         if secrets.is_secret_name(name):
             yield line, BUILD_SECRET, f"the build argument {name} is a secret"
-
-
-def _command(service: Value) -> str:
-    return f"{service.get('entrypoint').command()} {service.get('command').command()}"
 
 
 def _opened(port: Value, debug: frozenset[int]) -> tuple[int, str] | None:

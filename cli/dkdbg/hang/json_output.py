@@ -13,7 +13,7 @@ from dkdbg.hang.collectives import Late
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.core.stacks import Frame, ProcessGroup
+    from dkdbg.core.stacks import Frame
     from dkdbg.hang.hang_map import Group, Job, Member
 
 
@@ -62,12 +62,11 @@ def _process(member: Member) -> dict[str, Any]:
     return {
         "pid": process.pid, "rank": process.rank, "name": process.name, "session": member.session.id, "state": process.state,
         "stopped": process.stopped, "note": process.note, "by": process.by or "itself",
-        "collectives": [_collectives(each) for each in process.collectives],
+        "collectives": [
+            {"group": each.description or each.name, "last": [asdict(one) for one in each.last]}
+            for each in process.collectives
+        ],
     }  # fmt: skip
-
-
-def _collectives(group: ProcessGroup) -> dict[str, Any]:
-    return {"group": group.description or group.name, "last": [asdict(each) for each in group.last]}
 
 
 def _frames(frames: Sequence[Frame]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from dkdbg.setup.plan.service import SCRIPT_WAIT_S, stands_in
 
 if TYPE_CHECKING:
     from dkdbg.core.config import Config
-    from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts, ServiceFact
+    from dkdbg.core.facts import DockerfileFact, EntryPoint, RepoFacts
     from dkdbg.core.plan import ServicePlan
 
 #: Maximum points behind the best program for a program to be asked about; see setup/detect/launch/entrypoint.py.
@@ -42,9 +42,14 @@ def choices(
     gpu = Option(value=facts.gpu, source=facts.gpu_source)
     python = Option(value=facts.python.version, source=facts.python.source)
     base = service.extends
+    named, built = None, None
+    if base is not None:
+        named = Option(value=base.flag_value([each.name for each in facts.services]), source=base.file)
+    elif facts.dockerfile and not ours:
+        built = Option(value=facts.dockerfile, source="it builds this repository")
     found = [
-        _of_facts(facts, "service", _service(facts, base) if base else None),
-        _of_facts(facts, "dockerfile", _dockerfile(facts) if base is None and not ours else None),
+        _of_facts(facts, "service", named),
+        _of_facts(facts, "dockerfile", built),
         _command(facts, service, dockerfile),
         _of_facts(facts, "python", python if ours else None),
         _of_facts(facts, "gpu", gpu),
@@ -65,14 +70,6 @@ def _of_facts(facts: RepoFacts, topic: str, chosen: Option | None) -> Choice | N
     ordered = [*close, *(each for each in rivals if not each.is_close)]
     options = (chosen, *(Option(value=each.value, source=each.source) for each in ordered))
     return Choice(topic=topic, options=options[:_MAX_OPTIONS], close=min(1 + len(close), MAX_ASKED))
-
-
-def _service(facts: RepoFacts, service: ServiceFact) -> Option:
-    return Option(value=service.flag_value([each.name for each in facts.services]), source=service.file)
-
-
-def _dockerfile(facts: RepoFacts) -> Option | None:
-    return Option(value=facts.dockerfile, source="it builds this repository") if facts.dockerfile else None
 
 
 def _command(facts: RepoFacts, service: ServicePlan, dockerfile: DockerfileFact | None) -> Choice | None:
