@@ -105,7 +105,7 @@ class Connection(Editor):
         told = False
         arrived = select.poll()  # not select.select: with many processes more than 1,024 files are open
         arrived.register(self._client, select.POLLIN)
-        while (process := slot.wait(0.2)) is None:
+        while (process := slot.wait()) is None:
             if not told:
                 told = True
                 self.act(lambda: self.router.say(f"waiting for {slot.label}"))
@@ -178,10 +178,10 @@ class Slot:
             if self._process is process:
                 self._process = None
 
-    def wait(self, seconds: float) -> Process | None:
-        """Wait for the process; None after the timeout."""
+    def wait(self) -> Process | None:
+        """Wait a moment for the process; None if it does not come."""
         with self._changed:
             if self._process is not None and not self._is_known(self._process):
                 self._process = None
-            self._changed.wait_for(lambda: self._process is not None, seconds)
+            self._changed.wait_for(lambda: self._process is not None, 0.2)
             return self._process

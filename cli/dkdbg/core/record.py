@@ -110,11 +110,11 @@ def parse(value: object) -> SeenRecord:
         raise BadRecord(f"it has an unknown state: {state[:40]}")
     live = value.get("live")
     return SeenRecord(
-        id=_text(value, "id", _NAME), name=_text(value, "name", _NAME, ""), pid=_number(value, "pid", _MAX_PID, 0),
+        id=_text(value, "id", _NAME), name=_text(value, "name", _NAME, ""), pid=_number(value, "pid", _MAX_PID),
         state=state, started=_time(value), live=live if isinstance(live, bool) else None, host=_host(value),
-        port=_number(value, "port", 65535, 0),
+        port=_number(value, "port", 65535),
         # Agents up to 0.1 send `adapter_port`.
-        adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
+        adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
         jobs=_jobs(value), run=_text(value, "run", _NAME, ""), mappings=pairs_of_record(value.get("mappings")),
         deadlines=tuple(deadlines.parse(value.get("deadlines"))),  # agents up to 0.1 do not send it
@@ -144,8 +144,8 @@ def _text(value: dict[str, Any], key: str, most: int, default: str | None = None
     return found[:most]
 
 
-def _number(value: dict[str, Any], key: str, most: int, default: int) -> int:
-    found = value.get(key, default)
+def _number(value: dict[str, Any], key: str, most: int) -> int:
+    found = value.get(key, 0)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
         raise BadRecord(f"its {key} is no number from 0 to {most}")
     return found
@@ -187,4 +187,4 @@ def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
 def _process(value: object) -> SeenProcess:
     if not isinstance(value, dict):
         raise BadRecord("one of its processes is not one")
-    return SeenProcess(pid=_number(value, "pid", _MAX_PID, 0), name=_text(value, "name", _NAME, ""))
+    return SeenProcess(pid=_number(value, "pid", _MAX_PID), name=_text(value, "name", _NAME, ""))

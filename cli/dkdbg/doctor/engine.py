@@ -39,8 +39,8 @@ def engine() -> Engine:
     return replace(
         found,
         info=info,
-        compose=_output("docker", "compose", "version", "--short"),
-        buildx=_output("docker", "buildx", "version"),
+        compose=_output("compose", "version", "--short"),
+        buildx=_output("buildx", "version"),
         is_local=is_local,
         is_podman=is_podman,
         skew=_skew(str(info.get("SystemTime") or ""), asked, answered),
@@ -60,10 +60,10 @@ def _context() -> str:
     return str(found.get("currentContext") or "") if isinstance(found, dict) else ""
 
 
-def _output(*argv: str) -> str | None:
-    """Return the output of a command; None if it fails or prints nothing."""
+def _output(*words: str) -> str | None:
+    """Return the output of a docker command; None if it fails or prints nothing."""
     try:
-        done = process.run(argv, timeout=_TIMEOUT_S)
+        done = process.run(["docker", *words], timeout=_TIMEOUT_S)
     except DkdbgError:
         return None
     return (done.stdout.strip() or None) if done.code == 0 else None

@@ -77,12 +77,12 @@ class Attempt:
 
 def copy_of(
     options: AttachOptions, files: Sequence[FirstLines], *, timeout: float, look: Callable[[str], None]
-) -> str:
-    """Attach, stop in a function of the user's in any file, and return that file's path; empty without such a stop.
+) -> None:
+    """Attach, and stop in a function of the user's in any file.
 
     Args:
         timeout: seconds to wait.
-        look: called with the path, as the editor sees it, while the program is stopped there.
+        look: called with that file's path, as the editor sees it, while the program is stopped there.
 
     Raises:
         DkdbgError: the attach failed.
@@ -97,13 +97,12 @@ def copy_of(
             try:
                 found = debugger.wait_stopped(max(0.1, end - time.monotonic()))
             except DkdbgError:
-                return ""
+                return
             top = next(iter(debugger.stack(found, levels=1)), None)
             if top is not None and top.path is not None and PurePath(top.path).name in stems:
                 look(top.path)
-                return top.path
+                return
             debugger.continue_(found)
-    return ""
 
 
 def stop(

@@ -192,8 +192,9 @@ def _background(name: str, words: Sequence[str]) -> dict[str, object]:
     }
 
 
-def path_mappings(mappings: tuple[Mapped, ...], root: str = "${workspaceFolder}") -> list[dict[str, str]]:
-    """Return debugpy's pathMappings; `root` is the local root as the editor writes it."""
+def path_mappings(mappings: tuple[Mapped, ...]) -> list[dict[str, str]]:
+    """Return debugpy's pathMappings."""
+    root = "${workspaceFolder}"
     return [
         {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)}
         for m in mappings

@@ -134,10 +134,9 @@ class _Parser:
             self._fail("the end of the file")
         return node
 
-    def _fail(self, expected: str, *, at: int | None = None) -> NoReturn:
-        at = self.at if at is None else at
-        line, column = position(self.text, at)
-        found = repr(self.text[at]) if at < len(self.text) else "the end of the file"
+    def _fail(self, expected: str) -> NoReturn:
+        line, column = position(self.text, self.at)
+        found = repr(self.text[self.at]) if self.at < len(self.text) else "the end of the file"
         raise DkdbgError(
             f"{self.file}:{line}:{column}: expected {expected}, found {found}",
             hint=f"Correct {self.file} there (JSON with comments and trailing commas), then try again.",

@@ -129,9 +129,9 @@ class ComposeService:
         """Show the state of the service as JSON, including stopped containers."""
         return self._compose("ps", "--all", "--format", "json", self.service)
 
-    def logs(self, lines: int) -> tuple[str, ...]:
-        """Show the last `lines` lines of the program's output."""
-        return self._compose("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), self.service)
+    def logs(self) -> tuple[str, ...]:
+        """Show the last lines of the program's output."""
+        return self._compose("logs", "--no-color", "--no-log-prefix", "--tail", "15", self.service)
 
     def config(self) -> tuple[str, ...]:
         """Show the merged model as JSON."""

@@ -138,6 +138,6 @@ def up(
 def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
     """Report the program's last lines."""
     # Some versions of compose clear the terminal's line before each.
-    tail = process.run(target.logs(15), cwd=root, env=env).stdout.replace("\x1b[2K", "").strip()
+    tail = process.run(target.logs(), cwd=root, env=env).stdout.replace("\x1b[2K", "").strip()
     if tail:
         report("last lines of the program:\n" + "\n".join(f"  | {line}" for line in tail.splitlines()))

@@ -13,11 +13,13 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.targets.openpai.job import MARK
+from dkdbg.targets.openpai.job import MARK, PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+#: Seconds that a task waits for a debugger, as in the manual recipe.
+WAIT = 600
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 #: Options of Python without a value.
 _FLAGS = re.compile(r"-[bBdEiIOqsSuvx]+")
@@ -105,8 +107,6 @@ def command(
     package: str,
     agent: str,
     script: Script | None,
-    port: str,
-    timeout: int,
     dap: bool,
     secret: str,
 ) -> str:
@@ -117,16 +117,14 @@ def command(
         agent: path of the whole agent, `agent.pyz`, in the container; empty if unknown.
         script: the script that waits for a debugger; None if the commands run paipdb themselves, or the program calls
             it.
-        port: name of the port.
-        timeout: seconds that it waits.
         dap: wait for an editor, instead of pdb.
         secret: name of the job's secret that contains the token; empty without one.
     """
     what = f"{script.name} waits for a debugger" if script else "paipdb for the job's commands"
     lines = [f"{MARK} {version}, by dkdbg init --pai: {what}, and nothing is downloaded"]
     lines += [
-        f"export DEBUG_PORT_NAME={shlex.quote(port)}",
-        f'export DEBUG_TIMEOUT="${{DEBUG_TIMEOUT:-{timeout}}}"',
+        f"export DEBUG_PORT_NAME={PORT}",
+        f'export DEBUG_TIMEOUT="${{DEBUG_TIMEOUT:-{WAIT}}}"',
     ]
     if secret:
         lines.append(f"export DKDBG_TOKEN='<% $secrets.{secret} %>'")

@@ -16,7 +16,7 @@ from dkdbg.printable import printable
 from dkdbg.repository.transaction import read
 from dkdbg.setup.render.changes import FileWanted
 from dkdbg.targets.openpai import task_command
-from dkdbg.targets.openpai.job import DEPLOYMENT, PORT, BadJob, PaiJob
+from dkdbg.targets.openpai.job import DEPLOYMENT, BadJob, PaiJob
 from dkdbg.verbs.parts.offer import changes_json, offer
 from dkdbg.verbs.parts.repository import check_root
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dkdbg.targets.openpai.job import Role
     from dkdbg.targets.openpai.task_command import Script
 
-#: Seconds that a task waits for a debugger, as in the manual recipe.
-WAIT = 600
 #: Secret of a job that serves as the token, if the job has it.
 SECRET = "dkdbg_token"  # noqa: S105
 _SHOWN = 12
@@ -57,7 +55,7 @@ def init_pai(root: Path, options: argparse.Namespace) -> int:
         edited = job.with_debugging(
             chosen,
             task_command.command(
-                version=__version__, package="" if agent else base64.b64encode(gzip.compress(single_file.build_pdb(), 9, mtime=0)).decode(), agent=agent, script=script, port=PORT, timeout=WAIT,
+                version=__version__, package="" if agent else base64.b64encode(gzip.compress(single_file.build_pdb(), 9, mtime=0)).decode(), agent=agent, script=script,
                 dap=dap, secret=secret,
             ),
         )  # fmt: skip
@@ -192,6 +190,6 @@ def _what_waits(role: Role, script: Script | None) -> tuple[str, str]:
             "its commands run paipdb" if runs_paipdb else "where its commands or code say so",
         )
     return (
-        f"{script.name} of {role.name} waits for a debugger, {WAIT} s",
+        f"{script.name} of {role.name} waits for a debugger, {task_command.WAIT} s",
         "found in its commands, which stay as they are",
     )

@@ -87,7 +87,7 @@ def choose_manager(
             installs = _INSTALLS_PROJECT.search(readme)
             if stated := _named_in(tree, readme):
                 # `pip install -r sub/requirements.txt` in a README outweighs a setup.py that no document mentions.
-                return found if installs else _of_paths("pip", stated, files)
+                return found if installs else _of_requirements(stated, files)
             if by := _conda_named_in(files, readme, found):
                 return by
             if not _has_requirements(found.read) and told == "conda" and not installs:
@@ -95,7 +95,7 @@ def choose_manager(
         return _with_member(found, files, entry)
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
     if named:
-        return _of_paths("pip", named, files)
+        return _of_requirements(named, files)
     for directory in (*_folders_of(entry), *_installed_folders(readme)):
         found = _in_directory(tree, files, directory, readme)
         if found is not None:
@@ -103,7 +103,7 @@ def choose_manager(
     if by := _conda_named_in(files, readme, Choice(manager="none", files=(), read=())):
         return by
     if stated := _named_in(tree, readme):
-        return _of_paths("pip", stated, files)
+        return _of_requirements(stated, files)
     for directory in _USUAL_FOLDERS:
         found = _in_directory(tree, files, directory, readme)
         if found is not None:
@@ -123,9 +123,9 @@ def _installed_folders(readme: str) -> tuple[str, ...]:
     return tuple(each for each in found if not each.startswith("."))
 
 
-def _of_paths(manager: PackageManager, paths: tuple[str, ...], files: Sequence[DependencyFile]) -> Choice:
+def _of_requirements(paths: tuple[str, ...], files: Sequence[DependencyFile]) -> Choice:
     read = sorted((file for file in files if file.path in paths), key=lambda file: paths.index(file.path))
-    return Choice(manager=manager, files=paths, read=tuple(read))
+    return Choice(manager="pip", files=paths, read=tuple(read))
 
 
 def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
