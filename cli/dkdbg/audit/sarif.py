@@ -23,7 +23,6 @@ def report(findings: Sequence[Finding], *, version: str, notes: Sequence[str]) -
     """Return the SARIF log of one run.
 
     Args:
-        version: dkdbg's version.
         notes: texts about files that could not be read.
     """
     numbers = {rule: number for number, rule in enumerate(RULES)}

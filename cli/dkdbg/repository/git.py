@@ -60,7 +60,6 @@ def ask(folder: Path, verb: Literal["ls-files", "check-attr"], *words: str) -> s
     Args:
         folder: absolute, local side.
         verb: a command that only reads the index or attribute files.
-        words: its arguments.
     """
     if in_bare_repository(folder):
         return None

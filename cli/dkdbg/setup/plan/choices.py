@@ -33,9 +33,7 @@ def choices(
     """Return the decisions with rivals, in the order in which they are asked; none for what the user has set.
 
     Args:
-        facts: the facts.
         config: flags and dkdbg.toml.
-        service: the planned service.
         dockerfile: the user's Dockerfile that it is built from; None without one.
         ours: whether the image is one of dkdbg's.
     """

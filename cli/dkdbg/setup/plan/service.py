@@ -549,7 +549,6 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
 
     Args:
         entry: the entry point behind a command such as `/entry.sh`, None if the user gave a command.
-        argv: the command.
         ports: published by the service.
         idle: whether the command only idles.
     """

@@ -29,7 +29,6 @@ def files(agent: bytes, python: tuple[int, ...]) -> dict[str, FileWanted]:
     """Return the files that stand for an agent in git.
 
     Args:
-        agent: the single file.
         python: the Python that it is built for, such as (3, 11).
     """
     digest = f"# dkdbg {__version__}, Python {'.'.join(map(str, python))}\n{hashlib.sha256(agent).hexdigest()}  {single_file.NAME}\n"

@@ -89,7 +89,6 @@ def service_note(
     """Return the note to store with the compose file.
 
     Args:
-        service: the debug service.
         included_by: file that makes compose read it, relative to the root.
         config: the corresponding dkdbg.toml.
         reads: files that define its image, with their sha256.

@@ -43,8 +43,6 @@ def wanted_files(
     """Return every file that `init` wants, relative to `root`, in reading order.
 
     Args:
-        root: local repository.
-        plan: the plan.
         config: values of flags and dkdbg.toml; written to dkdbg.toml where it has none.
         local_port: port on 127.0.0.1 for the launch entry.
 

@@ -28,8 +28,6 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
     """Determine the results of renames that the last receiver left unfinished.
 
     Args:
-        root: the tree.
-        book: the ledger.
         clean: remove leftovers; False for read-only use, while another receiver may be writing.
     """
     above = None  # the folder cleaned last: intents of one folder follow one another
@@ -66,7 +64,6 @@ def survey(
     so that the host checks it and learns why nothing can be done there.
 
     Args:
-        root: the tree.
         book: the ledger; up to date when the last entry was taken.
         fresh: read every file, whatever its times are.
         folders: limit to the direct content of these; empty for the root.
@@ -249,8 +246,6 @@ def _walk(
     """Yield (open folder, path, name, lstat) of everything below a folder, without sync's own folder.
 
     Args:
-        root: the tree.
-        top: path of the folder.
         readable: skip unreadable folders.
 
     Raises:

@@ -32,8 +32,6 @@ class Obstacles:
     """Makes room below the root.
 
     Args:
-        root: the tree.
-        book: the ledger.
         told: called with path and place of each kept entry.
     """
 

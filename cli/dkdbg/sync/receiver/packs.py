@@ -53,9 +53,7 @@ class Packs:
 
     Args:
         state: sync's own folder.
-        book: the ledger.
         way: makes room below the root.
-        placer: puts files in place.
         admit: raises Refused for a path that the file system maps to another name that sync holds.
     """
 

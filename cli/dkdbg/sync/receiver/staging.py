@@ -32,7 +32,6 @@ class Staging:
 
     Args:
         state: sync's own folder.
-        book: the ledger.
         placer: knows the times of removed files.
     """
 

@@ -203,7 +203,6 @@ def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> Dkdb
     Args:
         error: an error from `explain`.
         model: the project as `docker compose config --format json` merges it.
-        service: the debug service.
     """
     match = _TAKEN.search(error.message) if error.exit_code == EXIT_CONFLICT else None
     if match is None:

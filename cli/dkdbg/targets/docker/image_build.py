@@ -36,7 +36,6 @@ class ImageBuild:
     Args:
         root: the compose project's folder.
         service: the service that is started.
-        target: its command lines.
     """
 
     def __init__(self, root: Path, service: DebugService, target: ComposeService) -> None:

@@ -56,7 +56,6 @@ def builds(model: Mapping[str, Any], service: str, host: str) -> list[tuple[str,
 
     Args:
         model: the project as `docker compose config --format json` merges it.
-        service: the debug service.
         host: address of the engine, as in DOCKER_HOST.
 
     Raises:

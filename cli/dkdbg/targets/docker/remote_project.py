@@ -62,8 +62,6 @@ def remote_project(
 
     Args:
         model: the project as `docker compose config --format json` merges it.
-        service: the debug service.
-        port: its debug port.
         root: the repository's root here, absolute and resolved.
         owner: user, machine and folder of the start, for the label FROM.
 

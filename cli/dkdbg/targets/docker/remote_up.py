@@ -49,7 +49,6 @@ def start(
 
     Args:
         root: the compose project's folder, resolved.
-        wanted: the service.
         report: prints one line of progress.
         fill: copies a local folder into a given container. Raises DkdbgError.
     """

@@ -141,9 +141,6 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
 def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
     """Create the copy in the cluster.
 
-    Args:
-        agent: the single file.
-
     Raises:
         DkdbgError: the cluster refuses it; nothing is left of it then.
     """

@@ -58,9 +58,6 @@ class Edited(NamedTuple):
 class PaiJob:
     """A job protocol.
 
-    Args:
-        text: contents of the file.
-
     Raises:
         BadJob: the text is not a job protocol.
     """

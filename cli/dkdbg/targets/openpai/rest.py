@@ -173,7 +173,6 @@ def refused(status: int, body: bytes, what: str, *, has_token: bool) -> DkdbgErr
     """Return the error for an answer other than 200.
 
     Args:
-        status: status code of HTTP.
         body: {"code", "message"} (src/rest-server/src/utils/error.js).
         what: the requested object, for messages.
         has_token: whether a token was sent.

@@ -26,11 +26,7 @@ _REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?([\w./-]+\.(?:txt|in))")
 
 
 def around(root: Path, command: str) -> Around:
-    """Return the facts that name remedies.
-
-    Args:
-        command: the program's command line.
-    """
+    """Return the facts that name remedies."""
     tree = Tree(root)
     own = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
     own |= {path.rsplit("/", 1)[-1] for path in tree.dirs}

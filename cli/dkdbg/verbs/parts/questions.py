@@ -31,9 +31,6 @@ def with_answers(root: Path, plan: ProjectPlan, config: Config, asked: Asked) ->
     """Ask about the close choices of a plan; return the plan and the configuration with the answers.
 
     Args:
-        root: the repository.
-        plan: the plan.
-        config: its configuration.
         asked: values of flags, by their keys in dkdbg.toml.
     """
     done: set[str] = set()

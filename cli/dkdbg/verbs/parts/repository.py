@@ -65,7 +65,6 @@ def make_plan(root: Path, **asked: str | int | None) -> tuple[ProjectPlan, Confi
     """Return the plan as `init` makes it, and the configuration; ignore files that dkdbg generated.
 
     Args:
-        root: the repository.
         asked: values of flags, by their keys in dkdbg.toml (`config.ANSWERS`); None leaves the file's value.
 
     Raises:

@@ -96,7 +96,6 @@ def read_service(
     """Return a service with its program, source file and mappings.
 
     Args:
-        tree: the repository.
         fact: the service from its compose file.
         build: its build section.
         scripts: console scripts of the repository, with their targets.

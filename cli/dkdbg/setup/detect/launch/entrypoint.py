@@ -76,7 +76,6 @@ def rank(
     """Return every way to start the program, best first.
 
     Args:
-        tree: the repository.
         seen: launch lines, with files as typed.
         scripts: console scripts, name to `module:function`.
         resolved: launch lines of images and services with the resolved file (None: only in the image).

@@ -70,7 +70,6 @@ def choose_manager(
     """Choose the package manager.
 
     Args:
-        tree: the repository.
         files: every dependency file.
         home: directory of the project to check first: the service's context, or the root.
         entry: file of the program, whose folders may contain its requirements.
