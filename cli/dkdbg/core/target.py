@@ -239,6 +239,16 @@ class Target(ABC):
         """
         raise self.refusal()
 
+    def running_agent(self) -> tuple[str, ...]:
+        """Return the result of `agent`. Raises DkdbgError: as `agent`; or no agent runs there."""
+        found = self.agent()
+        if found is None:
+            raise DkdbgError(
+                f"no agent of dkdbg runs on {self.label}",
+                hint=f"dkdbg ps {self.address} shows what runs there",
+            )
+        return found
+
     def workspace(self) -> Workspace:
         """Return the location of the code there. Raises DkdbgError: as `find`; or the location is unknown."""
         raise self.refusal()

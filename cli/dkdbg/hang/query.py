@@ -54,12 +54,7 @@ def ask(wanted: Sequence[Wanted], *, native: bool) -> tuple[list[Session], dict[
 
 def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
     with contextlib.closing(wanted.target) as target:
-        agent = target.agent()
-        if agent is None:
-            raise DkdbgError(
-                f"there is no dkdbg agent on {wanted.label}",
-                hint=f"dkdbg ps {target.address} shows what runs there",
-            )
+        agent = target.running_agent()
         words = ["where", *(["--native"] if native else [])]
         for each in wanted.ids:
             words += ["--name", each]

@@ -154,9 +154,7 @@ def ask(target: Target, path: str, line: int, *, name: str = "", also: Sequence[
     Raises:
         DkdbgError: no agent runs there, or its answer cannot be understood, or is about other files.
     """
-    agent = target.agent()
-    if agent is None:
-        raise DkdbgError(f"no agent of dkdbg runs on {target.label}", hint=f"dkdbg ps {target.address}")
+    agent = target.running_agent()
     named = ("--name", name) if name else ()
     more = [word for each in also for word in ("--also", each)]
     done = process.read(

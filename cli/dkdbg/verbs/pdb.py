@@ -51,15 +51,10 @@ def call(options: argparse.Namespace, root: Path) -> int:
             hint=f"let an editor attach first (F5), or start it without the wait: {_STARTS_AT_ONCE}",
         )
     target = registry.target_at(registry.address_of(session.address), root)
-    agent = target.agent()
-    if agent is None:
-        raise DkdbgError(
-            f"no agent of dkdbg runs on {session.target}", hint=registry.how_to_begin(session.address)
-        )
     words = ["pdb", "--name", session.id]
     words += ["--pid", str(options.pid)] if options.pid is not None else []
     words += ["--rank", str(options.rank)] if options.rank is not None else []
-    return process.become(target.wrap([*agent, *words], tty=sys.stdin.isatty()))
+    return process.become(target.wrap([*target.running_agent(), *words], tty=sys.stdin.isatty()))
 
 
 def _session(root: Path, name: str | None) -> SeenSession:

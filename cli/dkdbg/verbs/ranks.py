@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _GRACE = 90.0
 #: Timeout in seconds for an editor's command to pass a file to its open window.
 _OPENING = 30.0
-_REFUSED = "no agent of dkdbg runs on"
 
 
 def add_options(parser: Parser) -> None:
@@ -169,10 +168,7 @@ def _unused(root: Path, expression: str) -> Path:
 def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -> list[Row]:
     target = registry.target_at(registry.address_of(session.address), root)
     with contextlib.closing(target):
-        agent = target.agent()
-        if agent is None:
-            raise DkdbgError(f"{_REFUSED} {session.target}", hint="dkdbg ps lists the running sessions")
-        argv = target.wrap([*agent, words[0], "--name", session.id, *words[1:]])
+        argv = target.wrap([*target.running_agent(), words[0], "--name", session.id, *words[1:]])
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
     if not result.stdout.strip():
         last = last_line(result.stderr).removeprefix("dkdbg: ")

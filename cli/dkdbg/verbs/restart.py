@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, process
 from dkdbg.core import sessions
+from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import registry
@@ -50,18 +51,15 @@ def call(options: argparse.Namespace, root: Path) -> int:
 
 
 def _restart(root: Path, target: Target, name: str | None) -> int:
-    agent = target.agent()
-    if agent is None:
-        raise DkdbgError(
-            f"no agent of dkdbg runs on {target.label}", hint="dkdbg ps lists the running sessions"
-        )
-    result = process.run(target.wrap([*agent, "restart", *_which(target, name)]), cwd=root)
+    result = process.run(target.wrap([*target.running_agent(), "restart", *_which(target, name)]), cwd=root)
     if result.code:
-        lines = (
-            result.stderr.strip() or result.stdout.strip() or f"{result.argv[0]} ended with {result.code}"
-        ).splitlines()
+        last = (
+            last_line(result.stderr)
+            or last_line(result.stdout)
+            or f"{result.argv[0]} ended with {result.code}"
+        )
         raise DkdbgError(
-            f"{target.label} was not restarted: {lines[-1].removeprefix('dkdbg: ').removeprefix('not restarted: ')}",
+            f"{target.label} was not restarted: {last.removeprefix('dkdbg: ').removeprefix('not restarted: ')}",
             hint=f"dkdbg ps {target.address} shows what runs there",
         )
     console.say(f"{target.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")

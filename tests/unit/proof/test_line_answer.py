@@ -41,7 +41,7 @@ def test_only_a_container_has_files_of_an_image():
 
 def answering(said):
     return SimpleNamespace(
-        agent=lambda: ["agent"], wrap=lambda _: ["printf", "%s", json.dumps(said)], label="it", address="local:",
+        running_agent=lambda: ["agent"], wrap=lambda _: ["printf", "%s", json.dumps(said)], label="it", address="local:",
         capabilities=(),
     )  # fmt: skip
 
