@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.errors import EXIT_ERROR
-from dkdbg.sync.report import Event, as_line, printable, progress, share, size, status
+from dkdbg.sync.report import as_line, event, printable, progress, share, size, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dkdbg.sync.pull import Pulled
+    from dkdbg.sync.report import Event
     from dkdbg.sync.verify import Comparison
 
 #: Seconds between two lines of progress without a terminal.
@@ -71,14 +72,12 @@ class Reporter:
         """Show a comparison; return the exit code."""
         if self._json:
             facts = {"equal": found.equal, "differences": found.differences, "only_there": found.only_there}
-            console.emit_line(
-                {"event": "verified", **{key: printable(value) for key, value in facts.items()}}
-            )
+            self.event(event("verified", **facts))
             return EXIT_ERROR if found.differences else 0
         for path, what in sorted(found.differences.items()):
-            self.event(Event("differs", {"path": path, "what": what}))
+            self.event(event("differs", path=path, what=what))
         for path in found.only_there:
-            self.event(Event("only_there", {"path": path}))
+            self.event(event("only_there", path=path))
         count, also = len(found.differences), len(found.only_there)
         verdict = f"{count:,} differ" if count else "no difference"
         self._status.say(f"{found.equal:,} equal, {verdict}" + (f"; {also:,} only there" if also else ""))
@@ -88,16 +87,10 @@ class Reporter:
         """Show the copied files; return the exit code."""
         if self._json:
             facts = {"files": done.files, "equal": done.equal, "bytes": done.bytes, "left_out": done.left_out}
-            console.emit_line(
-                {
-                    "event": "pulled",
-                    "folder": printable(folder),
-                    **{k: printable(v) for k, v in facts.items()},
-                }
-            )
+            self.event(event("pulled", folder=folder, **facts))
             return 0 if done.complete else EXIT_ERROR
         for path, reason in sorted(done.left_out.items()):
-            self.event(Event("skipped", {"path": path, "reason": reason}))
+            self.event(event("skipped", path=path, reason=reason))
         self._status.say(
             f"{done.files:,} copied ({size(done.bytes)}), {done.equal:,} were here already, in {printable(folder)}"
         )
@@ -106,7 +99,7 @@ class Reporter:
     def stopped(self, files: int) -> None:
         """Report that it was ended from outside."""
         if self._json:
-            console.emit_line({"event": "stopped", "files": files})
+            self.event(event("stopped", files=files))
         else:
             self._status.say(f"stopped; {files:,} files were in sync")
 
