@@ -122,6 +122,11 @@ def on_path(program: str) -> str:
     return f"command -v {program} >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 
 
+def absolute(path: str) -> str:
+    """Return a path that can be used there; empty for others, such as `$HOME/code`."""
+    return path if path.startswith("/") and path.isprintable() else ""
+
+
 def duration(text: str) -> float | None:
     """Return the seconds of `1-02:03:04`, `02:03:04` or `03:04`; None for other texts, such as UNLIMITED."""
     found = re.fullmatch(r"(?:(\d{1,5})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d\d)", text.strip())

@@ -15,7 +15,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, is_node, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, absolute, an_array, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -72,14 +72,15 @@ class Lsf(BatchSystem):
         found = {_id(each): each for each in records if each.get("STAT")}
         if not found:
             errors = "\n".join([stderr, *(each.get("ERROR", "") for each in records)])
-            raise self.explain(errors, job=job, node="") or _unexplained(errors, job, code)
+            raise self.explain(errors, job=job, node="") or DkdbgError(
+                f"LSF reports nothing about job {job}: {last_line(errors) or f'bjobs ends with {code}'}",
+                hint=f"try there: bjobs -l {job}",
+            )
         if len(found) > 1 and job not in found:
             raise an_array(job, [*found])
         id_, record = (job, found[job]) if job in found else next(iter(found.items()))
-        state, folder = (
-            record["STAT"],
-            _absolute(record.get("EXEC_CWD", "")) or _absolute(record.get("SUB_CWD", "")),
-        )
+        state = record["STAT"]
+        folder = absolute(record.get("EXEC_CWD", "")) or absolute(record.get("SUB_CWD", ""))
         phase = _PHASES.get(state, "ended")
         status = f"exit code {record['EXIT_CODE']}" if record.get("EXIT_CODE") else ""
         reason = record.get("PEND_REASON", "") if phase == "waiting" else record.get("EXIT_REASON") or status
@@ -88,7 +89,7 @@ class Lsf(BatchSystem):
         return Job(
             id=printable(id_), phase=phase, state=printable(state), user=printable(record.get("USER", "")),
             nodes=_nodes(record.get("EXEC_HOST", "")), reason=printable(reason)[:200], folder=folder, tasks=1,
-            output=_absolute(posixpath.join(folder, output)) if output else "", succeeded=state == "DONE", left_s=_left(record.get("TIME_LEFT", "")),
+            output=absolute(posixpath.join(folder, output)) if output else "", succeeded=state == "DONE", left_s=_left(record.get("TIME_LEFT", "")),
         )  # fmt: skip
 
     def over(self, job: str) -> str:
@@ -143,16 +144,6 @@ def _nodes(text: str) -> tuple[str, ...]:
     """Return the hosts of `4*host1:host2`; the first one runs the job's script."""
     names = (each.rpartition("*")[2] for each in text.split(":"))
     return tuple(dict.fromkeys(each for each in names if is_node(each)))
-
-
-def _absolute(path: str) -> str:
-    """Return a path that can be used there; empty for others, such as `$HOME/code`."""
-    return path if path.startswith("/") and path.isprintable() else ""
-
-
-def _unexplained(stderr: str, job: str, code: int) -> DkdbgError:
-    why = last_line(stderr) or f"bjobs ends with {code}"
-    return DkdbgError(f"LSF reports nothing about job {job}: {why}", hint=f"try there: bjobs -l {job}")
 
 
 LSF = Lsf()

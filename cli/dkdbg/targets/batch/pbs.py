@@ -13,7 +13,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, duration, is_node, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, absolute, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 from dkdbg.targets.batch.slurm import SLURM
 
@@ -74,7 +74,11 @@ class Pbs(BatchSystem):
         known = attributes(stdout)
         state = known.get("job_state", "")
         if not state:
-            raise self.explain(stderr, job=job, node="") or _no_job(job, stderr, code)
+            last = last_line(stderr)
+            raise self.explain(stderr, job=job, node="") or DkdbgError(
+                f"PBS has no job {job}" + (f": {last}" if last else f" (qstat ends with {code})"),
+                hint="qstat -u $USER there shows your jobs",
+            )
         nodes = [each.partition("/")[0] for each in known.get("exec_host", "").split("+")]
         variables = dict(each.partition("=")[::2] for each in known.get("Variable_List", "").split(","))
         folder = known.get("init_work_dir") or variables.get("PBS_O_WORKDIR", "")
@@ -83,8 +87,8 @@ class Pbs(BatchSystem):
             id=job, phase=_PHASES.get(state, "ended"), state=printable(_WORDS.get(state, state)),
             user=printable(known.get("Job_Owner", "").partition("@")[0]),
             nodes=tuple(dict.fromkeys(each for each in nodes if is_node(each))), reason=printable(known.get("comment", ""))[:200],
-            folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=1,
-            output=output if output.startswith("/") and output.isprintable() else "",
+            folder=absolute(folder), tasks=1,
+            output=absolute(output),
             succeeded=None if state == "E" else state in "CF",  # neither reports a failure
             left_s=_left(known),
         )  # fmt: skip
@@ -147,13 +151,6 @@ def attributes(text: str) -> dict[str, str]:
         elif key and line.startswith("\t"):
             found[key] += line[1:]
     return found
-
-
-def _no_job(job: str, stderr: str, code: int) -> DkdbgError:
-    """Return the error for a job that qstat does not show."""
-    last = last_line(stderr)
-    why = f": {last}" if last else f" (qstat ends with {code})"
-    return DkdbgError(f"PBS has no job {job}{why}", hint="qstat -u $USER there shows your jobs")
 
 
 PBS = Pbs()

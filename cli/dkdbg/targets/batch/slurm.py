@@ -9,7 +9,7 @@ from dkdbg.core.jobs import Job
 from dkdbg.core.known_errors import last_line
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, an_array, duration, is_node, on_path
+from dkdbg.targets.batch.job import NO_COMMANDS, BatchSystem, absolute, an_array, duration, is_node, on_path
 from dkdbg.targets.batch.job_target import kind_of
 
 if TYPE_CHECKING:
@@ -101,9 +101,13 @@ class Slurm(BatchSystem):
         """Parse the lines, one for each job of an array."""
         rows = [line for line in stdout.splitlines() if line.count("|") >= 6]
         if code:
-            raise self.explain(stderr, job=job, node="") or _unexplained(stderr, job)
+            raise self.explain(stderr, job=job, node="") or DkdbgError(
+                f"Slurm reports nothing about job {job}: {last_line(stderr) or 'it said nothing'}",
+                hint=f"try there: squeue --jobs={job}",
+            )
         if not rows:
-            raise _no_job(job)
+            # such as a missing task of an array
+            raise DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
         found = [each for each in rows if each.partition("|")[0] == job] or rows
         if len(found) > 1:
             raise an_array(job, [each.partition("|")[0] for each in found])
@@ -115,7 +119,7 @@ class Slurm(BatchSystem):
         return Job(
             id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
             nodes=tuple(sorted(filter(is_node, names), key=lambda each: each != batch_host)), reason="" if reason == "None" else printable(reason),
-            folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
+            folder=absolute(folder), tasks=int(tasks[1]) if tasks else 0,
             output=output[1] if output else "", succeeded=None if state == "COMPLETING" else state == "COMPLETED",
             left_s=duration(left),
         )  # fmt: skip
@@ -164,17 +168,6 @@ def _phase(state: str) -> Phase:
     if state in _RUNNING:
         return "running"
     return "held" if state in _HELD else "ended"
-
-
-def _no_job(job: str) -> DkdbgError:
-    """Return the error for a job that squeue does not show, such as a missing task of an array."""
-    return DkdbgError(f"Slurm has no job {job}", hint="squeue --me there shows your jobs")
-
-
-def _unexplained(stderr: str, job: str) -> DkdbgError:
-    """Return the error for an unknown message."""
-    why = last_line(stderr) or "it said nothing"
-    return DkdbgError(f"Slurm reports nothing about job {job}: {why}", hint=f"try there: squeue --jobs={job}")
 
 
 SLURM = Slurm()
