@@ -17,6 +17,7 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import git
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from typing_extensions import Self
@@ -181,6 +182,13 @@ class Folder:
             os.fsync(self.descriptor)
 
 
+def remove_empty(root: Path, paths: Iterable[PurePosixPath]) -> None:
+    """Remove folders below `root`, the deepest first; those that are not empty stay, with the user's files."""
+    for path in sorted(paths, key=lambda each: len(each.parts), reverse=True):
+        with contextlib.suppress(OSError, DkdbgError), Folder.at(root, path.parent) as folder:
+            folder.remove_folder(path.name)
+
+
 def obstacle(path: PurePosixPath, kind: str | None) -> DkdbgError:
     """Return the error for an entry in the way at `path`; `kind` is from `Folder.kind`."""
     if kind == "a symbolic link":
@@ -196,11 +204,8 @@ def read_whole(path: Path) -> bytes:
     Raises:
         OSError: it cannot be read, is not a regular file, or is larger than MAX_READ_BYTES.
     """
-    return _whole(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
-
-
-def _whole(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg.errors import DkdbgError
-from dkdbg.repository.folders import Folder
+from dkdbg.repository.folders import remove_empty
 from dkdbg.repository.transaction import Change, Transaction, read, real_path
 from dkdbg.setup.render import manifest
 from dkdbg.setup.render.journal import Journal
@@ -129,16 +128,9 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
             with contextlib.suppress(OSError):
                 journal.revert()
         raise
-    _remove_empty_folders(root, [change.path for change in changes if change.after is None])
-
-
-def _remove_empty_folders(root: Path, removed: Sequence[PurePosixPath]) -> None:
-    """Remove dkdbg's own folders that are empty now."""
-    inside = Path(os.path.realpath(root))
-    empty = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
-    for path in sorted(empty, key=lambda each: len(each.parts), reverse=True):
-        with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, path.parent) as folder:
-            folder.remove_folder(path.name)
+    removed = [change.path for change in changes if change.after is None]
+    ours = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
+    remove_empty(Path(os.path.realpath(root)), ours)
 
 
 class _Disk:

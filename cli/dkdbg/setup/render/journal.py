@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dkdbg import hints
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.repository import folders, git
-from dkdbg.repository.folders import Folder, refused
+from dkdbg.repository.folders import Folder, refused, remove_empty
 from dkdbg.repository.transaction import Change, Transaction, read, real_path, staging_names
 from dkdbg.setup.render.git_folder import git_folder
 from dkdbg.setup.render.manifest import FOLDER, MANIFEST
@@ -269,10 +269,7 @@ class Journal:
         if not self.is_beside:
             with contextlib.suppress(OSError), Folder.at(self._base) as base_folder:
                 base_folder.remove_folder(self._path.parent.name)
-        for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
-            # A folder that is not empty stays, with the user's files.
-            with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, directory.parent) as folder:
-                folder.remove_folder(directory.name)
+        remove_empty(inside, directories)
 
 
 def _in_checkout(root: Path) -> bool:
