@@ -272,19 +272,11 @@ def stream(
     return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
 
 
-def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> NoReturn:
-    """Replace this process with `argv`, which takes over the terminal.
-
-    Args:
-        argv: command line, never through a shell.
-        cwd, env: its folder and environment; inherited by default.
-    """
+def become(argv: Sequence[str]) -> NoReturn:
+    """Replace this process with the command line `argv`, which takes over the terminal."""
     sys.stdout.flush()
     with _exists(argv[0]):
-        found = _found(argv[0], env)
-        if cwd is not None:
-            os.chdir(cwd)
-        os.execve(found, list(argv), dict(_environment(env, cwd)))  # noqa: S606
+        os.execv(_found(argv[0]), list(argv))  # noqa: S606
 
 
 def attached(

@@ -55,7 +55,7 @@ class ImageBuild:
 
     def done(self) -> None:
         """Record the build, and remove the images that it replaced: unnamed images of this service."""
-        found = self._container()
+        found = inspected(self._root, self._target)
         if found is None:
             return
         if self._inputs and self._stamp:
@@ -71,7 +71,7 @@ class ImageBuild:
 
     def take_away_stale(self) -> None:
         """Remove the container of a former image with the volumes that show its folders, which compose would keep."""
-        found = self._container() if self._service.masks else None
+        found = inspected(self._root, self._target) if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
 
@@ -103,9 +103,6 @@ class ImageBuild:
     def _id_of(self, image: str) -> str:
         argv = ("docker", "image", "inspect", "--format", "{{.Id}}", image)
         return process.run(argv, cwd=self._root).stdout.strip()
-
-    def _container(self) -> dict[str, Any] | None:
-        return inspected(self._root, self._target)
 
 
 def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
