@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from dkdbg.repository import transaction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
 
 
 def decode(data: bytes | None) -> str:
@@ -38,16 +41,19 @@ def local_port(root: Path, planned: int) -> int:
     return int(chosen) if re.fullmatch(r"[0-9]{1,5}", chosen) and 0 < int(chosen) < 65536 else planned
 
 
-def value_of(text: str, key: str) -> str | None:
-    """Return compose's value for `key`: the last assignment, without quotes and trailing comment."""
-    found = None
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """Yield names and values as compose reads them, in order, without quotes and trailing comments."""
     for line in text.split("\n"):
-        match = re.match(rf"\s*(?:export\s+)?{re.escape(key)}\s*=(.*)", line.lstrip("\ufeff"))
+        match = _ASSIGNMENT.match(line.lstrip("\ufeff"))
         if match:
-            raw = match.group(1).strip()
+            raw = match[2].strip()
             quoted = re.match(r"""(["'])(.*)\1""", raw)
-            found = quoted.group(2) if quoted else re.split(r"\s#", raw)[0].strip()
-    return found
+            yield match[1], quoted[2] if quoted else re.split(r"\s#", raw)[0].strip()
+
+
+def value_of(text: str, key: str) -> str | None:
+    """Return compose's value for `key`: the last assignment."""
+    return dict(assignments(text)).get(key)
 
 
 def with_value(text: str, key: str, value: str) -> str:

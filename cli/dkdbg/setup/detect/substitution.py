@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dkdbg.repository import dotenv
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -12,7 +14,6 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN = re.compile(
     rf"\$(?:(?P<escaped>\$)|(?P<name>{_NAME})|\{{(?P<braced>{_NAME})(?:(?P<op>:?[-+?=])(?P<word>[^{{}}]*))?\}})"
 )
-_ENV_LINE = re.compile(rf"(?:export\s+)?({_NAME})\s*=\s*(.*)")
 
 
 def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = False) -> str:
@@ -62,14 +63,6 @@ def names(text: str) -> tuple[str, ...]:
 def parse_env(text: str) -> dict[str, str]:
     """Return the variables of a `.env` file, without quotes; comments and broken lines are skipped."""
     values: dict[str, str] = {}
-    for line in text.splitlines():
-        match = _ENV_LINE.match(line.strip())
-        if not match:
-            continue
-        raw = match[2].strip()
-        if len(raw) > 1 and raw[0] == raw[-1] and raw[0] in "\"'":
-            raw = raw[1:-1]
-        else:
-            raw = re.split(r"\s+#", raw, maxsplit=1)[0]
-        values[match[1]] = substitute(raw, values)
+    for name, raw in dotenv.assignments(text):
+        values[name] = substitute(raw, values)
     return values
