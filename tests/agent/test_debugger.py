@@ -24,8 +24,8 @@ def test_it_stops_shows_variables_evaluates_steps_and_collects_the_output_of_a_p
 ):
     here = "/my/checkout/train.py"
     options = AttachOptions(
-        port=program(LOOP, wait="300").port, path_mappings=(("/my/checkout", str(tmp_path)),), redirect_output=True,
-        start_debugging=start_debugging,
+        port=program(LOOP, wait="300").port, path_mappings=(("/my/checkout", str(tmp_path)),), start_debugging=start_debugging,
+        extra={"redirectOutput": True},
     )  # fmt: skip
     with Debugger(options) as debugger:
         debugger.set_breakpoints(here, [Breakpoint(line=2, condition="step == 2")])
@@ -41,15 +41,16 @@ def test_it_stops_shows_variables_evaluates_steps_and_collects_the_output_of_a_p
         assert debugger.evaluate("step + scale", frames[0]) == "12"
         with pytest.raises(DkdbgError, match="NameError"):
             debugger.evaluate("nothing", frames[0])
-        debugger.next(stop)
+        stop.session.request("next", {"threadId": stop.thread_id})
         stop = debugger.wait_stopped()
         assert (stop.reason, debugger.stack(stop)[0].line) == ("step", 3)
-        debugger.step_out(stop)
+        stop.session.request("stepOut", {"threadId": stop.thread_id})
         stop = debugger.wait_stopped()
         assert debugger.stack(stop)[0].name == "<module>"
         debugger.set_breakpoints(here, [7])
         debugger.continue_(stop)
-        debugger.step_in(debugger.wait_stopped())
+        stop = debugger.wait_stopped()
+        stop.session.request("stepIn", {"threadId": stop.thread_id})
         stop = debugger.wait_stopped()
         assert debugger.stack(stop)[0].name == "work"
         results = debugger.set_breakpoints(here, [8])

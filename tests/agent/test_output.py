@@ -123,7 +123,7 @@ def test_a_step_into_a_print_comes_to_the_next_line(program, under, version):
 
 def test_an_editor_can_do_without(program):
     running = program("print('loss', 0.5)\n", wait="300")
-    debugger = run(running, redirect_output=False)
+    debugger = run(running, extra={"redirectOutput": False})
     assert running.finish()[:2] == (0, "loss 0.5\n")
     assert said(debugger, "stdout", "stderr") == ""
 

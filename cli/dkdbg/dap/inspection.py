@@ -67,19 +67,4 @@ class Inspection:
 
     def continue_(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
         """Resume all threads of the process."""
-        self._resume("continue", stop, timeout)
-
-    def next(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Step over the line; `wait_stopped` returns the stop after it."""
-        self._resume("next", stop, timeout)
-
-    def step_in(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Step into the call on the line; `wait_stopped` returns the stop after it."""
-        self._resume("stepIn", stop, timeout)
-
-    def step_out(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
-        """Step out to the caller; `wait_stopped` returns the stop after it."""
-        self._resume("stepOut", stop, timeout)
-
-    def _resume(self, command: str, stop: Stop, timeout: float) -> None:
-        stop.session.request(command, {"threadId": stop.thread_id}, timeout=timeout)
+        stop.session.request("continue", {"threadId": stop.thread_id}, timeout=timeout)

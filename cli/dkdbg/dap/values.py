@@ -23,7 +23,6 @@ class AttachOptions:
         just_my_code: skip library code in stepping and exceptions.
         sub_process: debug Python children too.
         start_debugging: request the protocol's `startDebugging` instead of debugpy's own `debugpyAttach`.
-        redirect_output: whether the adapter sends the program's output; None for its default.
         extra: further attach arguments, such as a token or `subProcessId`.
     """
 
@@ -33,7 +32,6 @@ class AttachOptions:
     just_my_code: bool = True
     sub_process: bool = True
     start_debugging: bool = True
-    redirect_output: bool | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
 
     def arguments(self) -> Body:
@@ -48,7 +46,6 @@ class AttachOptions:
             ],
             "justMyCode": self.just_my_code,
             "subProcess": self.sub_process,
-            **({} if self.redirect_output is None else {"redirectOutput": self.redirect_output}),
             **self.extra,
         }
 
