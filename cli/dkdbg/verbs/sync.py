@@ -77,8 +77,9 @@ def _folder(options: argparse.Namespace, root: Path) -> str:
 
 
 def sync(
-    root: Path, name: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool, limit: int | None = None, compares: bool = True, folder: str = ".",
+    root: Path, name: str | None, *, as_json: bool, to: str | None = None, once: bool = False, verify: bool = False,
+    pull: Sequence[str] = (), into: str | None = None, python: str | None = None, limit: int | None = None,
+    compares: bool = True, folder: str = ".",
 ) -> int:  # fmt: skip
     """Make the target's files equal to those of `root`, and keep them so until Ctrl-C; return the exit code.
 
@@ -195,10 +196,7 @@ def after_up(root: Path, *, as_json: bool) -> int:
         DkdbgError: as `sync`.
     """
     try:
-        return sync(
-            root, None, to=None, once=False, verify=False, pull=(), into=None, python=None, as_json=as_json,
-            compares=False,
-        )  # fmt: skip
+        return sync(root, None, as_json=as_json, compares=False)
     except SameFolderError:
         if not as_json:
             console.say("nothing to sync: the workspace is mounted, and what you save is there already")

@@ -114,9 +114,7 @@ def _fetched(root: Path, name: str, target: Target, reach: Reach, python: str | 
         # No copy starts at the root of a file system: there, `to` is the folder itself.
         there, what = (folder, FOLDER) if folder != "/" else (f"/{FOLDER}", ".")
         console.warn(f"dkdbg: fetching {folder.rstrip('/')}/{FOLDER} of {target.label}")
-        return sync(
-            root, name, to=there, once=False, verify=False, pull=(what,), into=None, python=python, as_json=False,
-        )  # fmt: skip
+        return sync(root, name, to=there, pull=(what,), python=python, as_json=False)
     except KeyboardInterrupt:
         console.warn(f"dkdbg: interrupted; to fetch them later: dkdbg sync {name} --to {there} --pull {what}")
         return EXIT_INTERRUPTED
