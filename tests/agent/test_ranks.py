@@ -140,7 +140,7 @@ def test_the_command_line_shows_the_same_table(stopped):
     assert (found["summary"]["same"], found["summary"]["answers"]) == (False, 2)
     wrong = _dkdbg(running, "--ranks", "3-1", "eval", "x")
     assert (wrong.returncode, wrong.stderr) == (
-        2, "dkdbg: '3-1' ends before it begins\n  hint: write the lower rank first: 1-3\n"
+        2, "dkdbg: --ranks: '3-1' ends before it begins\n  hint: write the lower rank first: 1-3\n"
     )  # fmt: skip
     assert "<module>  " in _dkdbg(running, "stack").stdout
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.inprocess import ranks
 from dkdbg.agent.proxy.broker import comparing
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from dkdbg.agent.inprocess.ranks import RankSet
 
 #: Maximum bytes of an answer, rows, characters of a text and frames of a stack.
 MOST = 64 << 20
@@ -20,12 +23,12 @@ Row = dict[str, Any]
 _OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up"
 
 
-def check_set(text: str) -> str:
-    """Return a set of ranks in its normal form. Raises DkdbgError: `text` is not a set of ranks."""
+def rank_set(text: str) -> RankSet:
+    """Return the set of ranks that the value of --ranks names. Raises DkdbgError: it names none."""
     try:
-        return str(ranks.parse(text))
+        return ranks.parse(text)
     except ranks.RankSetError as error:
-        raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
+        raise DkdbgError(f"--ranks: {error}", hint=error.hint, exit_code=EXIT_USAGE) from error
 
 
 def rows_of(stdout: str, label: str) -> list[Row]:

@@ -84,7 +84,7 @@ def call(options: argparse.Namespace, root: Path) -> int:
     """
     verb, expression, targets = options.what, options.expression, options.on + options.on_behind
     plot = verb == "eval" and options.plot
-    words = ["ranks", "--json", "--ranks", answers.check_set(options.set), "--frame", str(options.frame)]
+    words = ["ranks", "--json", "--ranks", str(answers.rank_set(options.set)), "--frame", str(options.frame)]
     words += ["--limit", str(options.limit), verb]
     asked = pictures.expression(expression) if plot else expression
     words += ["--", asked] if verb == "eval" else []

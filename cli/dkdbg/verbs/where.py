@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dkdbg import console
-from dkdbg.agent.inprocess import ranks
 from dkdbg.core import sessions
+from dkdbg.core.ranks import rank_set
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.hang import hang_map, json_output, text_output
 from dkdbg.hang.hang_map import Staleness
@@ -109,10 +109,7 @@ def _look(root: Path, options: argparse.Namespace, wanted: RankSet, staleness: S
 
 
 def _ranks(written: str) -> RankSet:
-    try:
-        found = ranks.parse(written)
-    except ranks.RankSetError as error:
-        raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
+    found = rank_set(written)
     if found.failing:
         raise DkdbgError(
             "--ranks failing is not for where, which always lists failing ranks first",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.contract import CONTINUE_ALL
 from dkdbg.agent.inprocess import ranks
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.core.ranks import rank_set
 from dkdbg.targets import registry
 
 if TYPE_CHECKING:
@@ -46,7 +46,4 @@ def ranks_of(root: Path, typed: str | None) -> str:
     if typed is None:
         chosen = registry.configuration(root).ranks
         return "" if chosen == ranks.ALL else chosen
-    try:
-        return str(ranks.parse(typed))
-    except ranks.RankSetError as error:
-        raise DkdbgError(f"--ranks: {error}", hint=error.hint, exit_code=EXIT_USAGE) from error
+    return str(rank_set(typed))
