@@ -52,7 +52,7 @@ class ContainerTarget(Target):
         self._found: Container | None = None
         self._last: Container | None = None
         self._engine: str | None = None
-        self._relay: RelayedEndpoint | None = None
+        self._relay = RelayedEndpoint(self._relayed)
         self._led: Container | None = None
         self._lock = threading.Lock()
 
@@ -187,8 +187,7 @@ class ContainerTarget(Target):
 
     def close(self) -> None:
         """Close the relay."""
-        if self._relay is not None:
-            self._relay.close()
+        self._relay.close()
 
     def _is_near(self, found: Container | None) -> bool:
         """Return whether this machine can reach a container's ports: published, or at its own address.
@@ -205,15 +204,13 @@ class ContainerTarget(Target):
 
     def _remote_endpoint(self, found: Container | None) -> Endpoint:
         with self._lock:
-            if self._relay is not None and (why := self._relay.why):  # the relay reconnects on its own
+            if why := self._relay.why:  # the relay reconnects on its own
                 return Endpoint(address=None, why=f"{self.label}: {why}")
             self._led = found
             closed = no_endpoint(found)
             if found is None or closed:
                 return Endpoint(address=None, why=closed)
             records = containers.records_in(found)
-            if self._relay is None:
-                self._relay = RelayedEndpoint(self._relayed)
             return self._relay.of(records, why_none=f"container {found.name} is starting", run=self.run)
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
