@@ -23,6 +23,7 @@ class Engine:
         monkeypatch.setattr(compose_cli, "check_project", lambda *_: {"name": "p", "services": service})
         monkeypatch.setattr(compose_trial, "runs_nothing", lambda *_: False)
         monkeypatch.setattr(containers, "of_project", self.of_project)
+        monkeypatch.setattr(containers, "of_name", lambda *_, **__: None)
         monkeypatch.setattr(compose_trial, "prepare", self.prepare)
         monkeypatch.setattr(process, "run", self.run)
         monkeypatch.setattr(process, "stream", self.stream)
