@@ -76,10 +76,11 @@ services:
     working_dir: /app
     volumes: [".:/app"]
     command: [python3, job.py]
-    network_mode: {network}
+    {network}
   net:
     image: {base}
     command: [sleep, "600"]
+networks: {{back: {{internal: true}}}}
 """
 
 
@@ -110,7 +111,7 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
         take_away(root, dict(os.environ))
 
 
-@pytest.mark.parametrize("network", ["none", "service:net"])
+@pytest.mark.parametrize("network", ["network_mode: none", "network_mode: service:net", "networks: [back]"])
 def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach(
     base_image, tmp_path, network
 ):

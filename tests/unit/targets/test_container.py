@@ -112,7 +112,7 @@ def test_inspect_says_service_project_port_address_and_workdir_if_any():
             "Id": "a", "Name": "/x", "Created": "2026",
             "Config": {"Labels": labels, "Env": ["A=1", "DKDBG_PORT=5690"], "WorkingDir": "/srv/"},
             "State": {"Running": True}, "HostConfig": {"NetworkMode": "n", "DeviceRequests": [{"Count": -1}]},
-            "NetworkSettings": {"Ports": {}, "Networks": {"n": {"IPAddress": "172.18.0.3"}}},
+            "NetworkSettings": {"Ports": {}, "Networks": {"n": {"IPAddress": "172.18.0.3", "Gateway": "172.18.0.1"}}},
         }
     )  # fmt: skip
     assert (found.service, found.port, found.address, found.workdir, found.one_off, found.devices) == (

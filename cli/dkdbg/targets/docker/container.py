@@ -84,7 +84,8 @@ class Container:
         host_network: whether its ports are this machine's.
         published: port inside -> `host:port` outside.
         port: the debug port inside.
-        address: the container's own IP address on one of its networks; empty without one.
+        address: the container's own IP address on one of its networks; empty without one. Networks without a gateway
+            (`internal: true`) do not count: nothing is published there, and the agent cannot tell this machine by it.
         service: set by compose, otherwise empty.
         one_off: made by `docker compose run`.
         created: time as the engine writes it, which sorts by time.
@@ -136,7 +137,7 @@ class Container:
             host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
             port=_port(port) or DEFAULT_PORT,
             address=next(
-                (each["IPAddress"] for each in (network.get("Networks") or {}).values() if each.get("IPAddress")), ""
+                (each["IPAddress"] for each in (network.get("Networks") or {}).values() if each.get("IPAddress") and each.get("Gateway")), ""
             ),
             service=labels.get(SERVICE, ""),
             one_off=labels.get(ONE_OFF) == "True", created=inspected.get("Created", ""),
