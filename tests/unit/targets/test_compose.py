@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from dkdbg.core.plan import DebugService
 from dkdbg.errors import EXIT_ENGINE
 from dkdbg.targets.docker import containers
 from dkdbg.targets.docker.compose import open_addresses
+from dkdbg.targets.docker.compose_up import make_mount_points
 from dkdbg.targets.docker.engine_errors import explain, with_port
 
 GET = 'error during connect: Get "https://172.17.0.5:2376/v1.50/info": '
@@ -229,3 +231,21 @@ def test_what_a_build_prints_keeps_no_error_waiting(unit, end):
     began = time.monotonic()
     explain(1, (unit * (1000 // len(unit)) + end) * 300)
     assert time.monotonic() - began < 5
+
+
+def test_the_folders_that_the_images_own_are_mounted_over_are_made_here_not_by_the_engine(tmp_path):
+    mounts = [
+        {"type": "bind", "source": str(tmp_path), "target": "/app"},
+        {"type": "bind", "source": str(tmp_path / "src"), "target": "/app/src"},
+        {"type": "volume", "target": "/app/src/.venv"},
+    ]
+    masks = ("/app/.venv", "/app/src/.venv", "/elsewhere/.venv")
+    service = DebugService(
+        name="a", compose_file="c", port=1, gpu=False, host_network=False, token="none", masks=masks
+    )
+    make_mount_points({"services": {"a": {"volumes": mounts}}}, service)
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        ".venv",
+        "src",
+        "src/.venv",
+    ]

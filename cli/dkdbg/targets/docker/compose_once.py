@@ -15,7 +15,7 @@ from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.targets.docker import compose_cli, podman_engine
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing
-from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu
+from dkdbg.targets.docker.compose_up import check_name, check_published, choose_gpu, make_mount_points
 from dkdbg.targets.docker.host import host_facts
 from dkdbg.targets.docker.image_build import ImageBuild
 from dkdbg.targets.docker.ports import free_port, is_free
@@ -79,6 +79,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
             compose_cli.build(target, root, env=env, report=report)
     if not (detached and runs):  # the files of another image would take the running container away
         image.copy_files(str(model.get("name", "")), report)
+    make_mount_points(model, service)
     described: Mapping[str, Any] = _described(model, service.name)
     name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
     publishes = not str(described.get("network_mode")).startswith(("host", "service:", "container:"))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.agent.dap.messages import as_dict, as_list
 from dkdbg.core.plan import GPU_KINDS
 from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
@@ -30,7 +33,6 @@ from dkdbg.targets.docker.ports import on_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from dkdbg.core.plan import DebugService, GpuKind
     from dkdbg.core.target_values import Start
@@ -124,9 +126,21 @@ def _before_start(
     report: Callable[[str], None],
 ) -> None:
     """Prepare the start of a service whose image exists."""
+    make_mount_points(model, service)
     image.take_away_stale()
     image.copy_files(str(model.get("name", "")), report)
     take_place(model, service, root, report=report)
+
+
+def make_mount_points(model: Mapping[str, object], service: DebugService) -> None:
+    """Make the folders of the checkout where the image's own are mounted: the engine would make them as root's."""
+    mounts = as_list(as_dict(as_dict(model.get("services")).get(service.name)).get("volumes"))
+    binds = {each["target"]: each["source"] for each in map(as_dict, mounts) if each.get("type") == "bind"}
+    for mask in service.masks:
+        above = next((str(each) for each in PurePosixPath(mask).parents if str(each) in binds), None)
+        if above is not None:
+            with suppress(OSError):
+                Path(binds[above], PurePosixPath(mask).relative_to(above)).mkdir(parents=True, exist_ok=True)
 
 
 def _is_reached(running: compose_cli.Running | None) -> bool:
