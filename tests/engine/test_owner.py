@@ -15,6 +15,7 @@ import os, pathlib
 cache = pathlib.Path.home() / ".cache" / "model"
 print("cache", cache.read_text())
 for path in (cache, pathlib.Path("/data/step"), pathlib.Path("/srv/x.log")):
+    print(os.access(path if path.exists() else path.parent, os.W_OK))
     path.write_text("new")
     print(path, path.read_text())
 os.chmod("/srv/x.log", 0o600)

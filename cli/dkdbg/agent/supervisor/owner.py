@@ -25,6 +25,8 @@ OWNER_ENV, HOME_ENV, OWN_CONTAINER_ENV = "DKDBG_OWNER", "DKDBG_HOME_OF", "DKDBG_
 _FILE_RIGHTS = 0b11111
 #: PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE (linux/prctl.h), _LINUX_CAPABILITY_VERSION_3.
 _KEEP, _AMBIENT, _RAISE, _VERSION = 8, 47, 2, 0x20080522
+#: PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP: access(2), and so os.access, counts the rights of a user who is not root.
+_SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
 
 
 def become_owner(environ: MutableMapping[str, str]) -> None:
@@ -53,6 +55,7 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
         os.setgid(status.st_gid)
         if libc is not None:
             libc.prctl(_KEEP, 1, 0, 0, 0)
+            libc.prctl(_SECUREBITS, 1 << 4 | _NO_SETUID_FIXUP, 0, 0, 0)  # 1 << 4: what _KEEP has set
         os.setuid(status.st_uid)
     except OSError:
         # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would without dkdbg.
