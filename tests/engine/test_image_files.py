@@ -50,6 +50,22 @@ FILES = {
 }
 
 
+def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(base_image, tmp_path):
+    compose = FILES["compose.yaml"].replace("build: .", "build: .\n    runtime: nosuch")
+    files = {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image), "compose.yaml": compose}
+    root = repo(tmp_path / unique("shown"), files)
+    volume = ["docker", "volume", "ls", "-q", "--filter", f"name={root.name}_dkdbg-image"]
+    try:
+        must(dkdbg(root, "init", "--yes"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        assert dkdbg(root, "up").returncode != 0
+        assert command(volume).stdout
+        must(dkdbg(root, "down"))
+        assert command(volume).stdout == ""
+    finally:
+        take_away(root, dict(os.environ))
+
+
 def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):
     root = repo(tmp_path / unique("shown"), {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image)})
 

@@ -131,12 +131,12 @@ class ComposeTarget(ContainerTarget):
         """Remove the service with `docker compose rm`, or the project with `down`."""
         target = ComposeService(service=self.address.rest)
         kept: tuple[str, ...] = ()
+        project = ""
         if client.endpoint().is_local:
             from dkdbg.targets.docker import compose_cli, compose_up
 
-            compose_up.check_name(
-                str(compose_cli.check_project(target, self._root).get("name", "")), self._root
-            )
+            project = str(compose_cli.check_project(target, self._root).get("name", ""))
+            compose_up.check_name(project, self._root)
         else:
             from dkdbg.targets.docker import remote_up
 
@@ -149,6 +149,9 @@ class ComposeTarget(ContainerTarget):
         there = () if everything else containers.of_project(self._root)
         if not everything and not there:  # compose has made the networks for this service alone
             process.run(target.down_project(), cwd=self._root, timeout=120.0)
+        if project and service.image_files and not there:  # also where no container could be created
+            name = f"{project}_{image_build.IMAGE_VOLUME}"
+            process.run(("docker", "volume", "rm", "--force", name), cwd=self._root)
         if left := sorted(
             {each.service for each in there if each.running and each.service and not each.one_off}
         ):
