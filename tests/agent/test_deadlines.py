@@ -199,6 +199,7 @@ print(found)
             "exec(compile('import time; time.sleep(60)', '/lib/site-packages/grpc/_channel.py', 'exec'), {'__name__': 'grpc._channel'})",
             "the deadline of gRPC at p.py:6",
         ),
+        ("sys.modules['gevent'] = sys.modules['uvloop'] = sys", "timeouts of uvloop', 'timeouts of gevent"),
         ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
         ("lock = threading.Lock(); lock.acquire(); lock.acquire()", None),
         ("queue.Queue().get(timeout=60)", None),
@@ -208,7 +209,7 @@ def test_waits_of_c_with_a_timeout_are_seen_in_the_stacks(tmp_path, call, found)
     (tmp_path / "p.py").write_text(WAITING.replace("CALL", call))
     words = [sys.executable, "p.py", "some" if found else "none"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
-    assert done.stdout == f"{[found] if found else []}\n"
+    assert done.stdout == (f"['{found}']\n" if found else "[]\n")
 
 
 def test_a_clock_of_many_processes_is_told_once(monkeypatch):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import List, Optional
 
 #: Modules with timers in C.
-_MODULES = {"uvloop": "timeouts of uvloop"}
+_MODULES = {"uvloop": "timeouts of uvloop", "gevent": "timeouts of gevent"}
 #: A call with an argument, in the source line at which a thread waits in C.
 _CALL = re.compile(r"\.(acquire|poll)\([^)\s]")
 #: Packages whose calls have a deadline in C, by name.
