@@ -6,6 +6,7 @@ import signal
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
+from tests.frameworks import python_with
 from tests.processes import children
 
 
@@ -110,3 +111,24 @@ def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_ho
             assert not breakpoint_["verified"]
     (tmp_path / "stop").touch()
     assert running.finish()[0] == 0
+
+
+SHIPPED = """
+import joblib
+
+def square(n):
+    found = n * n
+    return found  # breakpoint
+
+if __name__ == "__main__":
+    print(joblib.Parallel(n_jobs=2)(joblib.delayed(square)(n) for n in (3,)))
+"""
+
+
+def test_a_function_of_the_main_script_stops_in_a_worker_of_joblib(program):
+    running = program(SHIPPED, python=python_with("launchers"), wait="300")
+    line = 1 + SHIPPED.splitlines().index("    return found  # breakpoint")
+    with Editor(running.wait_state("waiting")["port"], {running.script: [line]}) as editor:
+        (stop,) = editor.wait_stops(1)
+        assert running.finish()[:2] == (0, "[9]\n")
+    assert stop["path"] == running.script

@@ -241,8 +241,8 @@ def _patch(session_dir: str) -> None:
 
 
 def _watch_libraries() -> None:
-    """Watch code that breakpoints would miss: compiled functions, and threads made by C++."""
-    from . import compiled, importing, native_threads
+    """Watch code that breakpoints would miss: compiled or shipped functions, and threads made by C++."""
+    from . import compiled, importing, native_threads, shipped_code
 
     def trace_threads(module: Any) -> None:
         from .ray import worker
@@ -252,6 +252,7 @@ def _watch_libraries() -> None:
     if not os.environ.get("TORCH_COMPILE_DISABLE"):
         compiled.watch()
     native_threads.watch()
+    shipped_code.watch()
     if sys.version_info < (3, 12):
         importing.after("ray._private.function_manager", trace_threads)
 
