@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import command
+
 MINORS = range(8, 15)
 #: The oldest, the last one that is traced by sys.settrace, the first one by sys.monitoring, and the newest.
 EDGES = (8, 11, 12, 14)
@@ -56,9 +58,7 @@ def _of_pyenv(minor: int) -> list[str]:
 def _version(path: str) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        result = subprocess.run(
-            [path, "-I", "-c", code], capture_output=True, text=True, timeout=300, check=False
-        )
+        result = command([path, "-I", "-c", code], check=False)
     except OSError:
         return ""
     return result.stdout.strip()

@@ -19,6 +19,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
+from tests.commands import command
 from tests.frameworks import python_with
 from tests.openpai import rest
 from tests.pythons import need
@@ -109,10 +110,12 @@ class Launch:
 
     def ask(self, *words: str, text: str = "") -> tuple[int, str, str]:
         """Ask the agent by one of its verbs, from outside: exit code, output and what it says besides."""
-        done = subprocess.run(
-            [sys.executable, "-m", "dkdbg.agent", words[0], "--name", self.name, *words[1:]], input=text, capture_output=True,
-            env={**os.environ, "DKDBG_RUNTIME_DIR": str(self.runtime)}, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        done = command(
+            [sys.executable, "-m", "dkdbg.agent", words[0], "--name", self.name, *words[1:]],
+            env={"DKDBG_RUNTIME_DIR": str(self.runtime)},
+            text=text,
+            check=False,
+        )
         return done.returncode, done.stdout, done.stderr
 
     def finish(self, timeout: float = 300) -> tuple[int, str, str]:

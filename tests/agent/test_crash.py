@@ -9,6 +9,7 @@ import pytest
 
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
+from tests.commands import command
 from tests.frameworks import python_with
 
 CRASH = "def deep(a, b):\n    secret = a * 10\n    return secret / b\n\ndeep(4, 0)\n"
@@ -19,9 +20,7 @@ def own_lines(err: str) -> str:
 
 
 def bare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "train.py", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return command([sys.executable, "train.py", *words], folder, check=False)
 
 
 #: Crashes in line 4 of a thread, of each kind of child, and of the program.

@@ -10,6 +10,7 @@ import pytest
 from dkdbg.main import main
 from tests.agent.conftest import lay_out
 from tests.agent.nc import Client
+from tests.commands import command
 from tests.openpai import jobs, protocol, task
 from tests.ports import free_port
 
@@ -111,12 +112,5 @@ def test_without_the_deployment_the_job_runs_as_before(submit, root):
     (root / "code").mkdir(exist_ok=True)
     (root / "code" / "train.py").write_text("print('trained')\n")
     text = (root / "job.yaml").read_text().replace("deployment: debug", "deployment: prod")
-    done = subprocess.run(
-        ["bash", "-c", protocol.script(text, "worker")],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+    done = command(["bash", "-c", protocol.script(text, "worker")], root)
     assert done.stdout == "trained\ndone\nkept\n"

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.attach_proxies import attach_proxy
-from tests.engine.projects import dkdbg
+from tests.engine.projects import command, dkdbg
 from tests.ports import free_port
 
 LIMIT = 300.0
@@ -132,11 +131,7 @@ def test_rays_token_is_shown_to_a_dashboard_that_asks_for_it_and_is_on_no_comman
     lines, token = [], f"open-sesame-{os.getpid()}"  # other runs of this test are on the machine too
 
     def answers(path, headers):
-        lines.extend(
-            subprocess.run(
-                ["ps", "-eo", "args"], capture_output=True, text=True, check=True
-            ).stdout.splitlines()
-        )
+        lines.extend(command(["ps", "-eo", "args"]).stdout.splitlines())
         if headers.get("Authorization") != f"Bearer {token}":
             return 401, {}
         return VERSION if path == "/api/version" else rows()

@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-# What runs the agent under attack.
 from tests.agent.conftest import launch, layout, runtime  # noqa: F401
+
+# What runs the agent under attack.
+from tests.commands import command
 
 #: Seconds that a page has to say that it is done: a browser takes some to start beside other tests.
 PAGE_LIMIT = 300
@@ -98,11 +100,9 @@ def _change_users(*words: str) -> None:
 def neighbour(base_image):
     """Run Python code in a container beside others on a Docker network; for tests marked `engine`."""
 
-    def run(network, code, timeout=300):
-        command = ["docker", "run", "--rm", "-i", "--network", network, base_image, "python3", "-"]
-        return subprocess.run(
-            command, input=code, capture_output=True, text=True, timeout=timeout, check=False
-        )
+    def run(network, code):
+        words = ["docker", "run", "--rm", "-i", "--network", network, base_image, "python3", "-"]
+        return command(words, text=code, check=False)
 
     return run
 

@@ -537,10 +537,9 @@ sys.exit(done.returncode)
 
 def measured(root: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], int]:
     """`dkdbg sync ...` to its end, and the most memory that it held; bytes."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, sys.executable, "-m", "dkdbg", "sync", *words], cwd=root, capture_output=True,
-        text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
-    )  # fmt: skip
+    done = command(
+        [sys.executable, "-c", MEASURED, sys.executable, "-m", "dkdbg", "sync", *words], root, check=False
+    )
     return done, int(done.stderr.rpartition("peak ")[2]) * 1024
 
 

@@ -976,9 +976,7 @@ def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository
     (tmp_path / copied.rstrip("/")).symlink_to(leads_to)
     script = artefact("templates", "image_inputs.sh").read_text("utf-8") + '\nimage_inputs "$@"'
     digests = [
-        subprocess.run(
-            ["sh", "-c", script, "sh", copied], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
-        ).stdout
+        command(["sh", "-c", script, "sh", copied], tmp_path).stdout
         for _ in range(2)
     ]  # fmt: skip
     assert all(re.fullmatch(r"[0-9a-f]{64}\n", each) for each in digests)

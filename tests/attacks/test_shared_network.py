@@ -14,6 +14,7 @@ from tests.agent.dap_probe import wait_for
 from tests.attacks.conftest import OtherUser
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_another_user import CLIENT as SHOWS_A_TOKEN
+from tests.commands import command
 from tests.engine.attach_proxies import attach_proxy
 from tests.far.test_relay import Far, connect, far, relay  # noqa: F401
 from tests.leftovers import unique
@@ -28,8 +29,7 @@ TOKEN = "a-token-that-is-long-enough-for-a-test"
 
 
 def docker(*words: str) -> str:
-    done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    done = command(["docker", *words])
     return done.stdout + done.stderr
 
 

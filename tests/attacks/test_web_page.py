@@ -10,6 +10,7 @@ import pytest
 from dkdbg.agent.state import procfs
 from tests.agent.dap_probe import wait_for
 from tests.agent.nc import PROMPT, Client
+from tests.commands import command
 from tests.ports import free_port
 
 #: Posts lines of pdb's to the port in the ways that ask nobody for leave. A browser that reads pdb's greeting for an
@@ -93,20 +94,13 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(chromium, laun
     """Reads /status after DNS rebinding, at a name of the attacker's that means 127.0.0.1: 421, with nothing in it."""
     running = launch("sleep", "600")
     port = running.wait_state("running")["port"]
-    command = [
+    words = [
         chromium, "--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server", "--no-sandbox",
         f"--user-data-dir={tmp_path / 'browser'}", "--host-resolver-rules=MAP attacker.test 127.0.0.1", "--dump-dom",
     ]  # fmt: skip
 
     def read(host, path="status"):
-        done = subprocess.run(
-            [*command, f"http://{host}:{port}/{path}"],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        )
-        return done.stdout
+        return command([*words, f"http://{host}:{port}/{path}"]).stdout
 
     assert '"state": "running"' in read("127.0.0.1")  # it reads what is there
     for path in ("status", "healthz"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import frameworks
+from tests.commands import command
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "benchmarks").glob("*.py"))
@@ -71,9 +72,6 @@ def test_a_benchmark_runs_to_its_end_and_prints_a_figure(file, tmp_path):
 
 def test_a_benchmark_names_the_program_that_it_needs_and_lacks(tmp_path):
     file = ROOT / "benchmarks" / "sync_checkouts.py"
-    done = subprocess.run(
-        [sys.executable, str(file), "--smallest"], capture_output=True, text=True, check=False, timeout=300,
-        env={**os.environ, "PATH": str(tmp_path)},
-    )  # fmt: skip
+    done = command([sys.executable, str(file), "--smallest"], env={"PATH": str(tmp_path)}, check=False)
     assert done.returncode == 2
     assert "git is not installed" in done.stderr

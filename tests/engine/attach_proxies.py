@@ -18,6 +18,7 @@ import pytest
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from tests.agent.dap_probe import wait_for
+from tests.commands import command
 from tests.pages import environment
 from tests.ports import free_port
 from tests.pythons import IMAGES
@@ -156,11 +157,7 @@ def lay_out(root: Path, **files: str) -> Path:
 
 def docker(*words: str, stdin: str = "", check: bool = True) -> str:
     """Run docker and return what it prints."""
-    done = subprocess.run(
-        ["docker", *words], input=stdin, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert not check or done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
-    return done.stdout.strip()
+    return command(["docker", *words], text=stdin, check=check).stdout.strip()
 
 
 def newest_image() -> str:

@@ -1,10 +1,9 @@
 """Small repositories for the engine tests, and one way to run them: init, up, attach, stop, down."""
 
-import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
+from tests.commands import command, must
 from tests.leftovers import unique  # noqa: F401
 from tests.pages import interrupted
 
@@ -70,32 +70,6 @@ def started(root: Path, *words: str, **streams: Any) -> Iterator[subprocess.Pope
     running = start(root, *words, **streams)
     with interrupted(running):
         yield running
-
-
-def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """`done`, which has to have succeeded."""
-    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
-    return done
-
-
-def command(
-    words: Sequence[str | Path],
-    cwd: Path | None = None,
-    *,
-    env: Mapping[str, str] | None = None,
-    text: str = "",
-    check: bool = True,
-) -> subprocess.CompletedProcess[str]:
-    """A command that is run to its end, with these variables besides; it has to succeed unless `check` is off.
-
-    Args:
-        text: what is typed into it.
-    """
-    done = subprocess.run(
-        words, cwd=cwd, env={**os.environ, **(env or {})}, input=text, capture_output=True, text=True, check=False,
-        timeout=300,
-    )  # fmt: skip
-    return must(done) if check else done
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.commands import command
+from tests.engine.projects import dkdbg
 
-def docker(*words: str, stdin: str | None = None, check: bool = True) -> str:
-    """The output of a docker command that has to succeed."""
-    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False, input=stdin)
-    assert not check or done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+
+def docker(*words: str, stdin: str = "", check: bool = True) -> str:
+    """Run docker and return all of what it prints."""
+    return command(["docker", *words], text=stdin, check=check).stdout
 
 
 class Box:
@@ -88,10 +89,7 @@ def take_away(name: str) -> None:
 
 def sync(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`dkdbg sync ...` that ends by itself."""
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg", "sync", *words], cwd=root, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=300,
-    )  # fmt: skip
+    return dkdbg(root, "sync", *words)
 
 
 class Following:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import unique
+from tests.engine.projects import command, unique
 
 #: Made from Debian packages once, and kept like the base images.
 IMAGE = "dkdbg-test/ssh:1"
@@ -76,10 +76,7 @@ class Laptop:
         return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
 
     def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=300,
-        )  # fmt: skip
+        return command([str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], check=False)
 
     def local_ssh(self) -> list[int]:
         """The processes of ssh here that use our configuration."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkout import TRAIN, checkout, snapshot
+from tests.commands import command
 
 CHECKOUT = Path(__file__).parents[2]
 ARTEFACTS = sorted(
@@ -27,11 +28,7 @@ CODE = sorted(
 
 
 def build(source: Path, out: Path, kind: str) -> Path:
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(source)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    command([sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(source)])
     return next(out.glob("*.whl" if kind == "wheel" else "*.tar.gz"))
 
 
@@ -89,10 +86,7 @@ def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path):
     path = os.pathsep.join([str(target), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
 
     def run(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-S", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
-            text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = command([sys.executable, "-S", *words], tmp_path, env={"PYTHONPATH": path}, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

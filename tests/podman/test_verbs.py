@@ -9,17 +9,13 @@ import pytest
 
 from dkdbg import hints
 from tests.agent.dap_probe import wait_for
+from tests.commands import must
 from tests.engine.attach_proxies import proxy_of
 from tests.engine.projects import LOOP, at, launch_options, stop_in, unique, write
 from tests.hints import hinted
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("podman")]
-
-
-def must(done):
-    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture
@@ -43,7 +39,7 @@ def stops(root, options=None):
 
 def listed(podman, project):
     """Names and states of sessions; that an editor has left, one says a moment later."""
-    seen = json.loads(must(podman.run("dkdbg", "ps", "--json", cwd=project)))["sessions"]
+    seen = json.loads(must(podman.run("dkdbg", "ps", "--json", cwd=project)).stdout)["sessions"]
     # Root's sessions on this machine are those of other tests too.
     return [
         (each["name"], each["state"]) for each in seen if not each["target"].startswith(("local", "call"))
@@ -51,7 +47,7 @@ def listed(podman, project):
 
 
 def test_a_fresh_project_from_up_to_down(podman, project):
-    said = must(podman.run("dkdbg", "up", cwd=project))
+    said = must(podman.run("dkdbg", "up", cwd=project)).stdout
     assert "Podman " in said
     assert "COMMIT" in said  # podman has built
     assert stops(project)
@@ -62,10 +58,10 @@ def test_a_fresh_project_from_up_to_down(podman, project):
     typed = podman.run("dkdbg", "pdb", "app-debug", cwd=project, text="p 6 * 7\nq\n")
     assert "42" in typed.stdout, typed.stderr
     assert "same folder" in podman.run("dkdbg", "sync", "--once", cwd=project).stdout
-    again = must(podman.run("sh", ".dkdbg/up.sh", cwd=project))  # as F5 does
+    again = must(podman.run("sh", ".dkdbg/up.sh", cwd=project)).stdout  # as F5 does
     assert "COMMIT" not in again  # nothing has changed: no build
     must(podman.run("dkdbg", "down", cwd=project))
-    assert not must(podman.run("docker", "ps", "-aq")).strip()
+    assert not must(podman.run("docker", "ps", "-aq")).stdout.strip()
 
 
 #: Root's Podman differs only in how its containers are reached and whose files they write.
@@ -99,7 +95,7 @@ def test_another_command_is_built_and_stopped_and_a_program_that_ends_at_once_is
     finally:
         running.kill()
         running.wait()
-    assert not must(podman.run("docker", "ps", "-aq")).strip()
+    assert not must(podman.run("docker", "ps", "-aq")).stdout.strip()
 
     (project / "train.py").write_text("import sys\nsys.exit('no data here')\n")
     for _ in range(5):  # a busy machine may see it running for a moment, which is ready

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.agent.dap_probe import wait_for
-from tests.engine.projects import unique
+from tests.engine.projects import command, unique
 from tests.far.hosts import IMAGE, Laptop
 
 #: What Debian's engine is made of, beside what the image of the ssh hosts has.
@@ -112,10 +112,7 @@ class Box(Laptop):
 
     def docker(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The docker command of the laptop, at the engine there."""
-        return subprocess.run(
-            ["docker", *words], env={**os.environ, **self.environment}, capture_output=True, text=True,
-            check=False, stdin=subprocess.DEVNULL, timeout=300,
-        )  # fmt: skip
+        return command(["docker", *words], env=self.environment, check=False)
 
     def here(self, *words: str, check: bool = True) -> str:
         """The docker command of this machine, at its own engine."""

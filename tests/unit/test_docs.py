@@ -1,9 +1,7 @@
 """The documentation: every link leads somewhere, the reference is the parser's, and the README stays short."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 import dkdbg
 from dkdbg import pai
+from tests.commands import command
 from tests.pages import DOCS
 from tests.reference import reference, settings
 
@@ -87,10 +86,6 @@ def test_a_figure_names_a_command_that_measures_it_again():
 def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copy(ROOT / "zensical.toml", tmp_path)
-    built = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False,
-        timeout=300, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
-    assert built.returncode == 0, built.stdout + built.stderr
+    command([sys.executable, "-m", "zensical", "build", "--strict"], tmp_path, env={"NO_COLOR": "1"})
     pages = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")} - {"index"}
     assert {page for page in pages if not (tmp_path / ".site" / page / "index.html").is_file()} == set()

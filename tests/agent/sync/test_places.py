@@ -14,6 +14,7 @@ from dkdbg.sync.receiver import boot, wire
 from dkdbg.sync.receiver.problems import Refused
 from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import digest, entry, operations, packed
+from tests.commands import command
 from tests.pythons import MINORS, need
 
 USER = 12345
@@ -58,12 +59,7 @@ def mounted(tmp_path, as_root):  # noqa: ARG001
 
     def mount(place, options):
         place.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = command(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=False)
         if done.returncode:
             (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no mount here: {done.stderr.strip()}")
         places.append(place)

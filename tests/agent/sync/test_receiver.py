@@ -13,6 +13,7 @@ import pytest
 
 from dkdbg.sync.receiver import wire
 from tests.agent.sync.host import NOW, Host, digest, entry
+from tests.commands import command
 
 
 def test_ready_says_what_the_host_has_to_know(host, root):
@@ -336,9 +337,7 @@ def test_git_never_sees_syncs_folder(host, root):
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     host.open(root)
     host.put("a", b"1")
-    status = subprocess.run(
-        ["git", "-C", str(root), "status", "--short", "-uall"], capture_output=True, text=True, check=True
-    )
+    status = command(["git", "-C", str(root), "status", "--short", "-uall"])
     assert status.stdout == "?? a\n"
     host.bye()
 

@@ -87,10 +87,12 @@ class RealCluster:
         self, *words: str, stdin: str | None = None, check: bool = True, config: Path | None = None
     ) -> str:
         """What kubectl prints, as the administrator unless `config` says otherwise, in `ml`."""
-        done = subprocess.run(
-            ["kubectl", "--namespace=ml", *words], capture_output=True, text=True, input=stdin, check=False,
-            env={**os.environ, "KUBECONFIG": str(config or self.config)}, timeout=300,
-        )  # fmt: skip
+        done = command(
+            ["kubectl", "--namespace=ml", *words],
+            env={"KUBECONFIG": str(config or self.config)},
+            text=stdin,
+            check=False,
+        )
         assert not check or done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

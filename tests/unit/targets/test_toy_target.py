@@ -14,6 +14,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets import registry
 from dkdbg.verbs.up import startable
 from tests.agent.dap_probe import wait_for
+from tests.commands import command
 from tests.engine.attach_proxies import AttachProxy
 from tests.ports import free_port
 from tests.unit.targets.toy import ToyTarget
@@ -86,9 +87,7 @@ def job(repository):  # noqa: ARG001 - its program is the repository's
 
 
 def dkdbg(root, *words, stdin=""):
-    return subprocess.run(
-        [sys.executable, "-c", DKDBG, *words], cwd=root, input=stdin, capture_output=True, text=True, timeout=300, check=False
-    )  # fmt: skip
+    return command([sys.executable, "-c", DKDBG, *words], root, text=stdin, check=False)
 
 
 def toy(address):

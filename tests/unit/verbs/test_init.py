@@ -12,6 +12,7 @@ import pytest
 
 from dkdbg.setup.render import jsonc
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
+from tests.commands import command
 from tests.terminals import terminal
 
 COMPOSE = """\
@@ -215,10 +216,7 @@ def test_a_repository_on_a_read_only_file_system_is_said_to_be_one(script):
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no namespace of mounts can be made here")
     mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
     words = [sys.executable, "-m", "dkdbg", "-C", str(script), "init", "--yes"]
-    done = subprocess.run(
-        [unshare, *user, "--mount", "sh", "-c", mount, "sh", str(script), *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = command([unshare, *user, "--mount", "sh", "-c", mount, "sh", str(script), *words], check=False)
     assert done.returncode != 0
     assert "Read-only file system" in done.stderr
     assert "work in a writable copy" in done.stderr
