@@ -25,7 +25,16 @@ each_system = pytest.mark.parametrize("entry", registry.batch_systems(), ids=lam
 @pytest.fixture
 def system(entry):
     """The module's object, as its queue has it."""
+    return _system(entry)
+
+
+def _system(entry):
     return entry.kind.queue(Address(scheme=entry.scheme, rest=""))._system
+
+
+def _called(scheme):
+    """The module's object for addresses that begin so."""
+    return next(_system(each) for each in registry.batch_systems() if each.scheme == scheme)
 
 
 def is_shell(text):
@@ -76,6 +85,18 @@ def test_a_submission_has_the_user_s_options_and_can_be_found_again(entry, syste
     assert "7" in system.cancel("7")
 
 
+@pytest.mark.parametrize(
+    ("scheme", "said", "job"),
+    [
+        ("pbs", "12\n", "12"), ("pbs", "12.pbs\n", "12.pbs"), ("pbs", "12[].pbs\n", "12[].pbs"), ("pbs", "qsub: oh\n", ""), ("pbs", "", ""),
+        ("lsf", "Job <12> is submitted to default queue <normal>.\n", "12"), ("lsf", "Job <12> is submitted to queue <gpu>.\n", "12"),
+        ("lsf", "Job not submitted.\n", ""),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_new_job_is_what_its_program_prints(scheme, said, job):
+    assert _called(scheme).submitted(said) == job
+
+
 @each_system
 def test_where_its_programs_are_not_there_is_said(entry, system):
     for said in (
@@ -83,6 +104,40 @@ def test_where_its_programs_are_not_there_is_said(entry, system):
         f"bash: line 1: {entry.submitter}: command not found",
     ):
         assert isinstance(system.explain(said, job="", node=""), NoCommandsError)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said", "cause"),
+    [
+        ("slurm", "slurm_load_jobs error: Invalid job id specified\n", "Slurm has no job 7"),
+        ("slurm", "srun: error: Slurm job 7 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n", "job 7 has ended, or n1 is not one of its nodes"),
+        ("slurm", "srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is not a node of job 7"),
+        ("slurm", "srun: error: Unable to create step for job 7: Access/permission denied\n", "job 7 is not yours"),
+        ("slurm", "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", "there is no such partition"),
+        ("slurm", "sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no node of this partition can ever give"),
+        ("slurm", "sbatch: error: Invalid --time specification\n", "sbatch does not accept this: Invalid --time specification"),
+        ("slurm", "sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch does not accept this: unrecognized option '--nope'"),
+        ("slurm", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "Slurm's controller does not answer"),
+        ("slurm", "sh: 1: squeue: not found\n", "there are no commands of Slurm there"),
+        ("slurm", "Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 only lets in users who have a job on it"),
+        ("pbs", "qsub: node(s) specification error\n", "qsub does not take these nodes"),  # OpenPBS 23.06
+        ("pbs", "Invalid time limit specified (x)\n", "qsub does not accept this: Invalid time limit specified (x)"),
+        ("pbs", "Unknown option: d\nUsage:\n    qsub [-a start_time]\n", "qsub does not accept this: Unknown option: d"),
+        ("pbs", "sh: 1: qstat: not found\n", "there are no commands of PBS there"),
+        ("pbs", "and the output was:\n'sbatch: error: invalid partition specified: nope\n", "there is no such partition"),
+        ("lsf", "nope: No such queue. Job not submitted.\n", "there is no such queue"),
+        ("lsf", "Bad resource requirement syntax. Job not submitted.\n", "bsub does not accept this: Bad resource requirement syntax"),
+        ("lsf", "Job <7>: User permission denied\n", "job 7 is not yours"),
+        ("lsf", "Job <7>: No matching job found\n", "LSF has no job 7"),
+        ("lsf", "LSF is down. Please wait ...\n", "LSF does not answer"),
+        ("lsf", "me@n1: Permission denied (publickey).\n", "n1 refuses ssh"),
+    ],
+)  # fmt: skip
+def test_the_words_of_its_programs_have_a_cause_and_a_next_step_and_are_quoted(scheme, said, cause):
+    error = _called(scheme).explain(said, job="7", node="n1")
+    assert error.message.startswith(cause)
+    assert error.hint
+    assert error.message.splitlines()[-1] in f"{cause}\n{said}"
 
 
 @each_system

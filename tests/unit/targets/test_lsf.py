@@ -89,31 +89,6 @@ def test_an_answer_that_makes_no_sense_is_an_error(said):
         LSF.read("12", 1, said, "")
 
 
-@pytest.mark.parametrize(
-    ("said", "cause"),
-    [
-        ("nope: No such queue. Job not submitted.\n", "there is no such queue"),
-        ("Bad resource requirement syntax. Job not submitted.\n", "bsub does not accept this: Bad resource requirement syntax"),
-        ("Job <7>: User permission denied\n", "job 7 is not yours"),
-        ("Job <7>: No matching job found\n", "LSF has no job 7"),
-        ("LSF is down. Please wait ...\n", "LSF does not answer"),
-        ("me@host1: Permission denied (publickey).\n", "host1 refuses ssh"),
-    ],
-)  # fmt: skip
-def test_its_words_have_a_cause_and_a_next_step(said, cause):
-    error = LSF.explain(said, job="7", node="host1")
-    assert error.message.startswith(cause)
-    assert error.hint
-
-
-@pytest.mark.parametrize(
-    ("said", "job"),
-    [("Job <12> is submitted to default queue <normal>.\n", "12"), ("Job <12> is submitted to queue <gpu>.\n", "12"), ("Job not submitted.\n", "")],
-)  # fmt: skip
-def test_the_number_of_a_new_job_is_what_bsub_prints(said, job):
-    assert LSF.submitted(said) == job
-
-
 def test_a_name_makes_no_array_and_output_of_the_user_s_own_is_kept():
     script = Script(path="/s/job.sh", tag="job-12345678", name="dkdbg-a[1-9].py", options=("-n", "2"))
     assert LSF.submit(script) == (

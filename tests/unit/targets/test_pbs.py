@@ -67,24 +67,3 @@ def test_a_job_that_is_not_there_is_named():
         DkdbgError, match="PBS has no job 99"
     ):  # slurm-wlm-torque ends with 153 and says nothing
         PBS.read("99", 153, "", "")
-
-
-@pytest.mark.parametrize(
-    ("said", "cause"),
-    [
-        ("qsub: node(s) specification error\n", "qsub does not take these nodes"),  # OpenPBS 23.06
-        ("Invalid time limit specified (x)\n", "qsub does not accept this: Invalid time limit specified (x)"),
-        ("Unknown option: d\nUsage:\n    qsub [-a start_time]\n", "qsub does not accept this: Unknown option: d"),
-        ("sh: 1: qstat: not found\n", "there are no commands of PBS there"),
-        ("and the output was:\n'sbatch: error: invalid partition specified: nope\n", "there is no such partition"),
-    ],
-)  # fmt: skip
-def test_its_words_have_a_cause_and_a_next_step(said, cause):
-    error = PBS.explain(said, job="7", node="n1")
-    assert error.message.startswith(cause)
-    assert error.hint
-
-
-@pytest.mark.parametrize(("said", "job"), [("12\n", "12"), ("12.pbs\n", "12.pbs"), ("12[].pbs\n", "12[].pbs"), ("qsub: oh\n", ""), ("", "")])  # fmt: skip
-def test_the_number_of_a_new_job_is_what_qsub_prints(said, job):
-    assert PBS.submitted(said) == job

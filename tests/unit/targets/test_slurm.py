@@ -39,29 +39,6 @@ def test_states_are_told_apart(line, phase, reason):
     assert (job.phase, job.reason) == (phase, reason)
 
 
-@pytest.mark.parametrize(
-    ("said", "cause"),
-    [
-        ("slurm_load_jobs error: Invalid job id specified\n", "Slurm has no job 7"),
-        ("srun: error: Slurm job 7 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n", "job 7 has ended, or n1 is not one of its nodes"),
-        ("srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is not a node of job 7"),
-        ("srun: error: Unable to create step for job 7: Access/permission denied\n", "job 7 is not yours"),
-        ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", "there is no such partition"),
-        ("sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no node of this partition can ever give"),
-        ("sbatch: error: Invalid --time specification\n", "sbatch does not accept this: Invalid --time specification"),
-        ("sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch does not accept this: unrecognized option '--nope'"),
-        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "Slurm's controller does not answer"),
-        ("sh: 1: squeue: not found\n", "there are no commands of Slurm there"),
-        ("Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 only lets in users who have a job on it"),
-    ],
-)  # fmt: skip
-def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
-    error = SLURM.explain(said, job="7", node="n1")
-    assert error.message.startswith(cause)
-    assert error.hint
-    assert error.message.splitlines()[-1] in f"{cause}\n{said}"
-
-
 def test_words_of_others_are_quoted_and_not_explained():
     said = "Traceback (most recent call last):\n"
     assert SLURM.explain(said, job="7", node="n1") is None
