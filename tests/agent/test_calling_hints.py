@@ -38,7 +38,6 @@ def root(tmp_path, runtime, monkeypatch):
     """A repository; the user has a token, and nothing else of this user's runs."""
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(runtime))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "con fig"))
-    monkeypatch.delenv("DKDBG_TOKEN", raising=False)
     token_of(tmp_path).parent.mkdir(parents=True)
     token_of(tmp_path).write_text(secrets.token_hex(32))
     token_of(tmp_path).chmod(0o600)
@@ -113,14 +112,21 @@ def test_a_port_that_somebody_has_is_not_listened_at(root):
     assert (refused.returncode, "cannot listen on 127.0.0.1:" in refused.stderr) == (4, True), refused.stderr
 
 
-def test_a_short_token_makes_way_for_one_that_is_made(root, monkeypatch):
+def test_a_short_or_open_token_makes_way_for_one_that_is_made(root, monkeypatch):
     token_of(root).unlink()
     waits = f"dkdbg attach --listen 127.0.0.1:{free_port()}"
-    monkeypatch.setenv("DKDBG_TOKEN", "hunter2")
-    assert "unset DKDBG_TOKEN" in in_shell(root, waits).stderr
+    for token, what in (("", "is empty"), ("hunter2", "has 7 characters")):
+        monkeypatch.setenv("DKDBG_TOKEN", token)
+        said = in_shell(root, waits).stderr
+        assert f"the token (DKDBG_TOKEN) {what}, " in said
+        assert "unset DKDBG_TOKEN, and dkdbg makes one; " in said
     monkeypatch.delenv("DKDBG_TOKEN")
     token_of(root).write_text("abc\n")
-    assert f"rm '{token_of(root)}'" in in_shell(root, waits).stderr
+    for mode, what in ((0o644, "other users can read your token"), (0o600, "has 3 characters")):
+        token_of(root).chmod(mode)
+        said = in_shell(root, waits).stderr
+        assert what in said
+        assert f"rm '{token_of(root)}', " in said
     token_of(root).unlink()
     with typed(root, f"{waits} --port {free_port()}", root / "log") as attach:
         attach.wait("made a token: ", "made a key and its certificate: ", "#sha256:")

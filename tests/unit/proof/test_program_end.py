@@ -60,12 +60,6 @@ def test_the_cause_is_the_kind_of_the_last_error(text, code, cause):
     assert text.strip().splitlines()[-1] in found.detail
 
 
-def test_an_exception_of_any_name_is_in_the_finding():
-    assert cause_of(TRACEBACK + "mylib.Unhappy: no weights\n", 1, AROUND).says.endswith(
-        "exit code 1: mylib.Unhappy: no weights"
-    )
-
-
 def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_file_that_the_image_installs():
     found = cause_of(TRACEBACK + "ModuleNotFoundError: No module named 'sklearn.svm'\n", 1, AROUND)
     assert found.subject == "scikit-learn"
