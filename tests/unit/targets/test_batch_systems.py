@@ -51,10 +51,14 @@ def test_a_job_is_named_with_a_login_node_and_without_one(entry, tmp_path):
 
 
 @each_system
-@pytest.mark.parametrize("job", ["x", "7;id", "$(id)", "-7", "7/n1/more"])
-def test_what_is_no_job_is_refused(entry, job, tmp_path):
+@pytest.mark.parametrize(
+    "rest",
+    ["login", "login/x", "login/7;id", "login/$(id)", "login/-7", "login/7/n1/more", "login/7/a b", "login/7/$(id)", "login/7/n:",
+     "/", "lo;gin/7"],
+)  # fmt: skip
+def test_an_address_that_names_no_job_or_makes_no_sense_is_refused(entry, rest, tmp_path):
     with pytest.raises(DkdbgError):
-        registry.target_of(f"{entry.scheme}://login/{job}", tmp_path)
+        registry.target_of(f"{entry.scheme}://{rest}", tmp_path)
 
 
 @each_system
