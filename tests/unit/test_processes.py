@@ -36,8 +36,7 @@ def chosen(root, documented, *, gpu="none", needs_gpu=False, gpus=0, cores=2):
         ({"cores": 16, "needs_gpu": True}, "1", "has 4, and here is no GPU)"),
     ],
 )
-def test_as_many_processes_as_documented_start_where_possible(tmp_path, monkeypatch, machine, count, said):
-    monkeypatch.delenv("DKDBG_PROCESSES", raising=False)
+def test_as_many_processes_as_documented_start_where_possible(tmp_path, machine, count, said):
     found, text = chosen(tmp_path, 4, **machine)
     assert found == count
     assert said in text

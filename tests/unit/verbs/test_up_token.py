@@ -24,7 +24,6 @@ def service(token):
 def said(tmp_path, monkeypatch):
     """A user with a home of their own; the lines that were reported."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "my settings"))
-    monkeypatch.delenv("DKDBG_TOKEN", raising=False)
     monkeypatch.setattr(service_token, "others", lambda: ("anna", "ben", "cara", "dan"))
     return []
 
