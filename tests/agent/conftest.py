@@ -122,6 +122,12 @@ class Launch:
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out.decode(), err.decode()
 
+    def ends(self, code: int = 0, out: str | None = None) -> str:
+        """What it says besides, once it has ended with this code (and printed nothing but `out`)."""
+        ended, printed, err = self.finish()
+        assert (ended, printed) == (code, printed if out is None else out), err
+        return err
+
 
 @pytest.fixture
 def launch(layout, runtime, tmp_path):
@@ -213,11 +219,11 @@ def in_terminal(layout, runtime, tmp_path):
 
 @pytest.fixture
 def program(launch, tmp_path):
-    """Launch a program that consists of this text; the agent's `script` is its file."""
+    """Launch a program that consists of this text; the agent's `script` is its file, Python's options go `before` it."""
 
-    def start(text, *arguments, name="train.py", **more):
+    def start(text, *arguments, name="train.py", before=(), **more):
         (tmp_path / name).write_text(text)
-        running: Launch = launch(more.get("python", sys.executable), name, *arguments, **more)
+        running: Launch = launch(more.get("python", sys.executable), *before, name, *arguments, **more)
         running.script = str(tmp_path / name)
         return running
 

@@ -17,6 +17,7 @@ from dkdbg.errors import DkdbgError
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class Session:
@@ -87,6 +88,21 @@ class Session:
         self.inner.close()
 
 
+class Stop(dict[str, Any]):
+    """Where a thread stands: `line`, `path`, `frame`, `thread`, and the `session` of its process."""
+
+    def go_on(self, without: str | Path = "") -> None:
+        """Continue; if a file is given, without the breakpoints in it."""
+        if without:
+            self["session"].request("setBreakpoints", source={"path": str(without)}, breakpoints=[])
+        self["session"].request("continue", threadId=self["thread"])
+
+    def value(self, expression: str, **more: Any) -> str:
+        """What an expression is there."""
+        asked = {"expression": expression, "frameId": self["frame"], **more}
+        return str(self["session"].request("evaluate", **asked)["result"])
+
+
 class Editor:
     """What VS Code does with one attach configuration. Stops are continued unless `hold` is set."""
 
@@ -106,7 +122,7 @@ class Editor:
         self.port, self.breakpoints, self.hold = port, breakpoints, hold
         self.sessions: dict[int, Session] = {}
         self.attached: dict[int, Session] = {}
-        self.stops: list[dict[str, Any]] = []
+        self.stops: list[Stop] = []
         self.output: list[str] = []
         self.consoles: dict[Session, list[str]] = {}
         self.exit_codes: list[int] = []
@@ -158,12 +174,13 @@ class Editor:
         # The program may be gone by now, and the thread run on, with an answer to another stop.
         with contextlib.suppress(AssertionError, OSError, IndexError):
             frame = session.request("stackTrace", threadId=body["threadId"])["stackFrames"][0]
-            stop = {"line": frame["line"], "path": frame["source"]["path"], "frame": frame["id"]}
+            where = {"line": frame["line"], "path": frame["source"]["path"], "frame": frame["id"]}
+            stop = Stop(where, session=session, thread=body["threadId"])
             with self.changed:
-                self.stops.append({**stop, "session": session, "thread": body["threadId"]})
+                self.stops.append(stop)
                 self.changed.notify_all()
             if not self.hold:
-                session.request("continue", threadId=body["threadId"])
+                stop.go_on()
 
     def _leave(self, session: Session) -> None:
         with contextlib.suppress(OSError, AssertionError):
@@ -176,7 +193,7 @@ class Editor:
             there = self.changed.wait_for(lambda: len(self.attached) == count, timeout)
             assert there, (self.sessions, self.attached, self.errors)
 
-    def wait_stops(self, count: int, timeout: float = 300) -> list[dict[str, Any]]:
+    def wait_stops(self, count: int, timeout: float = 300) -> list[Stop]:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)
             return list(self.stops)

@@ -74,4 +74,4 @@ def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(p
     running = program("x = 1\ny = 2\n", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     with Editor(running.port, {running.script: [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
-    assert running.finish()[0] == 0
+    running.ends()

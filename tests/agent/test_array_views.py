@@ -8,7 +8,7 @@ import pytest
 from dkdbg.agent.inprocess.arrays import array_figures
 from dkdbg.delivery import debugpy
 from tests.agent.conftest import lay_out
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, Stop
 from tests.agent.test_privates import VERSIONS, released
 from tests.frameworks import python_with
 
@@ -61,29 +61,21 @@ print("aten::size" in str(traced.graph), same, flush=True)
 """
 
 
-def _values(stop: dict) -> dict[str, dict]:
+def _values(stop: Stop) -> dict[str, dict]:
     return stop["session"].variables(frame=stop["frame"])
 
 
-def _children(stop: dict, reference: int) -> dict[str, dict]:
+def _children(stop: Stop, reference: int) -> dict[str, dict]:
     return stop["session"].variables(reference=reference)
 
 
-def _evaluate(stop: dict, expression: str, context: str) -> str:
-    asked = {"expression": expression, "frameId": stop["frame"], "context": context}
-    return str(stop["session"].request("evaluate", **asked)["result"])
-
-
 @pytest.fixture
-def stopped(launch, tmp_path):
-    script = tmp_path / "train.py"
-
+def stopped(program):
     def run(code, python, layout=None):
-        script.write_text(code)
         lines = [number for number, line in enumerate(code.splitlines(), 1) if 'print("stop")' in line]
         more = {} if layout is None else {"layout": layout}
-        running = launch(python, "train.py", wait="300", python=python, **more)
-        return running, Editor(running.wait_state("waiting")["port"], {str(script): lines}, hold=True)
+        running = program(code, wait="300", python=python, **more)
+        return running, Editor(running.port, {running.script: lines}, hold=True)
 
     return run
 
@@ -144,22 +136,24 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
         attributes = _children(stop, children["attributes"]["variablesReference"])
         assert attributes["ndim"]["value"] == "2"
         for context in ("hover", "watch"):
-            assert _evaluate(stop, "small", context) == text["small"]
+            assert stop.value("small", context=context) == text["small"]
         for name in ("plain", "small", "objects", "masked", "array"):
-            assert _evaluate(stop, name, "repl") == eval(_evaluate(stop, f"repr({name})", "clipboard"))
+            assert stop.value(name, context="repl") == eval(stop.value(f"repr({name})", context="clipboard"))
         assert _children(stop, values["objects"]["variablesReference"])["[1]"]["value"] == "None"
         assert _children(stop, values["masked"]["variablesReference"])["[1]"]["value"] == "masked"
         assert "[0]" in _children(stop, values["mapped"]["variablesReference"])
-        assert _evaluate(stop, "small", "clipboard") == "tensor([0, 1, 2, 3])"
-        compared = json.loads(_evaluate(stop, "weight", "dkdbg-compare"))
-        assert compared["digest"] == json.loads(_evaluate(stop, "weight.clone()", "dkdbg-compare"))["digest"]
-        assert compared["digest"] != json.loads(_evaluate(stop, "weight * 2", "dkdbg-compare"))["digest"]
+        assert stop.value("small", context="clipboard") == "tensor([0, 1, 2, 3])"
+        compared = json.loads(stop.value("weight", context="dkdbg-compare"))
+        assert (
+            compared["digest"] == json.loads(stop.value("weight.clone()", context="dkdbg-compare"))["digest"]
+        )
+        assert compared["digest"] != json.loads(stop.value("weight * 2", context="dkdbg-compare"))["digest"]
         assert compared["norm"] == pytest.approx(60**0.5)
         for order in (
             ("plain.t()", "plain.t().contiguous()", "plain"),
             ("array.T", "array.T.copy()", "array"),
         ):
-            digests = [json.loads(_evaluate(stop, each, "dkdbg-compare"))["digest"] for each in order]
+            digests = [json.loads(stop.value(each, context="dkdbg-compare"))["digest"] for each in order]
             assert digests[0] == digests[1] != digests[2]
         others = (
             ("x", "a transformation of torch.func is active"),
@@ -167,10 +161,10 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
             ("x", "PyTorch is tracing"),
         )
         for number, (name, reason) in enumerate(others, 2):
-            stop["session"].request("continue", threadId=stop["thread"])
+            stop.go_on()
             stop = editor.wait_stops(number, 300)[-1]
             assert _values(stop)[name]["value"].endswith("not read: " + reason)
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
         code, out, err = running.finish(300)
     assert (code, out.split("\n")[-2]) == (0, "False True"), err
 
@@ -193,9 +187,8 @@ def test_a_program_that_mocks_cuda_is_shown_its_tensors_and_goes_on(stopped):
         for number in (1, 2):
             stop = editor.wait_stops(number, 300)[-1]
             assert _values(stop)["x"]["value"] == "Tensor(30,) float32 cpu, min 1 max 1 mean 1, 0 NaN 0 Inf"
-            stop["session"].request("continue", threadId=stop["thread"])
-        code, out, err = running.finish(300)
-    assert (code, out) == (0, "stop\nstop\nend\n"), err
+            stop.go_on()
+        running.ends(0, "stop\nstop\nend\n")
 
 
 JAX = """import jax, jax.numpy as jnp
@@ -228,11 +221,11 @@ def test_arrays_of_jax_are_read_and_tracers_are_not(stopped):
         row = _children(stop, values["plain"]["variablesReference"])["[63]"]["value"]
         assert "(100,) float32" in row
         assert row.endswith("min 6300 max 6399 mean 6350, 0 NaN 0 Inf")
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
         stop = editor.wait_stops(2, 300)[-1]
         assert "float32[3]" in _values(stop)["x"]["value"]  # a tracer, as JAX itself shows it
-        stop["session"].request("continue", threadId=stop["thread"])
-        assert running.finish(300)[0] == 0
+        stop.go_on()
+        running.ends()
 
 
 NUMPY = """import sys
@@ -249,9 +242,9 @@ def test_nothing_is_imported_for_a_program_without_a_framework(stopped):
         stop = editor.wait_stops(1, 300)[0]
         assert _values(stop)["one"]["value"].startswith("<__main__.Loaded object")
         loaded = "[name for name in ('torch', 'numpy', 'jax', '_dkdbg.arrays.torch_views', '_dkdbg.arrays.array_figures') if name in sys.modules]"
-        assert _evaluate(stop, loaded, "repl") == "[]"
-        stop["session"].request("continue", threadId=stop["thread"])
-        assert running.finish(300)[0] == 0
+        assert stop.value(loaded, context="repl") == "[]"
+        stop.go_on()
+        running.ends()
 
 
 def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch, tmp_path):
@@ -265,8 +258,8 @@ def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch,
         found = _values(stop)["array"]
         assert found["value"] == "array(20,) float64, min 0 max 19 mean 9.5, 0 NaN 0 Inf"
         assert _children(stop, found["variablesReference"])["[19]"]["value"] == "19.0"
-        stop["session"].request("continue", threadId=stop["thread"])
-        assert running.finish(300)[0] == 0
+        stop.go_on()
+        running.ends()
 
 
 def test_no_more_than_so_many_elements_are_read_and_they_lie_everywhere():

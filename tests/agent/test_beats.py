@@ -48,6 +48,5 @@ def test_a_thread_that_beats_runs_on_by_the_true_clock_while_the_others_are_held
         first, last = ((tmp_path / "beat").read_text().split()[-20 + each] for each in (0, 19))
         assert float(last) - float(first) > 0.5
         (tmp_path / "stop").touch()
-        stop["session"].request("setBreakpoints", source={"path": running.script}, breakpoints=[])
-        stop["session"].request("continue", threadId=stop["thread"])
-        assert running.finish()[0] == 0
+        stop.go_on(without=running.script)
+        running.ends()

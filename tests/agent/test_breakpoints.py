@@ -20,8 +20,7 @@ def test_a_preexec_fn_neither_registers_nor_hangs(program):
     )
     with Editor(running.port, {running.script: [2]}) as editor:
         editor.wait_stops(1)
-        code, out, err = running.finish()
-    assert (code, out) == (0, "b'child\\n'\n"), err
+        running.ends(0, "b'child\\n'\n")
     assert len(editor.sessions) == 2
 
 
@@ -82,7 +81,7 @@ def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_a
     with running.debugged(4) as again:
         assert again.stack(again.wait_stopped())[0].line == 4
         again.sessions[0].request("disconnect", {"terminateDebuggee": True})
-    assert running.finish()[0] == 143
+    running.ends(143)
 
 
 def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_hover(program, tmp_path):
@@ -110,7 +109,7 @@ def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_ho
             assert breakpoint_["message"] == (said if missing else "set in each Python process")
             assert not breakpoint_["verified"]
     (tmp_path / "stop").touch()
-    assert running.finish()[0] == 0
+    running.ends()
 
 
 SHIPPED = """

@@ -47,7 +47,7 @@ def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path
     assert (record["client"], [one["joined"] for one in record["processes"]]) == (False, [False])
     with Editor(port, {running.script: [4]}, hold=True, token=TOKEN) as editor:
         stop = editor.wait_stops(1)[0]  # with the token, the same text leaves its trace
-        stop["session"].request("evaluate", expression=trace, frameId=stop["frame"], context="repl")
+        stop.value(trace, context="repl")
     assert (tmp_path / "evaluated").exists()
 
 
@@ -65,7 +65,7 @@ def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(program, t
         stop = editor.wait_stops(1)[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as status:
             said = status.read().decode()
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
         code, out, err = running.finish()
     assert (code, out, editor.errors) == (0, "[]\n", [])
     assert TOKEN not in said + err + json.dumps(running.record())

@@ -73,7 +73,7 @@ def test_a_child_stops_at_a_breakpoint_of_its_first_lines_however_it_is_started(
     running = program(STARTS_ALL.format(starts=list(CHILDREN.values())), wait="300", **under(minor))
     folders = {str(tmp_path / str(number)): name for number, name in enumerate(CHILDREN)}
     with Editor(running.port, {f"{folder}/steps.py": [2] for folder in folders}) as editor:
-        assert running.finish()[0] == 0
+        running.ends()
     stopped = [folders[str(Path(stop["path"]).parent)] for stop in editor.stops if stop["line"] == 2]
     assert sorted(stopped) == sorted(CHILDREN)
 
@@ -113,7 +113,7 @@ def test_a_function_that_a_spawn_pool_gets_stops(program, tmp_path):
     running = program(POOL, wait="300")
     with Editor(running.port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
         assert {stop["line"] for stop in editor.wait_stops(4)} == {6}
-        assert running.finish()[0] == 0
+        running.ends()
 
 
 SERVES = """
@@ -136,7 +136,7 @@ def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(program, tmp_pat
             session.request("setBreakpoints", source=where, breakpoints=[{"line": 6}])
         assert editor.wait_stops(2)[1]["line"] == 6
         (tmp_path / "stop").touch()
-        assert running.finish()[0] == 0
+        running.ends()
 
 
 FAILS = {
@@ -167,7 +167,7 @@ def test_an_uncaught_exception_or_an_exit_with_a_failure_code_stops_in_a_child(
             if "raise ValueError" not in text:
                 assert (stop.text, frame.line) == ("SystemExit", 4), name
             debugger.continue_(stop)
-        assert running.finish()[0] == 0
+        running.ends()
 
 
 def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(program, tmp_path):
@@ -182,8 +182,7 @@ def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(program
     )
     with Editor(running.port, {str(tmp_path / "other.py"): [1]}) as editor:
         wait_for(lambda: "".join(editor.output), lambda text: "shown" in text and "too" in text)
-        code, out, err = running.finish()
-    assert (code, out) == (0, "shown\nb'kept\\n'\n")
+        err = running.ends(0, "shown\nb'kept\\n'\n")
     assert "too\n" in err
 
 

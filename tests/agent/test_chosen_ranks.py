@@ -61,8 +61,7 @@ def there(running: Any, count: int) -> dict[int, int]:
 
 def ended(running: Any, tmp_path: Path, count: int) -> list[str]:
     (tmp_path / "stop").touch()
-    code, _, err = running.finish(300)
-    assert code == 0, err
+    running.ends()
     return [(tmp_path / f"rank{rank}").read_text() for rank in range(count)]
 
 
@@ -150,13 +149,11 @@ def test_the_rank_that_fails_stops_where_it_failed_and_the_others_run_free(job, 
         (tmp_path / "go").touch()
         stop = editor.wait_stops(1)[0]
         assert stop["line"] == 1 + FAILS.splitlines().index('    lost["step"]')
-        found = stop["session"].request("evaluate", expression="str(lost)", frameId=stop["frame"])
-        assert "{'rank': 1}" in found["result"]
+        assert "{'rank': 1}" in stop.value("str(lost)")
         assert set(editor.attached) == {0, pids[1]}
         (tmp_path / "stop").touch()
-        stop["session"].request("continue", threadId=stop["thread"])
-        code, _, err = running.finish(300)
-    assert code == 1
+        stop.go_on()
+        err = running.ends(1)
     assert "KeyError: 'step'" in err
 
 
@@ -213,8 +210,7 @@ def test_what_is_no_set_of_ranks_is_refused_before_the_program_starts_and_by_an_
     launch, loop, tmp_path
 ):
     running = launch(sys.executable, "-c", "open('started', 'w')", options=("--ranks", "0,x"))
-    code, _, err = running.finish()
-    assert code == 2
+    err = running.ends(2)
     assert "dkdbg: --ranks (DKDBG_RANKS): 'x' in '0,x' is not a rank; write ranks separated by commas" in err
     assert not (tmp_path / "started").exists()
     with Client(loop().port) as client:

@@ -234,7 +234,7 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         (tmp_path / "go").touch()
         stop = editor.wait_stops(1)[0]
         time.sleep(1.5 * LIMIT)
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
         code, out, err = running.finish()
     assert out == "failed: {} 27 0\n", err
     assert code == 0
@@ -293,7 +293,7 @@ def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for
         with Editor(port, {str(script): [line]}, hold=True) as editor:
             stop = editor.wait_stops(1)[0]
             time.sleep(7)
-            stop["session"].request("continue", threadId=stop["thread"])
+            stop.go_on()
             out, _ = running.communicate(timeout=300)
     assert "42" in out.splitlines()
     assert running.returncode == 0, out
@@ -729,5 +729,5 @@ def test_the_program_of_another_agent_waits_for_a_held_one_behind_the_same_proxy
         stop = editor.wait_stops(1)[0]
         (tmp_path / "go").touch()
         time.sleep(8)
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
         assert [each.finish()[0] for each in ranks] == [0, 0]

@@ -54,7 +54,7 @@ def test_each_crash_is_held_until_an_editor_has_seen_the_failing_frame(program, 
             stop = editor.wait_stops(number)[-1]
             assert (stop["path"], stop["line"]) == (running.script, 4)
             assert stop["session"].variables(frame=stop["frame"])["secret"]["value"] == "40"
-            stop["session"].request("continue", threadId=stop["thread"])
+            stop.go_on()
         code, _, err = running.finish()
     plain = bare(tmp_path)
     assert (code, own_lines(err)) == (plain.returncode, plain.stderr)
@@ -132,11 +132,8 @@ def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained):
 
 def test_only_the_arming_is_imported_before_a_crash(program):
     text = "import sys\nprint(sorted(m for m in sys.modules if 'dkdbg' in m or m == 'traceback'))\n"
-    code, out, _ = program(text, options=("--on-crash", "hold=1m")).finish()
-    assert (code, out) == (
-        0,
-        "['_dkdbg', '_dkdbg.crash_watch', '_dkdbg.standard', '_dkdbg_standard']\n",
-    )
+    out = "['_dkdbg', '_dkdbg.crash_watch', '_dkdbg.standard', '_dkdbg_standard']\n"
+    program(text, options=("--on-crash", "hold=1m")).ends(0, out)
 
 
 DATA_LOADER = """
@@ -162,7 +159,7 @@ def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(program):
     with Editor(record["port"], {}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         assert stop["session"].variables(frame=stop["frame"])["secret"]["value"] == "20"
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
 
 
 UNCAUGHT = """

@@ -43,9 +43,8 @@ def test_a_stop_and_both_lists_tell_the_limit_of_the_batch_job_and_that_of_the_p
         env = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime)}
         done = subprocess.run(words, capture_output=True, check=True, env=env)
         assert [each["what"] for each in json.loads(done.stdout)["sessions"][0]["deadlines"]] == whats
-        stop["session"].request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
-        stop["session"].request("continue", threadId=stop["thread"])
-        assert running.finish()[0] == 0
+        stop.go_on(without=tmp_path / "train.py")
+        running.ends()
 
 
 class Clock:

@@ -140,8 +140,7 @@ def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_
         wait_for(lambda: [stop["session"] for stop in list(editor.stops)], lambda found: again in found)
         again.request("setBreakpoints", source=source, breakpoints=[])
         (tmp_path / "stop").touch()
-        code, out, err = running.finish()
-    assert (code, out) == (0, "end\n"), err
+        err = running.ends(0, "end\n")
     assert f"dkdbg: pid {pid} closed the debugger's connection" in err
 
 
@@ -152,8 +151,7 @@ def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(pr
         wait="300",
     )
     with Editor(running.port, {running.script: [3]}, hold=True):
-        code, out, err = running.finish()
-    assert (code, out) == (0, "mine\n"), err
+        running.ends(0, "mine\n")
 
 
 ENDED_EARLY = """import debugpy
@@ -192,4 +190,4 @@ def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told_wha
         else:
             wait_for(lambda: "".join(editor.output), lambda text: "raise the limit, `ulimit -n 64`" in text)
         (tmp_path / "stop").touch()
-        assert running.finish()[0] == 0
+        running.ends()

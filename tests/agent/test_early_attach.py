@@ -60,7 +60,7 @@ def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(program, slo
     with Editor(record["port"], {running.script: [1]}) as editor:
         wait_for(lambda: running.record()["adapter_up"], bool)
         assert editor.wait_stops(1)[0]["line"] == 1
-        assert running.finish()[0] == 0
+        running.ends()
 
 
 def test_health_and_healthz_say_yes_together(launch, slow, tmp_path):
@@ -130,4 +130,4 @@ def test_a_program_that_waits_for_an_editor_starts_though_the_editor_leaves_at_o
         pass
     wait_for(lambda: running.record()["client"], lambda client: not client)
     gone.touch()
-    assert running.finish()[:2] == (0, "hello\n")
+    running.ends(0, "hello\n")

@@ -68,8 +68,7 @@ def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach_a_module_to
     (tmp_path / "model.py").write_text("def step(n):\n    return n + 10\n")
     with Editor(port, {str(tmp_path / "model.py"): [2]}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
-        value = stop["session"].request("evaluate", expression="step(0)", frameId=stop["frame"])
-        assert value["result"] == "10"
+        assert stop.value("step(0)") == "10"
     wait_for(lambda: running.record()["runs"], (3).__eq__)
 
 
@@ -108,8 +107,7 @@ def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(program, tmp_path
     (tmp_path / "train.py").write_text("x = 42\nraise SystemError(x)\n")
     with Editor(port, {}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
-        value = stop["session"].request("evaluate", expression="x", frameId=stop["frame"])
-        assert value["result"] == "41"
+        assert stop.value("x") == "41"
 
 
 @pytest.mark.parametrize("focus", ["root", "process"])
@@ -125,8 +123,7 @@ def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one
         assert second["session"] is not first["session"]
         wait_for(lambda: first["session"].closed, bool)
         assert not root.closed
-        value = second["session"].request("evaluate", expression="n", frameId=second["frame"])
-        assert value["result"] == "0"
+        assert second.value("n") == "0"
     wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 

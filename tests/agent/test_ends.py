@@ -111,7 +111,7 @@ def test_what_the_program_prints_and_how_it_ended_is_in_the_console_that_vs_code
         wait="300",
     )
     debugger = attached(running)
-    assert running.finish()[0] == end
+    running.ends(end)
     root, own = console(debugger, "debugger"), console(debugger, "train.py")
     assert (root.count("loss 0.5\n"), own.count("loss 0.5\n")) == (client == "vscode", 1)
     assert own.endswith(f"dkdbg: the program exited with code {end}\n") == (client == "vscode")
@@ -192,14 +192,14 @@ def test_an_editor_that_comes_after_a_short_program_hears_how_it_ended_and_one_t
     said = console(debugger, "debugger")
     assert "the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one" in said
     assert ("the program exited with code 3" in said) == bool(code)
-    assert running.finish()[0] == code
+    running.ends(code)
 
 
 def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch):
     running = launch(PYTHON, "-c", "pass", env={"DKDBG_LINGER": "forever"})
     wait_until_gone(running.wait_state("running")["child"])
     running.process.terminate()
-    assert running.finish()[0] == 0
+    running.ends()
 
 
 def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch):
@@ -256,7 +256,7 @@ def test_a_program_that_was_asked_to_end_is_kept_for_nobody(program, tmp_path, n
     )
     wait_for((tmp_path / "ready").exists, bool)
     running.process.send_signal(number)
-    assert running.finish()[0] == 7
+    running.ends(7)
 
 
 def test_a_program_begins_when_the_hooks_thread_runs(program, tmp_path):
@@ -269,7 +269,7 @@ def test_a_program_begins_when_the_hooks_thread_runs(program, tmp_path):
         "        function(*args)\n    return start(run, ())\n\n_thread.start_new_thread = late\n"
     )
     running = program("import sys\nprint(sys.begun)\n", env={"PYTHONPATH": str(folder)})
-    assert running.finish()[:2] == (0, "[1]\n")
+    running.ends(0, "[1]\n")
 
 
 def test_a_program_runs_where_no_thread_can_be_started(program, tmp_path):
@@ -283,4 +283,4 @@ def test_a_program_runs_where_no_thread_can_be_started(program, tmp_path):
     running = program(
         "import _thread\nprint(_thread.start_new_thread.__name__)\n", env={"PYTHONPATH": str(folder)}
     )
-    assert running.finish()[:2] == (0, "refuse\n")
+    running.ends(0, "refuse\n")

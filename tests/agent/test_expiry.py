@@ -23,21 +23,18 @@ def test_the_port_closes_under_an_editor_and_the_program_goes_on(loop, tmp_path)
     assert running.process.poll() is None
     assert running.record()["detail"] == "the debug port was closed (DKDBG_FOR)"
     (tmp_path / "stop").touch()
-    code, _, err = running.finish()
-    assert code == 0
+    err = running.ends()
     assert "the debug port closes now (DKDBG_FOR); the program keeps running" in err
 
 
 def test_a_program_that_waits_for_an_editor_does_not_wait_for_a_closed_port(launch):
-    code, _, err = launch("true", wait="forever", env={"DKDBG_FOR": "1s"}).finish()
-    assert code == 124
+    err = launch("true", wait="forever", env={"DKDBG_FOR": "1s"}).ends(124)
     assert "the program was not started" in err
-    assert launch("true", wait="forever", env={"DKDBG_FOR": "1s", "DKDBG_THEN": "run"}).finish()[0] == 0
+    launch("true", wait="forever", env={"DKDBG_FOR": "1s", "DKDBG_THEN": "run"}).ends()
 
 
 def test_another_word_is_refused(launch):
-    code, _, err = launch("true", env={"DKDBG_FOR": "soon"}).finish()
-    assert code == 2
+    err = launch("true", env={"DKDBG_FOR": "soon"}).ends(2)
     assert "DKDBG_FOR takes a time such as 2h, 30m or 90s, not 'soon'" in err
 
 

@@ -28,8 +28,7 @@ def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(launch, under, tm
     options = under(minor)
     running = launch(options["python"], f"/{script}", wait="300", **options)
     with Editor(running.wait_state("waiting")["port"], {str(script): [4]}) as editor:
-        code, out, err = running.finish(300)
-        assert (code, out) == (0, "3\n"), err
+        running.ends(0, "3\n")
     assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(str(script), 4)] * 2
 
 
@@ -64,7 +63,7 @@ def test_a_file_that_is_mapped_by_itself_goes_before_the_folder_that_has_it_too(
         {str(local / "train.py"): [2], str(local / "model.py"): [1]},
         more={"pathMappings": mappings},
     ) as editor:
-        assert running.finish(300)[0] == 0
+        running.ends()
     assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(str(local / "train.py"), 2)]
 
 
@@ -86,4 +85,4 @@ def test_a_mapped_package_among_the_installed_ones_is_the_users_code(program, tm
         debugger.set_breakpoints(str(installed / "theirs/net.py"), [2])
         debugger.attach()
         assert debugger.stack(debugger.wait_stopped(120))[0].path == str(here / "ours/net.py")
-    assert running.finish()[:2] == (0, "1 2\n")
+    running.ends(0, "1 2\n")

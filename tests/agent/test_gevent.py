@@ -71,8 +71,7 @@ def test_a_running_program_is_attached_to_stops_and_ends(start, tmp_path):
         with Editor(running.port, {running.script: [7]}) as editor:
             assert editor.wait_stops(2)[1]["line"] == 7
     (tmp_path / "stop").touch()
-    code, out, err = running.finish()
-    assert (code, out) == (0, "end\n")
+    err = running.ends(0, "end\n")
     assert "Traceback" not in err
 
 
@@ -92,8 +91,7 @@ def test_a_program_that_ends_while_pydevd_copies_threading_ends(start, tmp_path)
     running = start(ENDS_MEANWHILE)
     wait_for((tmp_path / "runs").exists, bool)
     with Editor(running.port, {}):
-        code, out, err = running.finish(300)
-    assert (code, out) == (0, "end\n"), err
+        running.ends(0, "end\n")
 
 
 @pytest.mark.parametrize(
@@ -117,5 +115,4 @@ def test_a_program_that_comes_through_a_pipe_is_not_read_before_python_does(laun
     lines = ("cat train.py | {} /dev/stdin", "{} /dev/stdin < train.py", "cat train.py | {} pipe")
     running = launch("sh", "-c", " && ".join(line.format(sys.executable) for line in lines), wait="300")
     with Editor(running.port, {}):
-        code, out, err = running.finish()
-    assert (code, out) == (0, "end\n" * len(lines)), err
+        running.ends(0, "end\n" * len(lines))

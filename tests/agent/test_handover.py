@@ -75,15 +75,12 @@ def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_p
             assert not root.closed
             assert "terminated" not in root.seen
             assert root.request("threads")["threads"] == [{"id": 1, "name": "dkdbg agent"}]
-            answer = stop["session"].request("evaluate", expression="n > 0", frameId=stop["frame"])
-            assert answer["result"] == "True"
+            assert stop.value("n > 0") == "True"
             first = stop
         assert any("adapter died; a new one is starting" in line for line in editor.output)
         (tmp_path / "stop").touch()
-        stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
-        stop["session"].request("continue", threadId=stop["thread"])
-        code, _, err = running.finish()
-    assert code == 0, err
+        stop.go_on(without=script)
+        running.ends()
     assert editor.exit_codes[-1] == 0
 
 
@@ -102,8 +99,7 @@ def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(lo
         )
         assert "terminated" in editor.sessions[0].seen
     (tmp_path / "stop").touch()
-    code, _, err = running.finish()
-    assert code == 0
+    err = running.ends()
     assert "died 6 times: debugging is off for the rest of this run" in err
 
 
@@ -179,18 +175,16 @@ def test_an_observer_gets_the_session_when_the_controller_leaves(loop, tmp_path)
             session.close()
         stop = second.wait_stops(1)[0]
         assert stop["line"] == LINE
-        answer = stop["session"].request("evaluate", expression="6 * 7", frameId=stop["frame"])
-        assert answer["result"] == "42"
+        assert stop.value("6 * 7") == "42"
         wait_for(lambda: "".join(second.output), lambda text: "you control this session now" in text)
         wait_for(lambda: third.stops, bool)  # observes the second one now
         assert len(second.sessions) == 2
         assert second.errors == third.errors == []
         with pytest.raises(AssertionError, match="take-over"):
-            third.stops[0]["session"].request("continue", threadId=stop["thread"])
-        stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
-        stop["session"].request("continue", threadId=stop["thread"])
+            third.stops[0].go_on()
+        stop.go_on(without=script)
         (tmp_path / "stop").touch()
-        assert running.finish()[0] == 0
+        running.ends()
 
 
 def test_an_editor_that_comes_back_at_once_keeps_its_session(loop):
@@ -272,14 +266,12 @@ def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path
         connect = {"host": "127.0.0.1", "port": port}
         third.attach(0, {"justMyCode": True, "connect": connect, "dkdbgRole": "take-over"})
         stop = third.wait_stops(1)[0]
-        answer = stop["session"].request("evaluate", expression="6 * 7", frameId=stop["frame"])
-        assert (stop["line"], answer["result"]) == (LINE, "42")
+        assert (stop["line"], stop.value("6 * 7")) == (LINE, "42")
         wait_for(lambda: [session.closed for session in list(second.sessions.values())], all)
         assert (len(third.sessions), third.errors, second.errors) == (2, [], [])
-        stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on(without=script)
         (tmp_path / "stop").touch()
-        assert running.finish()[0] == 0
+        running.ends()
 
 
 def test_who_inherits_a_process_has_one_session_of_it(loop):
@@ -310,7 +302,7 @@ def test_an_observer_survives_a_killed_adapter(loop):
         assert second.sessions[0] is before[0]
         assert stop["session"] not in before.values()
         with pytest.raises(AssertionError, match="take-over"):
-            stop["session"].request("continue", threadId=stop["thread"])
+            stop.go_on()
         assert first.errors == second.errors == []
 
 
@@ -369,7 +361,7 @@ def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_
                     wait_for(lambda one=one: one.closed, bool)
                 assert (editor.errors, len(editor.sessions)) == ([], 4), focus
     (tmp_path / "stop").touch()
-    assert workers.finish()[0] == 0
+    workers.ends()
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
 
 

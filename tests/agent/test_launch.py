@@ -39,16 +39,15 @@ def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "python3").symlink_to(sys.executable)
-    code, out, err = launch("python", "-c", "print(6 * 7)", env={"PATH": str(programs)}).finish()
-    assert (code, out) == (0, "42\n"), err
+    err = launch("python", "-c", "print(6 * 7)", env={"PATH": str(programs)}).ends(0, "42\n")
     assert "dkdbg: no program is named 'python' here: running python3\n" in err
 
 
 def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(launch):
     running = launch("true", wait="", env={"DEBUG_TIMEOUT": "0.2"})
-    assert running.finish()[0] == 124
-    assert launch("true", wait="0", env={"DEBUG_TIMEOUT": "60"}).finish()[0] == 0
-    assert launch("true", wait="300", options=("--wait", "0")).finish()[0] == 0
+    running.ends(124)
+    launch("true", wait="0", env={"DEBUG_TIMEOUT": "60"}).ends()
+    launch("true", wait="300", options=("--wait", "0")).ends()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(lau
 )
 def test_the_exit_code_is_the_programs_and_the_record_says_how_it_was_ended(launch, command, code, detail):
     running = launch("sh", "-c", command)
-    assert running.finish()[0] == code
+    running.ends(code)
     record = running.record()
     assert (record["exit_code"], record["state"], record["detail"]) == (code, "exited", detail)
 
@@ -81,8 +80,7 @@ def test_a_command_that_cannot_start_is_named(launch, tmp_path, command, code, m
     (tmp_path / "plain.txt").write_text("text")
     (tmp_path / "orphan.py").write_text("#!/no/such/python\n")
     (tmp_path / "orphan.py").chmod(0o755)
-    result, _, err = launch(command).finish()
-    assert result == code
+    err = launch(command).ends(code)
     assert err.splitlines()[-1].startswith(f"dkdbg: {message}")
 
 
@@ -116,7 +114,7 @@ def test_each_signal_reaches_the_program_once(program):
     assert running.process.stdout.readline() == b"ready\n"
     for number in numbers:
         os.kill(running.process.pid, number)
-    assert running.finish()[:2] == (9, f"{numbers}\n")
+    running.ends(9, f"{numbers}\n")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -125,7 +123,7 @@ def test_the_record_says_until_when_it_waits_and_a_signal_ends_it_without_a_star
     record = running.wait_state("waiting")
     assert record["expires"] >= record["started"] + 300
     os.kill(running.process.pid, getattr(signal, name))
-    assert running.finish()[0] == 128 + getattr(signal, name)
+    running.ends(128 + getattr(signal, name))
     assert not (tmp_path / "started").exists()
 
 
@@ -169,7 +167,7 @@ def test_an_agent_that_was_stopped_for_a_while_goes_on(loop, tmp_path):
     time.sleep(1.5)  # beyond the longest wait for a signal
     os.kill(pid, signal.SIGCONT)
     (tmp_path / "stop").touch()
-    assert running.finish()[0] == 0
+    running.ends()
 
 
 def test_output_is_the_programs_byte_for_byte(launch, tmp_path):
@@ -206,8 +204,7 @@ def test_a_ctrl_c_from_before_the_program_reaches_it():
 def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        code, _, err = launch("touch", "started", env={"DKDBG_PORT": str(port)}).finish()
-    assert code == contract.EXIT_AGENT
+        err = launch("touch", "started", env={"DKDBG_PORT": str(port)}).ends(contract.EXIT_AGENT)
     assert (
         err
         == f"dkdbg: cannot listen on 127.0.0.1:{port}: Address already in use; choose another port: --port or DKDBG_PORT\n"
@@ -227,8 +224,7 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path):
     ],
 )
 def test_a_wrong_setting_is_named(launch, name, value, message):
-    code, _, err = launch("true", env={name: value}).finish()
-    assert code == 2
+    err = launch("true", env={name: value}).ends(2)
     assert err.splitlines()[0].startswith(f"dkdbg: {message}, not '{value}'")
 
 
@@ -255,4 +251,4 @@ def test_the_working_directory_cannot_shadow_the_agents_modules(launch, tmp_path
     for name in ("json.py", "socket.py", "dkdbg.py", "threading.py"):
         (tmp_path / name).write_text("raise SystemExit('shadowed')\n")
     running = launch("echo", "fine", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
-    assert running.finish()[:2] == (0, "fine\n")
+    running.ends(0, "fine\n")

@@ -88,7 +88,7 @@ def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(progra
                 beside.session.request("configurationDone")
                 assert beside.event("stopped")["reason"] == "breakpoint"
         (tmp_path / "stop").touch()
-        assert running.finish()[0] == 0
+        running.ends()
     finally:
         for pid in adapters(own):
             with contextlib.suppress(ProcessLookupError):  # it ends with its program

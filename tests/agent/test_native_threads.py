@@ -77,8 +77,7 @@ def test_a_function_that_a_framework_calls_in_a_thread_of_c_stops(program, frame
     lines = [number for number, text in enumerate(code.splitlines(), 1) if "# stops" in text]
     running = program(code, wait="300", python=python_with(framework))
     with Editor(running.port, {running.script: lines}) as editor:
-        exit_code, out, err = running.finish(300)
-    assert (exit_code, out) == (0, printed), err
+        running.ends(0, printed)
     assert sorted(stop["line"] for stop in editor.stops) == lines
 
 

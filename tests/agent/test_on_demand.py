@@ -62,8 +62,7 @@ def test_nobody_comes_and_it_goes_on_and_waits_no_second_time(program):
 def test_without_a_wait_or_a_session_it_goes_on_at_once_and_the_session_says_where_to_attach(
     program, tmp_path
 ):
-    code, out, err = program(OURS).finish()
-    assert (code, out) == (0, "42\n")
+    err = program(OURS).ends(0, "42\n")
     assert "dkdbg: breakpoint at train.py:2: no debugger, going on (attach on 127.0.0.1:" in err
     command = [sys.executable, "train.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
@@ -80,7 +79,7 @@ def test_the_users_own_pythonbreakpoint_wins(program, choice):
 def test_nothing_of_it_is_imported_before_and_an_installed_dkdbg_is_not_shadowed(program, tmp_path):
     (tmp_path / "dkdbg.py").write_text("mine = True\n")
     text = "import sys\nprint([m for m in sys.modules if 'dkdbg' in m])\nimport dkdbg\nprint(dkdbg.mine)\n"
-    assert program(text).finish()[:2] == (0, "[]\nTrue\n")
+    program(text).ends(0, "[]\nTrue\n")
 
 
 WHERE = """
@@ -114,8 +113,7 @@ def test_settrace_with_a_port_reaches_nc_from_threads_forks_and_workers(launch, 
         assert "work()" in client.until(), where
         assert client.ask("p n").startswith("21\n"), where
         client.sock.sendall(b"c\n")
-    code, out, err = running.finish()
-    assert (code, out) == (0, "done\n"), err
+    running.ends(0, "done\n")
 
 
 def test_it_stops_in_threads_forks_and_workers(program):

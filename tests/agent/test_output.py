@@ -106,7 +106,7 @@ def test_what_was_printed_before_a_stop_is_there_before_it(program):
             assert said(debugger, "stdout").endswith(f"before {i}\n")
             stop.session.request("continue", {"threadId": stop.thread_id})
         debugger.wait_output("end\n")
-    assert running.finish()[0] == 0
+    running.ends()
 
 
 @pytest.mark.parametrize("version", [8, 13])
@@ -117,14 +117,14 @@ def test_a_step_into_a_print_comes_to_the_next_line(program, under, version):
         first["session"].send("stepIn", threadId=first["thread"])
         second = editor.wait_stops(2)[1]
         second["session"].send("continue", threadId=second["thread"])
-        assert running.finish()[:2] == (0, "1\n")
+        running.ends(0, "1\n")
         assert second["line"] == 3
 
 
 def test_an_editor_can_do_without(program):
     running = program("print('loss', 0.5)\n", wait="300")
     debugger = run(running, extra={"redirectOutput": False})
-    assert running.finish()[:2] == (0, "loss 0.5\n")
+    running.ends(0, "loss 0.5\n")
     assert said(debugger, "stdout", "stderr") == ""
 
 
@@ -143,8 +143,7 @@ def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(p
     with running.debugged() as debugger:
         debugger.wait_output("attached\n")
     (tmp_path / "left").touch()
-    code, out, err = running.finish()
-    assert (code, out) == (0, "attached\n[None, None, None, None]\n"), err
+    running.ends(0, "attached\n[None, None, None, None]\n")
 
 
 def test_a_terminal_stays_a_terminal(program):
@@ -176,7 +175,7 @@ def test_a_forked_worker_that_fails_says_so_in_its_own_session_and_once(program)
         env={"PYTHONUNBUFFERED": "1"},
     )
     debugger = run(running)
-    assert running.finish()[0] == 0
+    running.ends()
     assert said(debugger, "stdout", by="loader") == "in the worker\n"
     assert said(debugger, "stderr", by="loader").endswith("ValueError: bad sample\n")
     everything = said(debugger, "stdout")
@@ -287,7 +286,7 @@ def test_a_program_that_is_killed_leaves_what_it_had_printed_before(program, tmp
         debugger.wait_output("step 1\n")  # stdout has it in its buffer still: the log never gets it
         (tmp_path / "go").touch()
         debugger.wait_ended(300)
-    assert running.finish()[:2] == (128 + signal.SIGKILL, "")
+    running.ends(128 + signal.SIGKILL, "")
 
 
 def test_a_write_that_the_program_puts_over_ours_keeps_nothing_without_an_editor_and_each_line_once_with_one():

@@ -1,11 +1,10 @@
 """A program that traces itself while an editor is attached: up to Python 3.11 it takes the debugger's place."""
 
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.agent.conftest import Launch
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import EDGES, need
 
@@ -42,22 +41,17 @@ while not os.path.exists("end"):
 NOTE = "traces the program itself: up to Python 3.11 only one tool at a time can"
 
 
-def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> tuple[list[int], Editor, str]:
+def stops(running: Launch, line: int) -> tuple[list[int], Editor, str]:
     """Run to the end: (lines of the stops, the editor, the program's stderr)."""
-    running = launch(*command, wait="300", **more)
-    with Editor(running.wait_state("waiting")["port"], {str(script): [line]}) as editor:
-        code, _, err = running.finish(300)
-        assert code == 0, err
+    with Editor(running.port, {running.script: [line]}) as editor:
+        err = running.ends()
     # What the editor was told last has been read when its sessions are closed.
     return [stop["line"] for stop in editor.stops], editor, err
 
 
 @pytest.mark.parametrize("minor", EDGES)
-def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(launch, under, tmp_path, minor):
-    script = tmp_path / "train.py"
-    script.write_text(OWN)
-    options = under(minor)
-    lines, editor, err = stops(launch, script, 4, options["python"], "train.py", **options)
+def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(program, under, minor):
+    lines, editor, err = stops(program(OWN, wait="300", **under(minor)), 4)
     if minor < 12:
         assert lines == [4, 4]
         assert (editor.said(f"train.py:10 {NOTE}"), err.count(f"train.py:10 {NOTE}")) == ({1}, 1)
@@ -66,39 +60,35 @@ def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(la
     assert "PYDEV" not in err
 
 
-def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(launch, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(PAUSES)
-    python = need(11)
-    lines, _, err = stops(launch, script, 4, python, "train.py", python=python)
+def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(program):
+    lines, _, err = stops(program(PAUSES, wait="300", python=need(11)), 4)
     assert (lines, NOTE in err) == ([4, 4], False)
 
 
-def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(launch, tmp_path):
+@pytest.fixture
+def under_coverage(program):
+    """Launch a program that consists of this text under coverage."""
     if sys.version_info >= (3, 12):
         pytest.skip("from 3.12 on coverage and the debugger trace side by side")
     pytest.importorskip("coverage")
-    script = tmp_path / "train.py"
-    script.write_text(STEPS)
-    lines, editor, _ = stops(launch, script, 2, sys.executable, "-m", "coverage", "run", "train.py")
+    return lambda text, wait="0": program(text, before=("-m", "coverage", "run"), wait=wait)
+
+
+def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(under_coverage):
+    lines, editor, _ = stops(under_coverage(STEPS, wait="300"), 2)
     assert lines == []
     assert f"coverage {NOTE}" in "".join(editor.output)
     assert "(pytest: --no-cov)" in "".join(editor.output)
 
 
-def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported(launch, tmp_path):
-    if sys.version_info >= (3, 12):
-        pytest.skip("from 3.12 on coverage and the debugger trace side by side")
-    pytest.importorskip("coverage")
-    script = tmp_path / "train.py"
-    script.write_text(LOOPS)
-    running = launch(sys.executable, "-m", "coverage", "run", "train.py")
+def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported(under_coverage, tmp_path):
+    running = under_coverage(LOOPS)
     wait_for((tmp_path / "began").exists, bool)
-    with Editor(running.wait_state("running")["port"], {str(script): [5]}) as editor:
+    with Editor(running.port, {running.script: [5]}) as editor:
         editor.wait_stops(1)
         (tmp_path / "end").touch()
-        code, _, err = running.finish(300)
-    assert (code, NOTE in err, NOTE in "".join(editor.output)) == (0, False, False)
+        err = running.ends()
+    assert (NOTE in err, NOTE in "".join(editor.output)) == (False, False)
 
 
 #: Looking at its tracer raises.
@@ -118,11 +108,8 @@ print("end")
 
 
 @pytest.mark.parametrize("minor", EDGES)
-def test_a_tracer_that_cannot_be_looked_at_is_set_without_a_word(launch, under, tmp_path, minor):
-    script = tmp_path / "train.py"
-    script.write_text(ODD)
-    options = under(minor)
-    _, _, err = stops(launch, script, 12, options["python"], "train.py", **options)
+def test_a_tracer_that_cannot_be_looked_at_is_set_without_a_word(program, under, minor):
+    _, _, err = stops(program(ODD, wait="300", **under(minor)), 12)
     assert ("own tracer" in err, "Traceback" in err) == (False, False), err
 
 
@@ -138,17 +125,25 @@ print(step(2))
 """
 
 
+@pytest.fixture
+def typed_into(program, under, tmp_path):
+    """Run a program of this text to its end, with lines for its pdb and an editor: what it prints, and the editor."""
+
+    def run(text, minor, lines, breakpoint_line):
+        (tmp_path / "typed").write_text(lines)
+        with (tmp_path / "typed").open() as typed:
+            running = program(text, wait="300", stdin=typed, **under(minor))
+        with Editor(running.port, {running.script: [breakpoint_line]}) as editor:
+            code, out, err = running.finish()
+        assert code == 0, err
+        return out, editor
+
+    return run
+
+
 @pytest.mark.parametrize("minor", [8, 11, 12, 14])
-def test_pdb_stops_in_the_program_while_an_editor_is_attached(launch, under, tmp_path, minor):
-    (tmp_path / "train.py").write_text(PDB)
-    (tmp_path / "typed").write_text("p n\nn\nn\np n\nc\nc\n")
-    options = under(minor)
-    with (tmp_path / "typed").open() as typed:
-        running = launch(options["python"], "train.py", wait="300", stdin=typed, **options)
-    script = str(tmp_path / "train.py")
-    with Editor(running.wait_state("waiting")["port"], {script: [6]}) as editor:
-        code, out, err = running.finish(300)
-    assert code == 0, err
+def test_pdb_stops_in_the_program_while_an_editor_is_attached(typed_into, minor):
+    out, editor = typed_into(PDB, minor, "p n\nn\nn\np n\nc\nc\n", 6)
     assert ("(Pdb) 1\n" in out, "(Pdb) 2\n" in out, "own_tracer" in out) == (True, True, False), out
     assert out.split()[-1] == "4"
     assert len(editor.stops) >= (2 if minor > 11 else 0)
@@ -183,13 +178,6 @@ print(step(2))
 
 
 @pytest.mark.parametrize("minor", [8, 11, 12, 14])
-def test_pdb_steps_into_the_programs_functions_alone(launch, under, tmp_path, minor):
-    (tmp_path / "train.py").write_text(TYPES)
-    (tmp_path / "typed").write_text("s\n" * 7 + "c\n")
-    options = under(minor)
-    with (tmp_path / "typed").open() as typed:
-        running = launch(options["python"], "train.py", wait="300", stdin=typed, **options)
-    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "train.py"): [4]}):
-        code, out, err = running.finish(300)
-    assert code == 0, err
+def test_pdb_steps_into_the_programs_functions_alone(typed_into, minor):
+    out, _ = typed_into(TYPES, minor, "s\n" * 7 + "c\n", 4)
     assert ("step()->2" in out, "print(step(2))" in out, "write_and_take" in out) == (True, True, False), out

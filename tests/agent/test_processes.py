@@ -42,8 +42,7 @@ def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_edit
                 assert said[0].startswith("dkdbg: rank ")
         wait_for(lambda: running.record()["client"], lambda client: not client)
     (tmp_path / "stop").touch()
-    code, _, err = running.finish()
-    assert code == 0
+    err = running.ends()
     lines = [line for line in err.splitlines() if "cannot be debugged" in line]
     assert lines in (["dkdbg: rank 0 " + REASON], ["dkdbg: rank 1 " + REASON])
 
@@ -65,7 +64,7 @@ def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(program,
         running = program(text, wait="300", env=env)
         with Editor(running.port, {running.script: [2]}) as editor:
             assert editor.wait_stops(1)[0]["line"] == 2
-            assert running.finish()[:2] == (0, described)
+            running.ends(0, described)
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -32,8 +32,7 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(program, under, 
     with Editor(running.port, {running.script: [10]}) as editor:
         editor.wait_stops(2)
         (tmp_path / "stop").touch()
-    code, out, err = running.finish()
-    assert (code, out) == (0, "end\n"), err
+    err = running.ends(0, "end\n")
     assert all(line.startswith("dkdbg:") for line in err.splitlines()), err
 
 
@@ -83,14 +82,12 @@ def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under,
     assert "detached" in pdb.stdout
     with Editor(port, {script: [4]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
-        session = stop["session"]
-        session.request("setBreakpoints", source={"path": script}, breakpoints=[])
-        session.request("evaluate", expression="n = -9", frameId=stop["frame"], context="repl")
-        session.request("continue", threadId=stop["thread"])
+        stop.value("n = -9", context="repl")
+        stop.go_on(without=script)
         on_demand = editor.wait_stops(2)[1]
-        session.request("continue", threadId=on_demand["thread"])
+        on_demand.go_on()
         crashed = editor.wait_stops(3)[2]
-        session.request("continue", threadId=crashed["thread"])
+        crashed.go_on()
         code, _, err = running.finish()
     assert on_demand["line"] in (10, 11)
     assert crashed["line"] == 12

@@ -47,8 +47,7 @@ class Job:
     def steps(self, editor: Editor, count: int | None = None) -> list[str]:
         """What `step` is in each rank, once as many have stopped; whatever the editor was told before is forgotten."""
         stops = editor.wait_stops(count or self.ranks, 300)
-        ask = {"expression": "step", "context": "repl"}
-        found = [one["session"].request("evaluate", frameId=one["frame"], **ask)["result"] for one in stops]
+        found = [one.value("step", context="repl") for one in stops]
         del editor.stops[: len(stops)]
         return found
 

@@ -34,8 +34,7 @@ def test_an_editor_gets_all_that_short_processes_print_and_their_ends(program, t
     )
     with Editor(running.port, {str(child): [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(3)] == [2, 2, 2]
-        code, out, _ = running.finish()
-    assert (code, out) == (0, "1\n1\n1\n")
+        running.ends(0, "1\n1\n1\n")
     ended = [session for session in editor.sessions.values() if "terminated" in session.seen]
     assert len(ended) == 5  # the root, the program, its children
 
@@ -66,5 +65,4 @@ def test_a_process_whose_session_ended_with_its_program_is_not_announced_again_t
         (sock,) = running.runtime.glob(f"{running.name}-*/p/{pid}.sock")
         assert processes.ask(str(sock), "join") == "the program has ended"
         (tmp_path / "go").touch()
-        code, _, err = running.finish()
-    assert code == 0, err
+        running.ends()

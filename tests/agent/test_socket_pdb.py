@@ -27,8 +27,7 @@ def test_a_breakpoint_stops_for_a_plain_client(program, port):
     assert again.until().endswith(PROMPT)
     assert again.ask("p n") == "2\n" + PROMPT
     again.sock.close()
-    code, out, err = running.finish()
-    assert (code, out) == (0, "0\n2\n4\n"), err
+    running.ends(0, "0\n2\n4\n")
     assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port}); type this first: " in client.said
 
 
@@ -41,8 +40,7 @@ def test_a_launch_for_pdb_stops_in_the_first_line(program, port):
     assert client.ask("p x") == "1\n" + PROMPT
     client.ask("x = 6")
     client.sock.sendall(b"c\n")
-    code, out, err = running.finish()
-    assert (code, out) == (0, "6\n"), err
+    running.ends(0, "6\n")
 
 
 @pytest.mark.parametrize("then", ["exit", "run"])
@@ -67,8 +65,7 @@ def test_a_forked_child_leaves_its_parents_client_alone(program, port):
     for _ in range(4):
         client.sock.sendall(b"n\n")
     client.sock.sendall(b"c\n")
-    code, out, err = running.finish()
-    assert (code, out) == (0, "7\n"), err
+    err = running.ends(0, "7\n")
     assert "no pdb client within 0.3 s" in err
 
 
@@ -79,6 +76,5 @@ def test_a_crash_is_looked_at_in_pdb(program, port):
     assert "ZeroDivisionError: division by zero" in client.until()
     assert client.ask("p secret") == "4\n" + PROMPT
     client.sock.sendall(b"q\n")
-    code, _, err = running.finish()
-    assert code == 1
+    err = running.ends(1)
     assert "ZeroDivisionError" in client.said + err

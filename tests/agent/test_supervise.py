@@ -74,7 +74,7 @@ def test_each_of_many_saves_stops_for_one_attach(watched):
         alive = lambda: [one for one in debugger.sessions if not one.is_ended]
         wait_for(lambda: len(alive()) == 2, bool)
     running.process.terminate()
-    assert running.finish()[0] == 143
+    running.ends(143)
     assert members(record) == []
 
 
@@ -142,7 +142,7 @@ def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path):
     running = supervise(sys.executable, "t.py")
     assert running.process.stdout.readline() == b"ready\n"
     running.process.terminate()
-    assert running.finish()[0] == 7
+    running.ends(7)
     assert running.record()["exit_code"] == 7
 
 
@@ -159,7 +159,7 @@ def test_it_ends_with_the_programs_code_at_once_or_at_sigterm(supervise, command
     if "exit" not in options:
         running.wait_state("idle")
         running.process.terminate()
-    assert running.finish()[0] == code
+    running.ends(code)
 
 
 def test_a_crash_starts_it_again_so_often_and_no_more(supervise):
@@ -167,22 +167,21 @@ def test_a_crash_starts_it_again_so_often_and_no_more(supervise):
     wait_for(lambda: running.record().get("runs") == 2, bool)
     assert running.wait_state("idle")["last_exit_code"] == 6
     running.process.terminate()
-    code, _, err = running.finish()
-    assert code == 6
+    err = running.ends(6)
     assert "dkdbg: the program exited with code 6; starting again in 1 s\n" in err
     assert "dkdbg: crashed 2 times in a row: not started again\n" in err
 
 
 def test_a_command_that_does_not_exist_ends_it_at_once(supervise):
-    assert supervise("no-such-command").finish()[0] == 127
+    supervise("no-such-command").ends(127)
 
 
 def test_launch_supervises_when_the_environment_says_so(launch):
     running = launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "1"})
     assert running.wait_state("idle")["last_exit_code"] == 3
     running.process.terminate()
-    assert running.finish()[0] == 3
-    assert launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "0"}).finish()[0] == 3
+    running.ends(3)
+    launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "0"}).ends(3)
 
 
 def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch):
@@ -192,7 +191,7 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch):
     assert running.ask("restart")[:2] == (0, "dkdbg: restarted, run 2\n")
     assert running.process.stdout.readline() == b"run\n"
     assert running.ask("stop")[:2] == (0, "dkdbg: asked to end\n")
-    assert running.finish()[:2] == (143, "")
+    running.ends(143, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])

@@ -27,8 +27,7 @@ print("all")
 def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(program, under, minor):
     running = program(CODE, wait="300", **under(minor))
     with Editor(running.port, {running.script: [6, 7]}) as editor:
-        code, out, err = running.finish(300)
-    assert (code, out) == (0, "all\n"), err
+        running.ends(0, "all\n")
     # A thread that an answer to another stop has let go shows where it is by now.
     assert {stop["line"] for stop in editor.stops} >= {6, 7}
 
@@ -44,5 +43,4 @@ def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(pro
             stop["session"].wait(stop["session"].send("continue", threadId=stop["thread"]), timeout=300)
         stop["session"].wait(stop["session"].send("threads"), timeout=300)
         (tmp_path / "stop").touch()
-        code, _, err = running.finish()
-    assert code == 0, err
+        running.ends()

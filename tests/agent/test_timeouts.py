@@ -87,7 +87,7 @@ def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_th
             if pid:
                 session.request("setBreakpoints", source={"path": path}, breakpoints=[])
         for stop in editor.wait_stops(len(stops)):
-            stop["session"].request("continue", threadId=stop["thread"])
+            stop.go_on()
         wait_for(lambda: progress(tmp_path), lambda found: found[0] > steps + 5)
         said = "process groups wait for 24 h instead of failing"
         wait_for(lambda: "".join(editor.output), lambda text: said in text)
@@ -128,7 +128,7 @@ def test_ranks_that_wait_since_before_the_attach_are_told_with_the_time_that_is_
         found = wait_for(lambda: told.search("".join(editor.output)), bool)
         assert 0 < int(found[1]) <= 90
         (tmp_path / "stop").touch()
-        assert running.finish(300)[0] == 0
+        running.ends()
 
 
 CRASHING = """
@@ -168,8 +168,7 @@ def test_a_held_crash_outlives_the_timeout_of_the_group_and_is_shown_first(torch
         while running.process.poll() is None:  # the launcher's own exception is held too
             with contextlib.suppress(DkdbgError):
                 debugger.continue_(debugger.wait_stopped(5))
-    code, _, log = running.finish()
-    assert code == 1
+    log = running.ends(1)
     assert re.search(r"rank 1 \(pid \d+\) has crashed: train.py:11: ZeroDivisionError", log)
     assert "rank 0 was not to fail" not in log
 
@@ -210,9 +209,8 @@ def test_waits_of_torch_that_are_one_call_last_longer_by_a_hold(torchrun, tmp_pa
             stop = editor.wait_stops(number + 1)[number]
             time.sleep(1.5 * TIMEOUT)
             assert running.process.poll() is None, kind
-            stop["session"].request("continue", threadId=stop["thread"])
-        code, _, err = running.finish(300)
-    assert code == 0, err
+            stop.go_on()
+        running.ends()
 
 
 ALONE = """
@@ -279,7 +277,7 @@ def test_a_driver_of_ray_waits_longer_by_the_hold_of_an_actor(launch, tmp_path):
         for number in range(2):
             stop = editor.wait_stops(number + 1)[number]
             time.sleep(7)
-            stop["session"].request("continue", threadId=stop["thread"])
+            stop.go_on()
         code, out, err = running.finish(300)
     assert code == 0, err
     assert "got 42\nready 1\n" in out

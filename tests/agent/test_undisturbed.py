@@ -193,12 +193,11 @@ def test_with_an_editor_that_stops_it_and_leaves_it_ends_well(program, under, tm
         stop = editor.wait_stops(1)[0]
         stop["session"].request("setBreakpoints", source={"path": running.script}, breakpoints=[])
         (tmp_path / "held").touch()
-        stop["session"].request("continue", threadId=stop["thread"])
+        stop.go_on()
         while not (tmp_path / "checked").exists():
             assert running.process.poll() is None
     (tmp_path / "left").touch()
-    code, said, _ = running.finish(300)
-    assert (code, said) == (0, out)
+    running.ends(0, out)
 
 
 SIGWAITS = """
@@ -233,7 +232,7 @@ def test_debugged_from_the_start_it_ends_well(program, under, text, minor):
     running = program(start + text, wait="300", **under(minor))
     with Editor(running.port, {running.script: [3]}) as editor:
         editor.wait_stops(1)
-        assert running.finish(300)[:2] == (0, "True\n")
+        running.ends(0, "True\n")
 
 
 LOOKS = """

@@ -84,17 +84,14 @@ work()
 
 
 @pytest.mark.parametrize("minor", [None, 10])
-def test_a_function_entered_while_an_editor_comes_back_stops_too(launch, tmp_path, minor):
-    python = need(minor)
-    script = tmp_path / "train.py"
-    script.write_text(ENTERING)
-    running = launch(python, "train.py", python=python)
-    port = running.wait_state("running")["port"]
+def test_a_function_entered_while_an_editor_comes_back_stops_too(program, tmp_path, minor):
+    running = program(ENTERING, python=need(minor))
+    port, source = running.port, {"path": running.script}
     assert running.process.stdout.readline() == b"bare\n"
     with Client(port).attach() as root:
         with root.child() as child:
             # In a line that does not run now.
-            child.session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 7}])
+            child.session.request("setBreakpoints", source=source, breakpoints=[{"line": 7}])
             assert running.process.stdout.readline() == b"traced\n"
         # The client may have left before the process has joined in full.
         assert running.process.stdout.readline() == b"bare\n"
@@ -103,7 +100,7 @@ def test_a_function_entered_while_an_editor_comes_back_stops_too(launch, tmp_pat
     with Client(port).attach() as root, Client(port) as child:
         attach = child.session.send("attach", **root.child_arguments())
         child.event("initialized")
-        child.session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 7}])
+        child.session.request("setBreakpoints", source=source, breakpoints=[{"line": 7}])
         (tmp_path / "enter").touch()
         assert running.process.stdout.readline() == b"in\n"
         child.session.request("configurationDone")

@@ -54,6 +54,7 @@ def why(tmp_path, runtime):
     """Ask about a line of a launched script until these are the causes, after the program has loaded it; return what is said."""
 
     def ask(running, number, *causes, file="train.py", fact="loaded"):
+        assert running.port  # it has begun
         words = ("why", f"{file}:{number}", "--json", "--on", f"local:{running.name}")
 
         def look():
@@ -73,7 +74,6 @@ def why(tmp_path, runtime):
 
 def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own(program, why):
     running = program(LOOP)
-    running.wait_state("running")
     why(running, line(LOOP, "loss = n + 1"), fact="has run")
     for words, cause in (
         ("return n", "never-reached"), ("DEBUG = 0", "ran-before"), ("first = 1", "ran-before"), ("loss = 2", "optimised-away"),
@@ -85,7 +85,6 @@ def test_a_line_that_runs_has_no_finding_and_each_other_kind_of_line_has_its_own
 
 def test_a_line_that_stops_again_and_again_is_not_said_to_be_past(program, why):
     running = program(LOOP)
-    running.wait_state("running")
     place = line(LOOP, "loss = n + 1")
     with Editor(running.port, {running.script: [place]}) as editor:
         editor.wait_stops(9)
@@ -95,7 +94,7 @@ def test_a_line_that_stops_again_and_again_is_not_said_to_be_past(program, why):
 
 def test_the_only_session_of_a_repository_without_dkdbg_is_mapped_to_itself(program, tmp_path, runtime):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    program(LOOP).wait_state("running")
+    assert program(LOOP).port  # it has begun
     env = {"DKDBG_RUNTIME_DIR": str(runtime), "DOCKER_HOST": "unix:///nowhere"}
     done = dkdbg(tmp_path, "why", f"train.py:{line(LOOP, 'return loss')}", "--json", env=env)
     assert done.stdout, done.stderr
@@ -122,7 +121,6 @@ while True:
 
 def test_a_line_of_a_thread_that_only_beats(program, why):
     running = program(BEATING, options=("--beats", "heartbeat"))
-    running.wait_state("running")
     place = line(BEATING, "        time.sleep")
     with Editor(running.port, {running.script: [place]}):
         why(running, place, "beats")
@@ -146,7 +144,6 @@ while True:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="there both work side by side")
 def test_a_program_that_another_tool_traces(program, why):
     running = program(TRACED, wait="300")
-    running.wait_state("waiting")
     place = line(TRACED, "    time.sleep")
     with Editor(running.port, {running.script: [place]}):
         said = why(running, place, "own-tracer", fact="")
@@ -174,37 +171,25 @@ def test_the_name_that_a_tool_gives_itself_forges_nothing_on_the_terminal(
     )
 
 
-def test_python_o_leaves_an_assert_out(tmp_path, launch, why):
-    (tmp_path / "train.py").write_text(LOOP)
-    running = launch(sys.executable, "-O", "train.py")
-    running.wait_state("running")
-    why(running, line(LOOP, "assert"), "optimised-away")
+def test_python_o_leaves_an_assert_out(program, why):
+    why(program(LOOP, before=("-O",)), line(LOOP, "assert"), "optimised-away")
 
 
 def test_a_program_that_waits_and_one_that_has_not_loaded_the_file(program, why, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other/train.py").write_text("x = 1\n")
-    running = program(LOOP, wait="300")
-    running.wait_state("waiting")
-    why(running, 5, "waiting", fact="")
-    running = program(LOOP)
-    running.wait_state("running")
-    said = why(running, 1, "not-loaded", file="other/train.py", fact="")
+    why(program(LOOP, wait="300"), 5, "waiting", fact="")
+    said = why(program(LOOP), 1, "not-loaded", file="other/train.py", fact="")
     assert f"another file of that name is loaded: {tmp_path}/train.py" in said["findings"][0]["says"]
 
 
-def test_a_python_without_the_hook_is_named(launch, why, tmp_path):
-    (tmp_path / "train.py").write_text(LOOP)
-    running = launch(sys.executable, "-S", "train.py")
-    running.wait_state("running")
-    said = why(running, 5, "hook-missing", fact="")
+def test_a_python_without_the_hook_is_named(program, why):
+    said = why(program(LOOP, before=("-S",)), 5, "hook-missing", fact="")
     assert "-S" in said["findings"][0]["says"]
 
 
-def test_a_file_that_was_edited_since(launch, why, tmp_path, runtime):
-    (tmp_path / "train.py").write_text(LOOP)
-    running = launch(sys.executable, "train.py", verb="supervise")
-    running.wait_state("running")
+def test_a_file_that_was_edited_since(program, why, tmp_path, runtime):
+    running = program(LOOP, verb="supervise")
     why(running, 4, "ran-before")
     time.sleep(1.2)  # what is newer by less may be the start itself
     (tmp_path / "train.py").write_text("# new\n" + LOOP)
@@ -222,7 +207,6 @@ def test_a_module_without_its_source(program, why, tmp_path):
     (tmp_path / "net.pyc").rename(tmp_path / "lib" / "net.pyc")
     text = "import sys, time\nsys.path.insert(0, 'lib')\nimport net\nwhile True: net.f(); time.sleep(0.02)\n"
     running = program(text)
-    running.wait_state("running")
     why(running, 2, "compiled-file", file="net.py")
 
 
@@ -233,14 +217,12 @@ def test_another_copy_on_this_machine_is_not_blamed_on_an_image(program, why, tm
     running = program(
         "import sys, time\nsys.path.insert(0, 'lib')\nimport net\nwhile True: net.f(); time.sleep(0.02)\n"
     )
-    running.wait_state("running")
     said = why(running, 2, "two-copies", file="net.py", fact="")
     assert said["findings"][0]["remedy"] == "set the breakpoint in that file, or remove it"
 
 
 def test_breakpoints_of_an_editor(program, why):
     running = program(LOOP)
-    running.wait_state("running")
     here = line(LOOP, "loss = n + 1")
     with running.debugged(here, line(LOOP, "return n")) as debugger:
         stop = debugger.wait_stopped(120)
@@ -261,7 +243,6 @@ def test_breakpoints_of_an_editor(program, why):
 )
 def test_a_breakpoint_that_is_set_and_does_not_stop(program, why, more, cause, says):
     running = program(LOOP)
-    running.wait_state("running")
     here = line(LOOP, "loss = n + 1")
     with running.debugged() as debugger:
         child = debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
@@ -329,7 +310,6 @@ while True:
 
 def test_the_code_that_a_line_belongs_to(program, why):
     running = program(PLACES)
-    running.wait_state("running")
     for words in ("rate = 3", "@functools", "        1,"):
         why(running, line(PLACES, words), "ran-before")
     said = why(running, line(PLACES, "return 1"), "never-reached")
@@ -342,7 +322,6 @@ def test_the_code_that_a_line_belongs_to(program, why):
 
 def test_a_line_that_the_program_waits_before_and_one_of_a_program_that_is_stopped(program, why):
     running = program(PLACES)
-    running.wait_state("running")
     place, loop = line(PLACES, "return work"), line(PLACES, "        0.01")
     with running.debugged(place) as debugger:
         said = why(running, place, "never-reached", fact="which has run")
@@ -357,7 +336,6 @@ def test_a_line_that_the_program_waits_before_and_one_of_a_program_that_is_stopp
 def test_a_line_within_a_statement_leads_to_its_first_line(program, why):
     text = LOOP.replace("first = 1", 'first = """\n    SELECT 1\n    """')
     running = program(text)
-    running.wait_state("running")
     place = line(text, "SELECT")
     said = why(running, place, "no-code")
     assert said["findings"][0]["remedy"].startswith(f"set the breakpoint in line {place - 1},")
@@ -366,7 +344,6 @@ def test_a_line_within_a_statement_leads_to_its_first_line(program, why):
 def test_a_branch_of_an_imported_module_is_not_said_to_have_run(program, why, tmp_path):
     (tmp_path / "net.py").write_text("x = 1\nif __name__ == '__main__':\n    x = 2\n")
     running = program("import net, time\nwhile True: time.sleep(0.02)\n")
-    running.wait_state("running")
     said = why(running, 3, "ran-before", file="net.py")
     assert "or its branch was not taken" in said["findings"][0]["says"]
 
@@ -383,14 +360,12 @@ def test_a_module_in_an_archive(program, why, tmp_path, name, is_archive):
     running = program(
         f"import sys, time\nsys.path.insert(0, '{name}')\nimport net\nwhile True: time.sleep(0.02)\n"
     )
-    running.wait_state("running")
     why(running, 2, "zipped" if is_archive else "two-copies", file="net.py", fact="")
 
 
 def test_a_file_that_runpy_has_run_by_a_relative_name(program, why, tmp_path):
     (tmp_path / "net.py").write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
     running = program("import runpy\nrunpy.run_path('net.py')\n")
-    running.wait_state("running")
     why(running, 3, file="net.py", fact=f"{tmp_path}/net.py: code on line 3")
 
 
@@ -415,7 +390,6 @@ while True:
     time.sleep(0.02)
 """
     running = program(text, python=python_with(framework))
-    running.wait_state("running")
     said = why(running, 5, "compiled")
     assert said["findings"][0]["says"].startswith(f"{compiler} has compiled step")
     why(running, 8)

@@ -21,8 +21,7 @@ def test_a_program_in_a_zip_is_said_and_the_folder_that_it_was_made_of_stops(
     options = under(minor)
     running = launch(options["python"], name, wait="300", **options)
     with Editor(running.port, {str(source / "__main__.py"): [1]}) as editor:
-        code, out, err = running.finish(300)
-        assert (code, out) == (0, "work\n"), err
+        err = running.ends(0, "work\n")
     # What the editor was told last has been read when its sessions are closed.
     assert [stop["line"] for stop in editor.stops] == stops
     assert (editor.said(NOTE), err.count(NOTE)) == ((set(), 0) if stops else ({1}, 1))

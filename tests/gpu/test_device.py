@@ -24,10 +24,6 @@ def shown(stop):
     return {name: each["value"] for name, each in found.items()}
 
 
-def go_on(stop):
-    stop["session"].request("continue", threadId=stop["thread"])
-
-
 def ends(running, code=0):
     exit_code, out, err = running.finish(120)
     assert exit_code == code, (out, err)
@@ -40,7 +36,7 @@ def looked_at(on_gpu, text):
     with editor_of(running, text) as editor:
         stop = editor.wait_stops(1)[0]
         found = shown(stop)
-        go_on(stop)
+        stop.go_on()
         return found, ends(running)
 
 
@@ -98,7 +94,7 @@ def test_tensors_of_a_device_are_read_there_with_little_memory(on_gpu):
         ]
         assert compared[0]["digest"] == compared[1]["digest"] != compared[2]["digest"]
         assert compared[0]["norm"] == pytest.approx(compared[2]["norm"] / 2)
-        go_on(stop)
+        stop.go_on()
         same, more = ends(running).split()[-2:]
     assert same == "True"
     assert int(more) < 512 << 20  # `large` alone has 4 GiB
@@ -122,9 +118,9 @@ def test_a_busy_device_is_said_and_not_waited_for(on_gpu):
         stop = editor.wait_stops(1)[0]
         text = shown(stop)
         assert text["x"].endswith("not read: the device is busy")
-        go_on(stop)
+        stop.go_on()
         stop = editor.wait_stops(2)[1]
-        go_on(stop)
+        stop.go_on()
         assert ends(running) == "look\nFalse\nlook\n100.0\n"
 
 
@@ -230,7 +226,7 @@ def test_functions_that_autograd_calls_in_the_thread_of_a_device_stop(on_gpu):
         for number in (1, 2):
             stop = editor.wait_stops(number)[number - 1]
             assert "float32 cuda:0, " in shown(stop)["gradient"]
-            go_on(stop)
+            stop.go_on()
         assert {stop["line"] for stop in editor.stops} == set(lines_of(BACKWARD))
         assert ends(running) == "[6.0, 6.0, 6.0, 6.0]\n"
 

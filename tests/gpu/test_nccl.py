@@ -92,7 +92,7 @@ def test_a_rank_held_for_longer_than_the_timeout_of_nccl_ends_no_job(ranks, tmp_
             if pid:
                 session.request("setBreakpoints", source={"path": path}, breakpoints=[])
         for each in editor.wait_stops(1):
-            each["session"].request("continue", threadId=each["thread"])
+            each.go_on()
         wait_for(lambda: progress(tmp_path), lambda now: now[0] > steps + 5)
     assert found.startswith("Tensor(1000,) float32 cuda:0, ")
     wait_for(lambda: progress(tmp_path)[1], lambda seconds: seconds == TIMEOUT)
