@@ -250,20 +250,16 @@ def test_garbage_from_a_hostile_place_ends_in_one_error(here, through):
 
 
 @pytest.mark.parametrize(
-    "through", ["sleep 60", "cat >/dev/null", "while :; do echo x >&2; sleep 0.05; done"]
-)
-def test_a_place_that_never_answers_is_given_up(here, through, monkeypatch):
-    monkeypatch.setattr(bringing, "HELLO_TIMEOUT_S", 0.5)
-    here.through = f"exec 3>&1; {through}"
-    with pytest.raises(DkdbgError, match="does not answer"):
-        bring(here)
-
-
-def test_a_place_that_takes_no_more_bytes_is_given_up(here, monkeypatch):
-    monkeypatch.setattr(bringing, "STALL_TIMEOUT_S", 0.5)
-    here.through = (
-        'for last; do :; done; echo "$last python [3, 11]"; read -r line; echo "$last want null"; sleep 60'
-    )
+    ("limit", "through"),
+    [
+        ("HELLO_TIMEOUT_S", "exec 3>&1; sleep 60"), ("HELLO_TIMEOUT_S", "exec 3>&1; cat >/dev/null"),
+        ("HELLO_TIMEOUT_S", "exec 3>&1; while :; do echo x >&2; sleep 0.05; done"),
+        ("STALL_TIMEOUT_S", 'for last; do :; done; echo "$last python [3, 11]"; read -r line; echo "$last want null"; sleep 60'),
+    ],
+)  # fmt: skip
+def test_a_place_that_never_answers_or_takes_no_more_bytes_is_given_up(here, limit, through, monkeypatch):
+    monkeypatch.setattr(bringing, limit, 0.5)
+    here.through = through
     with pytest.raises(DkdbgError, match="does not answer"):
         bring(here)
 

@@ -477,14 +477,20 @@ def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps():
     assert len(sent(again, connection.TO_CLIENT)) == 1
 
 
-def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told():
-    building = Building()
+def waits_for_its_end(building: Building) -> connection.Connection:
+    """The session of the program, whose end the adapter has told and the agent does not know yet."""
     building.sessions.program = 7
     one = building.initialized(clientID="vscode")
     one.from_client(request("attach", seq=2, subProcessId=7))
     one.from_adapter(response("attach", 2))
     (wait,) = one.from_adapter(event("terminated"))
     assert (wait.kind, one.ready()) == (connection.WAIT, False)
+    return one
+
+
+def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told():
+    building = Building()
+    one = waits_for_its_end(building)
     building.sessions.program = 8  # restarted
     assert one.ready()
     assert [each["event"] for each in sent(one.resume(), connection.TO_CLIENT)] == ["terminated"]
@@ -507,12 +513,7 @@ def test_a_question_and_an_observers_request_fail_when_the_session_that_was_to_a
 
 def test_a_program_that_calls_exec_is_let_in_again_before_its_end_is_known():
     building = Building()
-    building.sessions.program = 7
     root = building.attached(clientID="vscode")
-    one = building.initialized(clientID="vscode")
-    one.from_client(request("attach", seq=2, subProcessId=7))
-    one.from_adapter(response("attach", 2))
-    (wait,) = one.from_adapter(event("terminated"))
-    assert (wait.kind, one.ready()) == (connection.WAIT, False)
+    one = waits_for_its_end(building)
     root.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
     assert one.ready()
