@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from tests import leftovers
+from tests.commands import command
 
 # How long an example takes is the machine's load.
 hypothesis.settings.register_profile(
@@ -131,6 +132,24 @@ def _no_outside_settings(monkeypatch):
 def base_image() -> str:
     """Image with python3, pip and venv: a stand-in for python:3.11-slim, built from Debian packages by .ci/base-image."""
     return BASE_IMAGE
+
+
+@pytest.fixture
+def start_container(base_image):
+    """Start containers with these options of `docker run`, which do nothing unless words say what; they go with the test.
+
+    Returns the name of each.
+    """
+    names: list[str] = []
+
+    def start(*options, image=base_image, words=("sleep", "infinity")):
+        names.append(leftovers.unique("dkdbg-test"))
+        command(["docker", "run", "-d", "--init", "--name", names[-1], *options, image, *words])
+        return names[-1]
+
+    yield start
+    for name in names:
+        command(["docker", "rm", "-f", "-v", name], check=False)
 
 
 @pytest.fixture(scope="session")

@@ -52,17 +52,9 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def hostile(base_image):
+def hostile(start_container):
     """Run a container with settings of an attacker, which an image has as well as `docker run`."""
-    made: list[str] = []
-
-    def run(*flags):
-        made.append(unique("dkdbg-hostile"))
-        return run_box(made[-1], base_image, *flags)
-
-    yield run
-    for name in made:
-        take_away(name)
+    return lambda *flags: Box(start_container(*flags))
 
 
 def mapped(local: str, remote: str = "/loot") -> tuple[str, str]:

@@ -146,6 +146,20 @@ def take_away(root: Path, env: dict[str, str]) -> None:
 
 
 @contextmanager
+def project(
+    root: Path, files: dict[str, str], *words: str, env: dict[str, str] | None = None
+) -> Iterator[Path]:
+    """A repository, set up by `dkdbg WORDS` if there are any; what it starts and builds is taken away afterwards."""
+    repo(root, files)
+    try:
+        if words:
+            must(dkdbg(root, *words, env=env))
+        yield root
+    finally:
+        take_away(root, env or {})
+
+
+@contextmanager
 def running(root: Path, base: str, *, env: dict[str, str] | None = None) -> Iterator[None]:
     """`dkdbg up` in `root`, and everything taken away afterwards."""
     settings = {"DKDBG_BASE": base, **(env or {})}

@@ -40,24 +40,18 @@ while True:
 
 
 @pytest.fixture
-def running(tmp_path):
-    """Starts containers of a program that dkdbg has nothing to do with; they are removed at the end."""
-    names = []
+def running(start_container, tmp_path):
+    """Starts containers of a program that dkdbg has nothing to do with."""
 
     def start(image, *words, options=()):
         (tmp_path / "train.py").write_text(LOOP)
         tmp_path.chmod(0o755)  # for the users of containers
-        names.append(unique("dkdbg-test-entered"))
-        mount = f"type=bind,source={tmp_path},target=/code,readonly"
-        docker(
-            "run", "-d", "--init", "--name", names[-1], "--mount", mount, "--workdir", "/code", *options, image, *words
-        )  # fmt: skip
-        wait_for(lambda: steps(names[-1]) > 0, bool)
-        return names[-1]
+        mount = ("--mount", f"type=bind,source={tmp_path},target=/code,readonly", "--workdir", "/code")
+        name = start_container(*mount, *options, image=image, words=words)
+        wait_for(lambda: steps(name) > 0, bool)
+        return name
 
-    yield start
-    for name in names:
-        docker("rm", "-f", name, check=False)
+    return start
 
 
 def steps(name):

@@ -15,7 +15,7 @@ from dkdbg.targets.docker.container import Container
 from dkdbg.targets.docker.container_target import advice
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import attach_proxy, docker, ready_proxy, typed_proxy, typed_run
-from tests.engine.projects import dkdbg, must, repo, take_away, unique
+from tests.engine.projects import dkdbg, must, project, unique
 from tests.hints import hinted, in_shell
 from tests.pages import environment
 from tests.ports import free_port
@@ -64,19 +64,10 @@ def test_a_container_without_an_agent_is_described_the_advice_works_and_a_typo_l
 
 
 @pytest.fixture
-def running(tmp_path):
-    """Starts containers, which are removed at the end; this folder is /code in them."""
-    names = []
-
-    def start(*words, options=()):
-        names.append(unique("dkdbg-test-foreign"))
-        code = ("-v", f"{tmp_path}:/code", "-w", "/code")
-        docker("run", "-d", "--init", "--name", names[-1], *code, *options, *words)
-        return names[-1]
-
-    yield start
-    for name in names:
-        docker("rm", "-f", name, check=False)
+def running(start_container, tmp_path):
+    """Starts containers; this folder is /code in them."""
+    code = ("-v", f"{tmp_path}:/code", "-w", "/code")
+    return lambda image, *words, options=(): start_container(*code, *options, image=image, words=words)
 
 
 @pytest.mark.core
@@ -151,18 +142,18 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
 
 
 def test_the_service_of_a_container_is_set_up_as_it_says(tmp_path, base_image):
-    root = repo(tmp_path / unique("set-up"), {"train.py": "import time\nwhile True:\n    time.sleep(0.05)\n"})
     service = f"    image: {base_image}\n    working_dir: /code\n    volumes: ['.:/code']\n    command: [python3, train.py]\n"
-    (root / "compose.yaml").write_text(f"services:\n  trainer:\n{service}")
-    try:
+    files = {
+        "train.py": "import time\nwhile True:\n    time.sleep(0.05)\n",
+        "compose.yaml": f"services:\n  trainer:\n{service}",
+    }
+    with project(tmp_path / unique("set-up"), files) as root:
         docker("compose", "--project-directory", str(root), "up", "-d")
         name = docker("compose", "--project-directory", str(root), "ps", "--format", "{{.Name}}")
         said = said_about(root, f"docker://{name}", "init --service")
         [line] = hinted(said, hints.INIT_SERVICE)
         assert "trainer-debug" in must(in_shell(root, f"{line} --yes")).stdout
         must(in_shell(root, "docker compose --profile debug config -q"))
-    finally:
-        take_away(root, {})
 
 
 def test_what_a_container_says_of_itself_commands_no_terminal_and_no_shell():

@@ -11,7 +11,7 @@ from dkdbg import hints
 from dkdbg.setup.render.manifest import digest
 from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy, typed_proxy
-from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique, write
+from tests.engine.projects import LOOP, command, dkdbg, must, unique, write
 from tests.engine.synced import docker, starting
 from tests.hints import hinted, in_shell
 from tests.pages import environment
@@ -31,11 +31,9 @@ def entered(root, line):
 @pytest.fixture(scope="module")
 def project(base_image, tmp_path_factory):
     """A repository after `init`, whose service is not started; its image is that of all tests."""
-    root = repo(tmp_path_factory.mktemp("hints") / unique("hints"), {"train.py": LOOP})
-    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_BASE={base_image}\n")
-    must(dkdbg(root, "init", "--yes"))
-    yield root
-    take_away(root, dict(os.environ))
+    files = {"train.py": LOOP, ".env": f"DKDBG_PORT={free_port()}\nDKDBG_BASE={base_image}\n"}
+    with projects.project(tmp_path_factory.mktemp("hints") / unique("hints"), files, "init", "--yes") as root:
+        yield root
 
 
 @pytest.fixture
@@ -50,21 +48,6 @@ def started(project):
     """The project, whose program waits in its debug service."""
     must(dkdbg(project, "up"))
     return project
-
-
-@pytest.fixture
-def box(base_image):
-    """Starts containers that nobody has prepared; they are removed at the end."""
-    names = []
-
-    def start(*options):
-        names.append(unique("dkdbg-hints"))
-        docker("run", "-d", "--init", "--name", names[-1], *options, base_image, "sleep", "infinity")
-        return names[-1]
-
-    yield start
-    for each in names:
-        docker("rm", "-f", "-v", each, check=False)
 
 
 def test_where_no_service_runs_or_one_has_ended_up_starts_it_and_without_its_wait_pdb_enters_it(down):
@@ -100,8 +83,8 @@ def test_an_agent_that_is_not_understood_is_brought_up_to_date_by_what_is_said(d
     assert "42" in must(dkdbg(down, "ranks", "eval", "6 * 7")).stdout
 
 
-def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(started, box):
-    plain = box("-w", "/srv")
+def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(started, start_container):
+    plain = start_container("-w", "/srv")
     assert "no agent of dkdbg runs on" in dkdbg(started, "restart", f"docker://{plain}").stderr
     assert f"{started.name}-app-debug-1" in must(dkdbg(started, "ps")).stdout
     docker("exec", "-d", plain, "python3", "-c", "import time\nwhile True: time.sleep(0.01)")
@@ -140,8 +123,8 @@ def test_a_port_of_an_attach_is_free_when_that_is_stopped_and_a_run_needs_a_comm
     assert (refused.returncode, "dkdbg run -- " in refused.stderr) == (2, True), refused.stderr
 
 
-def test_a_container_without_a_folder_for_code_gets_it_by_what_is_said(box, tmp_path):
-    name = box()
+def test_a_container_without_a_folder_for_code_gets_it_by_what_is_said(start_container, tmp_path):
+    name = start_container()
     write(tmp_path, **{"train.py": "print('trains')\n"})
     done = dkdbg(tmp_path, "run", "--sync", "--on", f"docker://{name}", "--", "python3", "train.py")
     assert f"dkdbg sync docker://{name} --once --to /code" in done.stderr
@@ -150,9 +133,9 @@ def test_a_container_without_a_folder_for_code_gets_it_by_what_is_said(box, tmp_
     assert done.stdout == "trains\n"
 
 
-def test_more_files_than_are_said_beside_a_run_are_listed_by_what_is_said(box, tmp_path):
+def test_more_files_than_are_said_beside_a_run_are_listed_by_what_is_said(start_container, tmp_path):
     """Those that cannot be written there by `--verify`; why one does not take part by `--explain`."""
-    place = f"docker://{box('-w', '/w', '--tmpfs', '/w/data:ro')}"
+    place = f"docker://{start_container('-w', '/w', '--tmpfs', '/w/data:ro')}"
     write(tmp_path, **{f"data/{n}.txt": f"{n}\n" for n in range(25)})
     for n in range(25):
         (tmp_path / f"link{n}").symlink_to("/etc/passwd")
@@ -172,8 +155,8 @@ def mapped(*pairs):
     return ("-w", "/w", "-e", f"DKDBG_MAPPINGS={json.dumps(found)}")
 
 
-def test_several_folders_are_synced_one_at_a_time_as_it_says(box, tmp_path):
-    name = box(*mapped(("a b", "/w/a"), ("c", "/w/c d")))
+def test_several_folders_are_synced_one_at_a_time_as_it_says(start_container, tmp_path):
+    name = start_container(*mapped(("a b", "/w/a"), ("c", "/w/c d")))
     write(tmp_path, **{"a b/x.py": "x\n", "c/y.py": "y\n"})
     assert (
         "dkdbg -C 'a b' sync TARGET --to /w/a" in dkdbg(tmp_path, "sync", "--once", f"docker://{name}").stderr
@@ -182,8 +165,8 @@ def test_several_folders_are_synced_one_at_a_time_as_it_says(box, tmp_path):
     assert docker("exec", name, "cat", "/w/a/x.py") == "x\n"
 
 
-def test_a_place_whose_code_lies_outside_is_synced_as_it_says(box, tmp_path):
-    name = box(*mapped(("linked", "/w/other")))
+def test_a_place_whose_code_lies_outside_is_synced_as_it_says(start_container, tmp_path):
+    name = start_container(*mapped(("linked", "/w/other")))
     write(tmp_path, **{"here/x.py": "x\n", "other/y.py": "y\n"})
     (tmp_path / "here/linked").symlink_to("../other")
     refused = dkdbg(tmp_path / "here", "sync", "--once", f"docker://{name}")
@@ -199,8 +182,8 @@ def exchange(one, other):
     assert done == 0, os.strerror(ctypes.get_errno())
 
 
-def test_a_root_that_was_exchanged_is_synced_by_a_new_start(box, tmp_path):
-    place, root = f"docker://{box('-w', '/w')}", tmp_path / "code"
+def test_a_root_that_was_exchanged_is_synced_by_a_new_start(start_container, tmp_path):
+    place, root = f"docker://{start_container('-w', '/w')}", tmp_path / "code"
     write(root, **{"x.py": "x\n"})
     with starting(root, place) as following:
         following.wait(lambda: following.named("in_sync"), "in sync once")

@@ -15,9 +15,8 @@ from tests.engine.projects import (
     launch_options,
     marked_line,
     must,
-    repo,
+    project,
     stop_in,
-    take_away,
     unique,
 )
 from tests.hints import in_shell
@@ -47,12 +46,9 @@ def root(base_image, tmp_path):
         "requirements.txt": "tqdm==1\n",
         "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
     }
-    root = repo(tmp_path / unique("built"), {**files, "Dockerfile": DOCKERFILE.format(base=base_image)})
-    must(dkdbg(root, "init", "--yes"))
-    try:
+    files["Dockerfile"] = DOCKERFILE.format(base=base_image)
+    with project(tmp_path / unique("built"), files, "init", "--yes") as root:
         yield root
-    finally:
-        take_away(root, {})
 
 
 UP, F5 = [sys.executable, "-m", "dkdbg", "up"], ["sh", ".dkdbg/up.sh"]
@@ -205,10 +201,11 @@ def test_a_run_leaves_nothing_that_makes_an_image_of_all_files_reinstall(base_im
     """`COPY . .` before `pip install .`, and no .dockerignore: what Python compiled would be another build context."""
     monkeypatch.setenv("DKDBG_WAIT", "0")
     files = {"train.py": TRAINS, "ml/__init__.py": "", "ml/core.py": "ml = 1\n"}
-    files["dkdbg.toml"] = f"[debug]\nport = {free_port()}\n"
-    root = repo(tmp_path / unique("again"), {**files, "Dockerfile": INSTALLS.format(base=base_image)})
-    must(dkdbg(root, "init", "--yes"))
-    try:
+    files |= {
+        "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
+        "Dockerfile": INSTALLS.format(base=base_image),
+    }
+    with project(tmp_path / unique("again"), files, "init", "--yes") as root:
         builds(root, F5)
         before = installed(root, "/opt/site/installed")
         must(dkdbg(root, "run", "--wait", "0", "--", "python3", "-c", "import ml.core, sys; sys.exit()"))
@@ -219,5 +216,3 @@ def test_a_run_leaves_nothing_that_makes_an_image_of_all_files_reinstall(base_im
         builds(root, UP)
         assert installed(root, "/opt/site/installed") == before
         assert not [*root.rglob("*.pyc"), *root.rglob(".dkdbg-sync")]
-    finally:
-        take_away(root, {})

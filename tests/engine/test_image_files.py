@@ -1,6 +1,5 @@
 """What the image alone has below the mounted checkout is there in the debug service, as in plain `docker compose up`."""
 
-import os
 import sys
 
 import pytest
@@ -13,8 +12,7 @@ from tests.engine.projects import (
     launch_options,
     marked_line,
     must,
-    repo,
-    take_away,
+    project,
     unique,
 )
 from tests.ports import free_port
@@ -53,26 +51,21 @@ FILES = {
 def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(base_image, tmp_path):
     compose = FILES["compose.yaml"].replace("build: .", "build: .\n    runtime: nosuch")
     files = {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image), "compose.yaml": compose}
-    root = repo(tmp_path / unique("shown"), files)
-    volume = ["docker", "volume", "ls", "-q", "--filter", f"name={root.name}_dkdbg-image"]
-    try:
-        must(dkdbg(root, "init", "--yes"))
+    with project(tmp_path / unique("shown"), files, "init", "--yes") as root:
+        volume = ["docker", "volume", "ls", "-q", "--filter", f"name={root.name}_dkdbg-image"]
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
         assert dkdbg(root, "up").returncode != 0
         assert command(volume).stdout
         must(dkdbg(root, "down"))
         assert command(volume).stdout == ""
-    finally:
-        take_away(root, dict(os.environ))
 
 
 def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):
-    root = repo(tmp_path / unique("shown"), {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image)})
-
     def status():
         return command(["git", "status", "--short", "--untracked-files=all"], root).stdout
 
-    try:
+    dockerfile = DOCKERFILE.format(base=base_image)
+    with project(tmp_path / unique("shown"), {**FILES, "Dockerfile": dockerfile}) as root:
         assert "total 12" in command(["docker", "compose", "run", "--rm", "job"], root).stdout
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
         must(dkdbg(root, "init", "--yes"))
@@ -92,5 +85,3 @@ def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_wa
             assert "total 12" in must(dkdbg(root, "logs")).stdout
             must(dkdbg(root, "down"))
             assert [path for path in root.rglob("*") if path.is_symlink()] == []
-    finally:
-        take_away(root, dict(os.environ))

@@ -1,6 +1,5 @@
 """The debug service takes the place of the service that it extends: others reach it by that one's name."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -16,9 +15,8 @@ from tests.engine.projects import (
     launch_options,
     marked_line,
     must,
-    repo,
+    project,
     stop_in,
-    take_away,
     unique,
 )
 from tests.hints import hinted
@@ -86,9 +84,8 @@ networks: {{back: {{internal: true}}}}
 
 def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_image, tmp_path):
     files = {"api.py": API, "front.py": FRONT, "compose.yaml": COMPOSE.format(base=base_image)}
-    root = repo(tmp_path / unique("place"), files)
-    api = root / "api.py"
-    try:
+    with project(tmp_path / unique("place"), files) as root:
+        api = root / "api.py"
         command(["docker", "compose", "up", "-d", "api"], root)
         must(dkdbg(root, "init", "--yes", "--service", "api"))
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
@@ -107,8 +104,6 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
             debugger.set_breakpoints(str(api), [])
             command(["docker", "compose", "start", "api"], root)
             debugger.wait_output("end it with: docker compose stop api", timeout=300)
-    finally:
-        take_away(root, dict(os.environ))
 
 
 @pytest.mark.parametrize("network", ["network_mode: none", "network_mode: service:net", "networks: [back]"])
@@ -118,11 +113,9 @@ def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach
     files = {
         "job.py": f"def f():\n    x = 1\n    print(x)  {MARK}\nf()\n",
         "compose.yaml": ALONE.format(base=base_image, network=network),
+        ".env": f"DKDBG_PORT={free_port()}\n",
     }
-    root = repo(tmp_path / unique("alone"), files)
-    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
-    try:
-        must(dkdbg(root, "init", "--yes", "--service", "job"))
+    with project(tmp_path / unique("alone"), files, "init", "--yes", "--service", "job") as root:
         must(dkdbg(root, "verify"))
         said = must(dkdbg(root, "up")).stdout
         assert "which has no port on this machine" in said
@@ -133,8 +126,6 @@ def test_a_service_without_a_network_of_its_own_is_debugged_through_dkdbg_attach
         with typed_proxy(root, line) as proxy:
             stopped = stop_in(root, "job.py", replace(launch_options(root), port=proxy.port))
             assert stopped.function == "f"
-    finally:
-        take_away(root, dict(os.environ))
 
 
 def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image, tmp_path):
@@ -142,26 +133,21 @@ def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image,
     dockerfile = f"FROM {base_image}\nWORKDIR /app\nCOPY app.py .\nCMD ['python3', 'app.py']\n".replace(
         "'", '"'
     )
-    root = repo(tmp_path / unique("alone"), {"app.py": loop.format("old"), "Dockerfile": dockerfile})
-    try:
-        must(dkdbg(root, "init", "--yes"))
+    files = {"app.py": loop.format("old"), "Dockerfile": dockerfile}
+    with project(tmp_path / unique("alone"), files, "init", "--yes") as root:
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
         must(dkdbg(root, "up"))
         (root / "new").write_text(loop.format("new"))
         (root / "new").rename(root / "app.py")
         assert "/app/app.py is mounted by itself" in must(dkdbg(root, "restart")).stdout
         wait_for(lambda: must(dkdbg(root, "logs", "--tail", "3")).stdout, lambda said: said.endswith("new\n"))
-    finally:
-        take_away(root, dict(os.environ))
 
 
 def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_image, tmp_path):
     compose = f"services:\n  db:\n    image: {base_image}\n    command: sleep 1000\n    init: true\n"
-    root = repo(tmp_path / unique("idle"), {"compose.yaml": compose, "later.py": LATER})
-    env = {"DKDBG_BASE": base_image}
-    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
-    try:
-        must(dkdbg(root, "init", "--yes", "--command", "sleep infinity", env=env))
+    files = {"compose.yaml": compose, "later.py": LATER, ".env": f"DKDBG_PORT={free_port()}\n"}
+    env, idles = {"DKDBG_BASE": base_image}, ("init", "--yes", "--command", "sleep infinity")
+    with project(tmp_path / unique("idle"), files, *idles, env=env) as root:
         assert "no program runs in it: dkdbg run -- COMMAND" in must(dkdbg(root, "up", env=env)).stdout
         f5 = command(["sh", ".dkdbg/up.sh"], root, env=env, check=False)
         assert (f5.returncode, "no program runs" in f5.stderr) == (1, True)
@@ -182,5 +168,3 @@ def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_im
         command(["docker", "compose", "rm", "-sf", "db"], root, env=env)
         must(dkdbg(root, "down"))  # alone again: the networks were made for it
         assert command(networks).stdout == ""
-    finally:
-        take_away(root, env)

@@ -1,12 +1,10 @@
 """What dkdbg says to type next is typed, step by step as a newcomer would, and leads on; so does what errors say."""
 
-import os
-
 import pytest
 
 from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import command, dkdbg, launch_options, must, repo, take_away, unique
+from tests.engine.projects import command, dkdbg, launch_options, must, project, repo, unique
 from tests.hints import hinted, in_shell
 from tests.ports import free_port
 from tests.typed import typed
@@ -19,12 +17,11 @@ LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    print('step', n, flush=
 @pytest.fixture(scope="module")
 def root(base_image, tmp_path_factory):
     """A repository with a service, which nobody has set up."""
-    root = repo(tmp_path_factory.mktemp("hints") / unique("walk"), {"train.py": LOOP})
     compose = f"services:\n  web:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
-    (root / "compose.yaml").write_text(f"{compose}    command: [python3, train.py]\n")
-    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
-    yield root
-    take_away(root, dict(os.environ))
+    files = {"train.py": LOOP, "compose.yaml": f"{compose}    command: [python3, train.py]\n"}
+    files[".env"] = f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n"
+    with project(tmp_path_factory.mktemp("hints") / unique("walk"), files) as root:
+        yield root
 
 
 @pytest.fixture(scope="module")

@@ -118,26 +118,24 @@ def test_two_runs_share_the_agent_with_a_port_each_the_last_takes_it_away(contai
     assert finish(first)[0] == 9
 
 
-def test_a_container_without_python_of_another_user_or_not_running_is_refused_with_why(base_image, tmp_path):
+def test_a_container_without_python_of_another_user_or_not_running_is_refused_with_why(
+    start_container, tmp_path
+):
     """Anybody in the container may make a folder in /tmp: root's agent does not run from it."""
-    name = unique("dkdbg-run-bare")
-    docker("run", "-d", "--init", "--name", name, base_image, "sleep", "infinity")
+    name = start_container()
 
     def refused(*said):
         done = dkdbg(tmp_path, "run", "--on", f"docker://{name}", "--", "true")
         assert [each for each in said if each not in done.stderr] == [], done.stderr
         return done.returncode
 
-    try:
-        docker("exec", "-u", "1234", name, "mkdir", "-m", "777", "/tmp/dkdbg-0")
-        assert refused("belongs to uid 1234", "DKDBG_RUNTIME_DIR") == 1
-        pythons = "/usr/bin/python* /usr/local/bin/python* /opt/*/bin/python*"
-        docker("exec", name, "sh", "-c", f"rm -rf /tmp/dkdbg-0 {pythons}")
-        assert refused(f"docker://{name} has no Python 3.8 or newer", "--python") == 127
-        docker("stop", "-t", "0", name)
-        assert refused(name, "hint: docker ps")
-    finally:
-        docker("rm", "-f", name)
+    docker("exec", "-u", "1234", name, "mkdir", "-m", "777", "/tmp/dkdbg-0")
+    assert refused("belongs to uid 1234", "DKDBG_RUNTIME_DIR") == 1
+    pythons = "/usr/bin/python* /usr/local/bin/python* /opt/*/bin/python*"
+    docker("exec", name, "sh", "-c", f"rm -rf /tmp/dkdbg-0 {pythons}")
+    assert refused(f"docker://{name} has no Python 3.8 or newer", "--python") == 127
+    docker("stop", "-t", "0", name)
+    assert refused(name, "hint: docker ps")
 
 
 def test_it_runs_on_this_machine_too(tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
+from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy, docker
-from tests.engine.projects import marked_line, repo, started, take_away, unique
+from tests.engine.projects import marked_line, started, unique
 from tests.frameworks import python_with
 
 pytestmark = pytest.mark.engine
@@ -53,11 +54,9 @@ def project(tmp_path, base_image):
     torch = next(Path(python_with("torch")).parents[1].glob("lib/python3*/site-packages"))
     files = {"compose.yaml": COMPOSE.format(image=base_image, torch=torch), "train.py": TRAIN}
     files["dkdbg.toml"] = '[debug]\ncontinue = "one"\n'
-    root = repo(tmp_path / unique("nodes"), files)
-    compose = ["docker", "compose", "up", "--detach"]
-    subprocess.run(compose, cwd=root, check=True, capture_output=True)
-    yield root
-    take_away(root, {})
+    with projects.project(tmp_path / unique("nodes"), files) as root:
+        projects.command(["docker", "compose", "up", "--detach"], root)
+        yield root
 
 
 def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_on_demand_together(project):

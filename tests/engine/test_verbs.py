@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.dap_probe import wait_for
 from tests.engine.attach_proxies import docker
-from tests.engine.projects import command, dkdbg, must, repo, started, stop_in, take_away, unique
+from tests.engine.projects import command, dkdbg, must, project, started, stop_in, unique
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("verbs")]
@@ -66,12 +66,11 @@ def shop(base_image, tmp_path_factory):
         "    entrypoint: [python3]\n    command: [server.py, '8000']\n    ports: ['8000:8000']\n"
     )
     files = {"server.py": SERVER, "test_sums.py": TESTS, "waits.py": WAITS, "compose.yaml": compose}
-    root = repo(tmp_path_factory.mktemp("verbs") / unique("shop"), {**files, ".gitignore": "__pycache__/\n"})
-    (root / ".env").write_text(f"DKDBG_APP_PORT_8000={free_port()}\nDKDBG_PORT={free_port()}\n")
-    must(dkdbg(root, "init", "--yes"))
-    command(["git", "add", "--all"], root)
-    yield root
-    take_away(root, dict(os.environ))
+    files[".env"] = f"DKDBG_APP_PORT_8000={free_port()}\nDKDBG_PORT={free_port()}\n"
+    files[".gitignore"] = "__pycache__/\n"
+    with project(tmp_path_factory.mktemp("verbs") / unique("shop"), files, "init", "--yes") as root:
+        command(["git", "add", "--all"], root)
+        yield root
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from tests.engine.projects import (
     launch_options,
     marked_line,
     must,
+    project,
     repo,
-    take_away,
     unique,
 )
 from tests.ports import free_port
@@ -62,10 +62,10 @@ def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_environment_and
     lines = "\n".join(line for line, _ in WAYS.values())
     start = f"set -ex\nchown svc /home/svc\nid -u\n{lines}\necho $1 done\n"
     files = {"Dockerfile": DOCKERFILE.format(base=base_image), "compose.yaml": COMPOSE, "start.sh": start}
-    root = repo(tmp_path / unique("ways"), {**dict.fromkeys(WAYS, PROGRAM), **STARTERS, **files})
-    for path in (root, *root.iterdir()):  # a developer's, whose uid nobody in the container has
-        os.chown(path, 1001, 1001)
-    try:
+    files = {**dict.fromkeys(WAYS, PROGRAM), **STARTERS, **files}
+    with project(tmp_path / unique("ways"), files) as root:
+        for path in (root, *root.iterdir()):  # a developer's, whose uid nobody in the container has
+            os.chown(path, 1001, 1001)
         must(dkdbg(root, "init", "--yes"))
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
         must(dkdbg(root, "up"))
@@ -82,35 +82,28 @@ def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_environment_and
         said = must(dkdbg(root, "logs")).stdout
         assert "own_path.py 0 1\n" in said
         assert "all done\n" in said
-    finally:
-        take_away(root, dict(os.environ))
 
 
-def test_what_dkdbg_run_starts_in_a_container_stops_too_and_nothing_stays_there(base_image, tmp_path):
-    name, port = unique("ways"), free_port()
-    root = repo(tmp_path / "repo", {"own_path.py": PROGRAM, "empty.py": PROGRAM})
-    start = ["docker", "run", "-d", "--init", "--name", name, "-w", "/srv", "-v", f"{root}:/srv", base_image]
-    command([*start, "sleep", "1000"])
+def test_what_dkdbg_run_starts_in_a_container_stops_too_and_nothing_stays_there(start_container, tmp_path):
+    port, root = free_port(), repo(tmp_path / "repo", {"own_path.py": PROGRAM, "empty.py": PROGRAM})
+    name = start_container("-w", "/srv", "-v", f"{root}:/srv")
     line = "OWN=1 PYTHONPATH=lib python3 own_path.py; env -i /usr/bin/python3 empty.py"
-    try:
-        words = f"dkdbg run --on docker://{name} --wait 300 --attach {port} -- sh -c '{line}'"
-        with typed(root, words, tmp_path / "said") as said:
-            said.wait("attach an editor to")
-            options = AttachOptions(port=port, path_mappings=((str(root), "/srv"),))
-            with Debugger(options) as debugger:
-                for each in ("own_path.py", "empty.py"):
-                    debugger.set_breakpoints(str(root / each), [marked_line(root / each)])
-                debugger.attach()
-                for each in ("own_path.py", "empty.py"):
-                    stop = debugger.wait_stopped(300)
-                    assert debugger.stack(stop)[0].path == str(root / each)
-                    debugger.continue_(stop)
-            said.wait("empty.py 0 None")
-            said.process.wait(300)
-        left = command(["docker", "exec", name, "find", "/", "-xdev", "-name", "dkdbg*.pth"]).stdout
-        assert left == ""
-    finally:
-        command(["docker", "rm", "-f", name])
+    words = f"dkdbg run --on docker://{name} --wait 300 --attach {port} -- sh -c '{line}'"
+    with typed(root, words, tmp_path / "said") as said:
+        said.wait("attach an editor to")
+        options = AttachOptions(port=port, path_mappings=((str(root), "/srv"),))
+        with Debugger(options) as debugger:
+            for each in ("own_path.py", "empty.py"):
+                debugger.set_breakpoints(str(root / each), [marked_line(root / each)])
+            debugger.attach()
+            for each in ("own_path.py", "empty.py"):
+                stop = debugger.wait_stopped(300)
+                assert debugger.stack(stop)[0].path == str(root / each)
+                debugger.continue_(stop)
+        said.wait("empty.py 0 None")
+        said.process.wait(300)
+    left = command(["docker", "exec", name, "find", "/", "-xdev", "-name", "dkdbg*.pth"]).stdout
+    assert left == ""
 
 
 def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(base_image, tmp_path):
@@ -123,8 +116,7 @@ def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(b
         "start.sh": start,
         "serve.py": text,
     }
-    root = repo(tmp_path / unique("ways"), files)
-    try:
+    with project(tmp_path / unique("ways"), files) as root:
         must(dkdbg(root, "init", "--yes", "--wait", "0"))
         (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
         must(dkdbg(root, "up"))
@@ -139,5 +131,3 @@ def test_a_program_that_entrypoint_runs_as_another_user_is_known_to_every_verb(b
         assert "serve.py" in why
         stopped = dkdbg(root, "pdb", text="p n > 0\nq\n").stdout
         assert "True" in stopped
-    finally:
-        take_away(root, dict(os.environ))

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster
+from tests.engine.synced import Box
+from tests.kubernetes.cluster import Cluster, Pod
 
 
 @pytest.fixture
@@ -21,6 +22,20 @@ def cluster(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECACHEDIR", str(settings / "cache"))
     yield found
     found.close()
+
+
+@pytest.fixture
+def made(start_container):
+    """Make containers that stand for pods', with these flags of `docker run`."""
+    return lambda *flags: Box(start_container("-w", "/srv", *flags))
+
+
+@pytest.fixture
+def box(cluster, made):
+    """The container of the pod train-0."""
+    found = made()
+    cluster.put(Pod("train-0", {"main": found.name}, labels={"app": "train"}))
+    return found
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from dkdbg import hints
 from tests.engine.attach_proxies import ready_proxy, typed_proxy
-from tests.engine.projects import LOOP, dkdbg, must, unique, write
-from tests.engine.synced import Box, docker, take_away
+from tests.engine.projects import LOOP, dkdbg, must, write
+from tests.engine.synced import docker
 from tests.hints import hinted, in_shell
 from tests.kubernetes.cluster import Pod
 from tests.kubernetes.runs import wait_until_no_relay_is_left
@@ -98,15 +98,6 @@ def test_options_of_a_copy_need_its_place_and_lead_to_one_that_lasts_until_ctrl_
 
 
 # --- in a pod
-
-
-@pytest.fixture
-def box(cluster, base_image):
-    name = unique("dkdbg-pod")
-    docker("run", "-d", "--init", "--name", name, "-w", "/srv", base_image, "sleep", "infinity")
-    cluster.put(Pod("train-0", {"main": name}))
-    yield Box(name)
-    take_away(name)
 
 
 def test_where_a_pod_does_not_say_its_folder_a_named_one_is_synced(root, box):

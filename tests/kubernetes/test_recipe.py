@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from tests.engine.attach_proxies import proxy_of
-from tests.engine.projects import must, unique
-from tests.engine.synced import docker, take_away
+from tests.engine.projects import must
+from tests.engine.synced import docker
 from tests.kubernetes.cluster import Pod
 from tests.kubernetes.ranks import RANKS, TRAIN, all_stopped, editor
 from tests.kubernetes.real.cluster import RealCluster, lacks, pod
@@ -35,15 +35,12 @@ WITHOUT_TORCH = """\
 
 
 @pytest.fixture
-def stand_in(cluster, base_image, root):
-    name = unique("dkdbg-pod")
-    docker("run", "-d", "--init", "--name", name, "-w", "/workspace", base_image, "sleep", "infinity")
+def stand_in(cluster, made, root):
+    name = made("-w", "/workspace").name
     docker("exec", "-i", name, "sh", "-c", "cat >/usr/local/bin/torchrun", stdin=TORCHRUN)
     docker("exec", name, "chmod", "755", "/usr/local/bin/torchrun")
     cluster.put(Pod("trainer", {"main": name}))
     (root / "train.py").write_text(textwrap.dedent(WITHOUT_TORCH))
-    yield
-    take_away(name)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.targets import registry
 from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy, proxy_of
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
 from tests.engine.synced import Box, docker, following, take_away
 from tests.kubernetes.cluster import Pod
 from tests.kubernetes.ranks import editor
@@ -34,27 +34,6 @@ pytestmark = pytest.mark.engine
 
 #: What kubectl says itself, after a command that has failed.
 KUBECTLS = "command terminated with exit code"
-
-
-@pytest.fixture
-def made(base_image):
-    names: list[str] = []
-
-    def make(*flags, image=base_image, command=("sleep", "infinity")):
-        names.append(unique("dkdbg-pod"))
-        docker("run", "-d", "--init", "--name", names[-1], "-w", "/srv", *flags, image, *command)
-        return Box(names[-1])
-
-    yield make
-    for name in names:
-        take_away(name)
-
-
-@pytest.fixture
-def box(cluster, made):
-    found = made()
-    cluster.put(Pod("train-0", {"main": found.name}, labels={"app": "train"}))
-    return found
 
 
 def left(box: Box) -> list[str]:

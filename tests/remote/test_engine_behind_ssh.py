@@ -12,6 +12,7 @@ import pytest
 from dkdbg import hints
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
+from tests.engine import projects
 from tests.engine.attach_proxies import attach_proxy
 from tests.engine.projects import (
     LOOP,
@@ -19,9 +20,7 @@ from tests.engine.projects import (
     command,
     dkdbg,
     must,
-    repo,
     stop_in,
-    take_away,
     unique,
     write,
 )
@@ -37,10 +36,8 @@ SERVICE = "app-debug"
 @pytest.fixture
 def project(laptop, tmp_path):  # noqa: ARG001
     """A fresh repository after `init`; what it makes over there is taken away, its volumes too."""
-    root = repo(tmp_path / unique("far-engine"), {"train.py": LOOP})
-    must(dkdbg(root, "init", "--yes"))
-    yield root
-    take_away(root, dict(os.environ))
+    with projects.project(tmp_path / unique("far-engine"), {"train.py": LOOP}, "init", "--yes") as root:
+        yield root
 
 
 def container(laptop, root):

@@ -1,13 +1,12 @@
 """An engine at a TCP port with TLS, by DOCKER_HOST and by a context: a real dockerd with --tlsverify."""
 
-import os
 import shutil
 
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE
 from tests.engine.attach_proxies import attach_proxy, docker
-from tests.engine.projects import LOOP, at, command, dkdbg, must, repo, stop_in, take_away, unique
+from tests.engine.projects import LOOP, at, command, dkdbg, must, project, stop_in, unique
 from tests.hints import in_shell
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
@@ -23,16 +22,12 @@ def tls(laptop, monkeypatch):
 
 
 def test_a_project_is_debugged_there(tls, tmp_path):
-    root = repo(tmp_path / unique("by-tls"), {"train.py": LOOP})
-    must(dkdbg(root, "init", "--yes"))
-    try:
+    with project(tmp_path / unique("by-tls"), {"train.py": LOOP}, "init", "--yes") as root:
         assert f"ready at tcp://{tls.address}:2376" in must(dkdbg(root, "up")).stdout
         with attach_proxy(root) as proxy:
             assert stop_in(root, "train.py", at(proxy.port, root, "/workspace")).function == "step"
             assert proxy.end() == 0
         must(dkdbg(root, "down"))
-    finally:
-        take_away(root, dict(os.environ))
 
 
 def test_what_is_wrong_with_certificates_is_said_and_a_context_with_them_is_used(tls, tmp_path, monkeypatch):
