@@ -9,14 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.agent.conftest import launch, layout, runtime  # noqa: F401
-
 # What runs the agent under attack.
+from tests.agent.conftest import launch, layout, runtime  # noqa: F401
 from tests.commands import command
 
 #: Seconds that a page has to say that it is done: a browser takes some to start beside other tests.
@@ -58,7 +59,19 @@ class OtherUser:
     def python(self, code: str, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         return self.run([self.interpreter(), "-c", code, *arguments], timeout=timeout)
 
-    def popen(self) -> dict[str, object]:
+    @contextlib.contextmanager
+    def begun(self, code: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+        """A program of his that runs meanwhile, with pipes for its input and output; it is killed at the end."""
+        settings = self.popen()
+        settings["env"] |= environment
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen([self.interpreter(), "-c", code, *arguments], **pipes, **settings) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def popen(self) -> dict[str, Any]:
         """What makes subprocess start a process as this user."""
         environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
         return {"user": self.uid, "group": self.gid, "extra_groups": [], "cwd": "/", "env": environment}

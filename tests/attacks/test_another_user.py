@@ -1,5 +1,6 @@
 """Another user of the same machine: he reads /proc and connects to whatever listens on loopback."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -205,17 +206,13 @@ def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path)
     (tmp_path / "train.py").write_text("x = 1\nprint(x)\n")
     running = launch(sys.executable, "train.py", wait="300", options=("--pdb", str(port)))
     await_port(port, running.process)
-    command = [other_user.interpreter(), "-c", SILENT, str(port)]
-    with subprocess.Popen(
-        command, **other_user.popen(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as crowd:
-        assert crowd.stdout.readline() == b"there\n"
+    with other_user.begun(SILENT, str(port)) as crowd:
+        assert crowd.stdout.readline() == "there\n"
         user = Client(port, running.process)
         user.sock.settimeout(8)  # less than a silent one has
         user.until()
         user.ask("n")
         assert user.ask("p x") == "1\n" + PROMPT
-        crowd.communicate()
 
 
 # -- dkdbg attach -------------------------------------------------------------------------------------------------
@@ -262,22 +259,16 @@ def test_nobody_else_attaches_through_dkdbg_attach(launch, other_user, tmp_path,
 @pytest.fixture
 def impostor(other_user):
     """Run a fake agent as the other user; returns its port and what it has heard so far."""
-    running = []
+    with contextlib.ExitStack() as stack:
 
-    def start(mode):
-        settings = {**other_user.popen(), "env": {**other_user.popen()["env"], "MODE": mode}}
-        command = [other_user.interpreter(), "-c", FAKE, "127.0.0.1", "0"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **settings)
-        running.append(process)
-        port = int(process.stdout.readline().split()[1])
-        heard = []
-        threading.Thread(target=lambda: heard.extend(process.stdout), daemon=True).start()
-        return port, heard
+        def start(mode):
+            process = stack.enter_context(other_user.begun(FAKE, "127.0.0.1", "0", MODE=mode))
+            port = int(process.stdout.readline().split()[1])
+            heard = []
+            threading.Thread(target=lambda: heard.extend(process.stdout), daemon=True).start()
+            return port, heard
 
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
+        yield start
 
 
 @pytest.mark.attack(4)
@@ -426,15 +417,9 @@ def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path, other_user):
     opens = "from dkdbg.agent.autostart import job; job._LOCK_TIMEOUT_S = float('inf'); print(job._open_runtime())"
     command, env = [sys.executable, "-c", opens], {**os.environ, "DKDBG_RUNTIME_DIR": str(tmp_path / "run")}
     subprocess.run(command, env=env, check=True, timeout=300)  # what it leaves is there before he comes
-    words = [other_user.interpreter(), "-c", LOCKS]
-    with subprocess.Popen(
-        words, **other_user.popen(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as thief:
-        try:
-            assert thief.stdout.readline() == "held\n"
-            done = subprocess.run(command, env=env, check=True, timeout=60, stdout=subprocess.PIPE, text=True)
-        finally:
-            thief.stdin.close()
+    with other_user.begun(LOCKS) as thief:
+        assert thief.stdout.readline() == "held\n"
+        done = subprocess.run(command, env=env, check=True, timeout=60, stdout=subprocess.PIPE, text=True)
     assert done.stdout.strip() == str(tmp_path / "run")
 
 
@@ -585,17 +570,13 @@ def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch,
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
     port = running.wait_state("running")["port"]
     began = time.monotonic()
-    command = [other_user.interpreter(), "-c", HOLDS, str(port)]
-    with subprocess.Popen(
-        command, **other_user.popen(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    ) as silent:
+    with other_user.begun(HOLDS, str(port)) as silent:
         assert silent.stdout.readline() == "open\n"
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
             assert json.load(answer)["state"] == "running"
         assert other_user.python(GUESSES, str(port), timeout=300).stdout == "30 wrong\n"
         with Editor(port, {}, token="right-token") as editor:
             editor.wait_attached(1)
-        silent.communicate("", timeout=300)
     running.process.terminate()
     # After the first ten, one line in ten seconds.
     assert running.finish()[2].count("refused") <= 11 + (time.monotonic() - began) // 10

@@ -40,7 +40,7 @@ SOURCES = Path(git.__file__).parent
 
 
 def dkdbg_in(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """`dkdbg WORDS` as its user types it, in `folder`: in this process, which has imported it already."""
+    """`dkdbg WORDS` as its user types it, in `folder`: in this process, which has imported it already; it shows no traceback."""
     out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
     os.chdir(folder)
     try:
@@ -48,6 +48,7 @@ def dkdbg_in(folder: Path, *words: str, **environ: str) -> subprocess.CompletedP
             code = main.main(list(words))
     finally:
         os.chdir(before)
+    assert "Traceback" not in err.getvalue()
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
@@ -453,7 +454,6 @@ def test_a_journal_of_somebody_else_writes_no_hook(repo, tmp_path, path, way):
     assert (tmp_path / "empty").is_dir()
     assert (repo / ".git/refs/tags").is_dir()
     assert done.returncode != 0
-    assert "Traceback" not in done.stderr
     assert ("nothing to undo" if way == "tracked" else "dkdbg: ") in done.stderr
 
 
@@ -477,7 +477,6 @@ def test_init_writes_through_no_link(repo, tmp_path, name, leads):
     done = dkdbg_in(repo, "init", "--yes")
     assert _state(tmp_path) == before
     assert done.returncode != 0
-    assert "Traceback" not in done.stderr
     assert "hint: " in done.stderr
 
 
@@ -582,7 +581,6 @@ def test_pull_writes_through_no_symlink_of_the_repository(repo, place, link):
     at.symlink_to(leads)
     done = dkdbg_in(repo, "sync", f"local:{place}", "--pull", "out")
     _untouched(victim)
-    assert "Traceback" not in done.stderr
     if at.name not in {"authorized_keys", ".gitignore"}:
         assert done.returncode == 1, done.stdout
         assert "symlink" in done.stdout + done.stderr
@@ -818,7 +816,6 @@ def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path, name, kind):
     else:
         path.symlink_to({"zero": "/dev/zero", "secret": secret, "loop": name}[kind])
     done = dkdbg_in(root, "init", "--yes")
-    assert "Traceback" not in done.stderr
     assert "unexpected" not in done.stderr
     written = [path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
     assert not [data for data in written if b"hunter2" in data]
@@ -872,7 +869,6 @@ def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path, name):
     """Writes a YAML bomb, endless nests or a huge file: init says which file it could not read, within seconds."""
     root = checkout(tmp_path / "repo", {"main.py": "print(1)\n", name: BOMBS[name]})
     done = dkdbg_in(root, "init", "--yes")
-    assert "Traceback" not in done.stderr
     assert "unexpected" not in done.stderr
     if (
         name.endswith((".yaml", ".yml", ".toml", ".json", "Pipfile"))

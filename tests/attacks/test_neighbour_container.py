@@ -256,7 +256,7 @@ def test_the_listener_on_a_plain_host_or_its_network_needs_a_token(launch, conta
     running = launch(
         sys.executable, "-c", "print('ran')", options=("--host", "0.0.0.0"), env={"DKDBG_TOKEN": "geheim"}
     )
-    assert running.finish()[:2] == (0, "ran\n")
+    running.ends(0, "ran\n")
 
 
 @pytest.mark.attack(15)

@@ -7,7 +7,6 @@ import queue
 import secrets
 import socket
 import ssl
-import subprocess
 import tempfile
 import threading
 import time
@@ -370,11 +369,7 @@ def test_another_user_queries_no_job_through_a_waiting_attach_and_impersonates_n
             desk.close()
         assert not list(Path(folder).iterdir())
         Path(folder).chmod(0o777)
-        words = [other_user.interpreter(), "-c", LISTENS, str(left)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **other_user.popen()) as running:
-            try:
-                assert running.stdout.readline() == "listens\n"
-                assert list(servers()) == []
-                assert running.stdout.readline() == "b''\n"
-            finally:
-                running.kill()
+        with other_user.begun(LISTENS, str(left)) as running:
+            assert running.stdout.readline() == "listens\n"
+            assert list(servers()) == []
+            assert running.stdout.readline() == "b''\n"

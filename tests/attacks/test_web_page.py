@@ -68,7 +68,7 @@ def use(running: Any, way: str, port: int) -> None:
     assert user.ask("p x") == "1\n" + PROMPT
     user.ask("!open('enough', 'w').close()")
     user.sock.sendall(b"c\n")
-    assert running.finish()[:2] == (0, "1\n")
+    running.ends(0, "1\n")
 
 
 def await_port(port: int, process: subprocess.Popen[Any]) -> None:

@@ -10,7 +10,6 @@ import shlex
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -288,18 +287,12 @@ def test_nothing_is_sent_to_what_another_user_over_there_listens_with(relay, oth
         "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
         "c, _ = s.accept(); c.settimeout(300); print(c.recv(100), flush=True)\n"
     )
-    squatter = subprocess.Popen(
-        [other_user.interpreter(), "-c", program], stdout=subprocess.PIPE, text=True, **other_user.popen()
-    )
-    try:
+    with other_user.begun(program) as squatter:
         with connect(relay, int(squatter.stdout.readline())) as client:
             with contextlib.suppress(ConnectionError):
                 client.sendall(b"secret")
             assert ends(client)
         assert squatter.stdout.readline() == "b''\n"
-    finally:
-        squatter.kill()
-        squatter.wait()
 
 
 # -- hostile ends --------------------------------------------------------------------------------------------------------
