@@ -71,6 +71,23 @@ def pai_server(monkeypatch):
         yield found
 
 
+@pytest.fixture
+def begin():
+    """Begin processes with pipes of text for their output; they and what they have started are killed with the test."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(words, **more):
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        begun.append(subprocess.Popen(words, text=True, start_new_session=True, **streams, **more))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGKILL)
+        each.communicate()
+
+
 class Launch:
     def __init__(self, process: subprocess.Popen[bytes], runtime: Path, name: str) -> None:
         self.process, self.runtime, self.name = process, runtime, name

@@ -47,23 +47,9 @@ def here(tmp_path):
 
 
 @pytest.fixture
-def session(here):
-    started: list[subprocess.Popen[str]] = []
-
-    def start(brought, *command):
-        words = ("launch", "--port", "0", "--wait", "0", "--", *command)
-        started.append(
-            subprocess.Popen(
-                here.wrap((*brought.argv, *words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
-        return started[-1]
-
-    yield start
-    for each in started:
-        if each.poll() is None:
-            each.kill()
-        each.communicate()
+def session(begin, here):
+    launch = ("launch", "--port", "0", "--wait", "0", "--")
+    return lambda brought, *words: begin(here.wrap((*brought.argv, *launch, *words)))
 
 
 def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_shell_talks(here):

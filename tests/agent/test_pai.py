@@ -37,28 +37,14 @@ NODE = "127.0.0.2"
 
 
 @pytest.fixture
-def start(tmp_path, layout):
-    started: list[subprocess.Popen[str]] = []
-
+def start(begin, tmp_path, layout):
     def run(*words, python=sys.executable, **env):
         names = ("PYTHON", "DKDBG", "PAI_", "DEBUG", "FC_")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(names)}
-        started.append(
-            subprocess.Popen(
-                [python, *words],
-                cwd=tmp_path,
-                env=clean
-                | {"PYTHONPATH": f"{layout}/agent.pyz", "PYTHONUNBUFFERED": "1", "DKDBG_JOIN_DEADLINE": "60"}
-                | env,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )
-        )  # fmt: skip
-        return started[-1]
+        ours = {"PYTHONPATH": f"{layout}/agent.pyz", "PYTHONUNBUFFERED": "1", "DKDBG_JOIN_DEADLINE": "60"}
+        return begin([python, *words], cwd=tmp_path, env=clean | ours | env)
 
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    return run
 
 
 @pytest.mark.parametrize("minor", [8, None, 14])

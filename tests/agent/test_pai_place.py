@@ -1,13 +1,8 @@
 """`pai://HOST/USER/JOB`: real tasks on this machine, told of by a stand-in for OpenPAI's server."""
 
-import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,24 +20,16 @@ LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
 
 
 @pytest.fixture
-def tasks(tmp_path, layout):
+def start(begin, tmp_path, layout):
+    """Start a task of a job: on which node, at which port, and what paipdb is told."""
     (tmp_path / "train.py").write_text(LOOP)
-    (tmp_path / "agent.pyz").symlink_to(layout / "agent.pyz")
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for each in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(each.pid, signal.SIGKILL)  # an agent's program too
-        each.communicate()
+    settings = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{layout}/agent.pyz", "DKDBG_JOIN_DEADLINE": "60"}
 
+    def task(node, port, *words):
+        command = [sys.executable, "-m", "paipdb", *words, "train.py"]
+        return begin(command, cwd=tmp_path, env=settings | protocol.environment(port, host=node))
 
-def start(root: Path, node: str, port: int, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "paipdb", *words, "train.py"], cwd=root,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root / "agent.pyz"), "DKDBG_JOIN_DEADLINE": "60"}
-        | protocol.environment(port, host=node),
-        start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    return task
 
 
 def listed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[str, str, str]]:
@@ -51,7 +38,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[s
     return {each["target"]: (each["state"], each["name"], each["endpoint"]) for each in found}
 
 
-def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(pai_server, tasks, tmp_path, capsys):
+def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(pai_server, start, capsys):
     node, pdb, dap = own_address(), free_port(), free_port()
     pai_server.roles = {
         "worker": [rest.task(0, "RUNNING", node, pdb), rest.task(1, "WAITING", None, 0)],
@@ -65,9 +52,9 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(pai_server, tasks, 
     assert main(["ps", pai_server.address]) == 0
     assert "another program listens at 127.0.0.1:" in capsys.readouterr().err
     pai_server.roles.pop("web")
-    tasks += [start(tmp_path, node, pdb), start(tmp_path, node, dap, "--dap")]
-    client = Client(pdb, tasks[0], host=node)
-    nobody = Client(pdb, tasks[0], host=node, token="")
+    first, _ = start(node, pdb), start(node, dap, "--dap")
+    client = Client(pdb, first, host=node)
+    nobody = Client(pdb, first, host=node, token="")
     found = wait_for(
         lambda: listed(capsys, pai_server.address),
         lambda seen: (
@@ -78,8 +65,8 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(pai_server, tasks, 
     client.until()
     nobody.sock.close()
     client.sock.sendall(b"q\n")
-    tasks[0].communicate(timeout=300)
-    tasks.append(start(tmp_path, node, pdb))
+    first.communicate(timeout=300)
+    start(node, pdb)
     wait_for(
         lambda: listed(capsys, pai_server.address)["task worker/0"],
         lambda seen: seen == ("waiting", "pdb, by nc", f"{node}:{pdb}"),
@@ -89,13 +76,13 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(pai_server, tasks, 
 
 
 def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_of_its_log(
-    pai_server, tasks, tmp_path
+    pai_server, start, tmp_path
 ):
     node, port = own_address(), free_port()
     pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
     with attach_proxy(tmp_path, pai_server.address) as proxy:
         proxy.wait("target", ready=False)
-        tasks.append(task := start(tmp_path, node, port, "--dap"))
+        task = start(node, port, "--dap")
         token = next(found[1] for line in task.stderr if (found := re.search(r"its token is (\S+)$", line)))
         pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
         options = AttachOptions(host="127.0.0.1", port=proxy.port, extra={"dkdbgToken": token})

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,26 +13,16 @@ import pytest
 
 
 @pytest.fixture
-def verify(tmp_path, runtime):
+def verify(begin, tmp_path, runtime):
     """Start `dkdbg verify` of `train.py` with this text, on this machine."""
-    started: list[subprocess.Popen[str]] = []
 
     def start(text):
         (tmp_path / "train.py").write_text(text)
         words = ("--on", "local:", "--json", "--timeout", "60", "--", sys.executable, "train.py")
         environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime)}
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "dkdbg", "verify", *words], cwd=tmp_path, env=environment, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            )
-        )  # fmt: skip
-        return started[-1]
+        return begin([sys.executable, "-m", "dkdbg", "verify", *words], cwd=tmp_path, env=environment)
 
-    yield start
-    for each in started:
-        each.kill()
-        each.communicate()
+    return start
 
 
 def said(running):
