@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dkdbg.hints import Hint
 from tests.checkout import without_privileges
+from tests.commands import command
 from tests.pages import environment
 
 
@@ -27,7 +28,4 @@ def hinted(output: str, hint: Hint) -> list[str]:
 
 def in_shell(root: Path, line: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Type `line` into a shell in `root`, with `dkdbg` on its PATH; file modes count for root too."""
-    return subprocess.run(
-        [*without_privileges(), "sh", "-c", line], cwd=root, env=environment(env), capture_output=True, text=True,
-        check=False, stdin=subprocess.DEVNULL, timeout=300,
-    )  # fmt: skip
+    return command([*without_privileges(), "sh", "-c", line], root, env=environment(env), check=False)

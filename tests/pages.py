@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import commands
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -68,10 +70,8 @@ class Page:
         self, beginning: str, *, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Take a command and run it to its end, as a shell does, with this checkout's `dkdbg`."""
-        return subprocess.run(
-            ["sh", "-c", self.take(beginning)], cwd=cwd, env=environment(env), input=stdin, capture_output=True, text=True,
-            check=False, timeout=300,
-        )  # fmt: skip
+        words = ["sh", "-c", self.take(beginning)]
+        return commands.command(words, cwd, env=environment(env), text=stdin, check=False)
 
     def words(self, beginning: str) -> list[str]:
         """Take a command that runs on, as an argv: the shell becomes it, and gets the signals that are meant for it."""

@@ -1,8 +1,5 @@
 """The agent and a breakpoint under every CPython that this machine has."""
 
-# ruff: noqa: PLW1510
-
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ import pytest
 from dkdbg.agent.inprocess import bundle
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
+from tests.commands import command
 from tests.pythons import EDGES, MINORS
 
 AGENT = Path(bundle.__file__).parents[1] / "__main__.py"
@@ -70,13 +68,11 @@ def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under,
     )
     port, script = running.port, running.script
     assert running.process.stdout.readline() == b"up\n"
-    pdb = subprocess.run(
+    pdb = command(
         [options["python"], "-I", "-S", str(AGENT), "pdb", "--name", running.name],
-        input="p spin.__name__\nn\nn\nn\nn\nn\nq\n",
         env={"DKDBG_RUNTIME_DIR": str(running.runtime)},
-        capture_output=True,
-        text=True,
-        timeout=300,
+        text="p spin.__name__\nn\nn\nn\nn\nn\nq\n",
+        check=False,
     )
     assert "'spin'" in pdb.stdout, (pdb.stdout, pdb.stderr)
     assert "detached" in pdb.stdout

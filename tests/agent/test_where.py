@@ -12,6 +12,7 @@ import pytest
 
 from tests.agent.conftest import Launch
 from tests.agent.dap_probe import wait_for
+from tests.commands import command as run
 from tests.engine.projects import dkdbg
 from tests.frameworks import python_with
 from tests.pages import Page, environment
@@ -145,9 +146,7 @@ def test_what_the_page_says_is_so(tmp_path):
 
                 def looks():
                     assert job.poll() is None, (tmp_path / "log").read_text()
-                    return subprocess.run(
-                        words, cwd=tmp_path, env=environment(env), capture_output=True, text=True, timeout=300, check=False
-                    )  # fmt: skip
+                    return run(words, tmp_path, env=environment(env), check=False)
 
                 wait_for(looks, fits)
 

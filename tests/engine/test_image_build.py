@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -80,9 +79,7 @@ def volumes(root):
 
 
 def exists(volume):
-    return not subprocess.run(
-        ["docker", "volume", "inspect", volume], capture_output=True, check=False
-    ).returncode
+    return not command(["docker", "volume", "inspect", volume], check=False).returncode
 
 
 def test_only_a_change_of_what_the_image_is_made_of_builds_it_and_nothing_old_stays(root, base_image):

@@ -1,11 +1,11 @@
 """`dkdbg init TARGET`: what F5 needs to run the program there."""
 
 import json
-import subprocess
 
 import pytest
 
 from dkdbg.setup.render import jsonc
+from tests.commands import command
 from tests.engine.projects import dkdbg, must, repo
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far"), pytest.mark.usefixtures("laptop")]
@@ -41,9 +41,8 @@ def test_each_place_gets_an_entry_with_its_folder_a_port_of_its_own_and_a_task_t
     assert must(dkdbg(root, "init", "--check"))
 
     must(dkdbg(root, "init", "--undo"))
-    assert subprocess.run(
-        ["git", "status", "--short"], cwd=root, capture_output=True, text=True, check=True
-    ).stdout.split() == ["??", "dkdbg.toml", "??", "train.py"]
+    said = command(["git", "status", "--short"], root).stdout
+    assert said.split() == ["??", "dkdbg.toml", "??", "train.py"]
     assert (root / "dkdbg.toml").read_text() == PLACES
 
 

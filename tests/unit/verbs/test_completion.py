@@ -3,10 +3,10 @@
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 
+from tests.commands import command
 from tests.pages import environment
 from tests.terminals import terminal
 
@@ -56,11 +56,9 @@ def test_fish_completes_verbs_options_and_names_of_places(root):
     needs("fish")
 
     def completed(line):
-        done = subprocess.run(
-            ["fish", "--no-config", "-c", "dkdbg completion fish | source; complete -C $argv[1]", line],
-            cwd=root, env=environment({"HOME": str(root)}), capture_output=True, text=True, check=True, timeout=LIMIT,
-        )  # fmt: skip
-        return {each.split("\t")[0] for each in done.stdout.splitlines()}
+        words = ["fish", "--no-config", "-c", "dkdbg completion fish | source; complete -C $argv[1]", line]
+        said = command(words, root, env=environment({"HOME": str(root)})).stdout
+        return {each.split("\t")[0] for each in said.splitlines()}
 
     assert completed("dkdbg resta") == {"restart"}
     assert completed("dkdbg attach cl") == {"cluster", "clash"}
