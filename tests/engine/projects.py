@@ -13,6 +13,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.setup.plan.editor import ATTACH_NAME
 from dkdbg.setup.render import jsonc
+from tests.checkout import checkout
 from tests.commands import command, must
 from tests.leftovers import unique  # noqa: F401
 from tests.pages import interrupted
@@ -44,11 +45,8 @@ def write(root: Path, **files: str) -> Path:
 
 
 def repo(root: Path, files: dict[str, str]) -> Path:
-    """A repository with `files` at `root`."""
-    root.mkdir(parents=True, exist_ok=True)
-    write(root, **files)
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    return root
+    """A repository with `files` at `root`; their text may be indented."""
+    return checkout(root, {name: textwrap.dedent(text) for name, text in files.items()})
 
 
 def dkdbg(
