@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.commands import command
+
 TRAIN = """\
 import argparse
 
@@ -29,8 +31,17 @@ def checkout(root: Path, files: dict[str, str | bytes]) -> Path:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    git(root, "init", "-q")
     return root
+
+
+def git(folder: Path, *words: str) -> str:
+    """What `git WORDS` prints in `folder`, which it does as somebody, and also with a repository of this machine."""
+    settings = {
+        "user.name": "t", "user.email": "t@example.org", "commit.gpgsign": "false", "protocol.file.allow": "always",
+    }  # fmt: skip
+    ours = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return command(["git", *ours, *words], folder).stdout
 
 
 def snapshot(root: Path) -> dict[str, tuple[str, int, bytes]]:

@@ -32,6 +32,7 @@ from dkdbg.targets.openpai import rest
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
 from tests.checkout import checkout, snapshot
+from tests.checkout import git as git_in
 from tests.engine.projects import command, dkdbg, take_away, unique
 from tests.ports import free_port
 from tests.processes import running_in
@@ -54,12 +55,6 @@ def dkdbg_in(folder: Path, *words: str, **environ: str) -> subprocess.CompletedP
 
 #: `dkdbg` that waits 3 s instead of 30 for an answer of git.
 HURRIED = "import sys; from dkdbg import main; from dkdbg.repository import git; git._TIMEOUT_S = 3.0; sys.exit(main.main())"
-
-
-def git_in(folder: Path, *words: str) -> str:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always")
-    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 class Canary:
@@ -121,7 +116,7 @@ def _fetching(root: Path, canary: Canary) -> None:
     git_in(root, "add", "--force", ".")
     git_in(root, "commit", "-qm", "second")
     git_in(root, "sparse-checkout", "set", "--cone", "--sparse-index", "shallow")
-    tree = git_in(root, "rev-parse", "HEAD:deep")
+    tree = git_in(root, "rev-parse", "HEAD:deep").strip()
     (root / ".git/objects" / tree[:2] / tree[2:]).unlink()
     _promises(root, canary)
 

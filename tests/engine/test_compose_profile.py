@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.agent.dap_probe import wait_for
+from tests.checkout import git
 from tests.engine.attach_proxies import docker
 from tests.engine.projects import (
     LOOP,
@@ -81,11 +81,10 @@ def teammate(base_image, tmp_path_factory):
     """The debug service, healthy, in a clone that belongs to uid 1000."""
     folder = tmp_path_factory.mktemp("team")
     author = set_up(folder / "author", {"train.py": TRAIN})
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     clone = folder / unique("profile-clone")
-    cloned = ["git", "clone", "-q", ".", str(clone)]
-    for argv in ([*git, "add", "-A"], [*git, "commit", "-qm", "debug"], cloned):
-        subprocess.run(argv, cwd=author, check=True)
+    git(author, "add", "-A")
+    git(author, "commit", "-qm", "debug")
+    git(author, "clone", "-q", ".", str(clone))
     if os.geteuid() == 0:
         for path in (clone, *clone.rglob("*")):
             os.chown(path, 1000, 1000)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import git
 from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique
 from tests.ports import free_port
 
@@ -17,10 +18,10 @@ def test_f5_in_a_clone_has_the_agent_written_and_starts(tmp_path, base_image):
     config = f'[debug]\nagent = "fetched"\nport = {free_port()}\nwait = 0\n'
     origin = repo(tmp_path / "origin", {"train.py": LOOP, "dkdbg.toml": config})
     must(dkdbg(origin, "init", "--yes"))
-    command(["git", "add", "."], origin)
-    command(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "x"], origin)
+    git(origin, "add", ".")
+    git(origin, "commit", "-qm", "x")
     root = tmp_path / unique("fetched")
-    command(["git", "clone", "-q", str(origin), str(root)])
+    git(tmp_path, "clone", "-q", str(origin), str(root))
     env = {"DKDBG_BASE": base_image}
     agent = root / ".dkdbg" / "agent.pyz"
     programs = Path(sys.executable).parent

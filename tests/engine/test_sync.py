@@ -6,17 +6,13 @@ import textwrap
 
 import pytest
 
+from tests.checkout import git
 from tests.engine import projects
 from tests.engine.synced import docker, following, local_tree, run_box, sync, take_away
 
 pytestmark = pytest.mark.engine
 
 TO = ("--to", "/ws")
-
-
-def git(root, *words):
-    ours = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false")
-    projects.command(["git", *ours, *words], root)
 
 
 @pytest.fixture

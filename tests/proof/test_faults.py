@@ -24,6 +24,7 @@ from dkdbg.delivery import single_file
 from dkdbg.setup.render import jsonc
 from tests.agent.dap_probe import wait_for
 from tests.agent.repack import repack
+from tests.checkout import git
 from tests.engine.projects import command, dkdbg, must, repo, started, take_away, unique
 from tests.hints import hinted
 from tests.ports import free_port
@@ -147,9 +148,8 @@ def made(folder: Path, base: str, files: dict[str, str]) -> Iterator[Project]:
 def healthy(tmp_path_factory, base_image):
     """A project with a module that its program does not load."""
     with made(tmp_path_factory.mktemp("proof"), base_image, {"other.py": "x = 1\n"}) as found:
-        git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
-        command([*git, "add", "--all"], found.root)
-        command([*git, "commit", "-qm", "x"], found.root)
+        git(found.root, "add", "--all")
+        git(found.root, "commit", "-qm", "x")
         yield found
 
 
@@ -160,7 +160,7 @@ def restored(found: Project) -> Iterator[Project]:
         yield replace(found, env=dict(found.env), opened=opened)
     found.compose("down", "--volumes", "--timeout", "2")
     for words in (["checkout", "-q", "."], ["clean", "-fdxq"]):
-        command(["git", *words], found.root)
+        git(found.root, *words)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.main import main
 from dkdbg.setup.render import fetched_agent
 from dkdbg.verbs.parts.repository import debug_service
+from tests.checkout import git
 from tests.engine.projects import command
 
 
@@ -21,13 +22,9 @@ def clone(tmp_path):
     git(origin, "init", "-q")
     assert main(["-C", str(origin), "init", "--yes"]) == 0
     git(origin, "add", ".")
-    git(origin, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "x")
+    git(origin, "commit", "-qm", "x")
     git(tmp_path, "clone", "-q", "origin", "clone")
     return tmp_path / "clone", (origin / ".dkdbg" / "agent.pyz").read_bytes()
-
-
-def git(folder, *words):
-    return command(["git", *words], folder).stdout
 
 
 def test_git_has_the_digest_alone_and_a_clone_gets_the_same_file(clone, capsys):

@@ -2,19 +2,12 @@
 
 import os
 import stat
-import subprocess
 
 import pytest
 
 from dkdbg.setup.render.changes import FileWanted, Journal, apply, between
 from dkdbg.setup.render.git_folder import git_folder
-from tests.checkout import snapshot
-
-
-def git(folder, *words):
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
-    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout
+from tests.checkout import git, snapshot
 
 
 @pytest.fixture
