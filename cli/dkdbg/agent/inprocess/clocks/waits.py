@@ -10,7 +10,6 @@ import errno
 import functools
 import math
 import sys
-import types
 
 from .slow_clocks import Builtin, State, behind, exchange, is_ours
 from .untraced import Suppress
@@ -168,27 +167,6 @@ class _Select(Builtin):
             before += timeout
 
 
-class _Sleep(Builtin):
-    """`time.sleep`: a limit may be a number of naps, or the only one of a watchdog."""
-
-    def __call__(self, seconds: Any) -> None:
-        if State is None or State.reader is None:
-            self.true(seconds)
-            return
-        before = behind() if State.stopping else 0.0
-        while True:
-            self.true(seconds)
-            seconds = behind() - before
-            if seconds <= _RESOLUTION or is_ours():
-                return
-            before += seconds
-
-
-def _time(module: Any) -> None:
-    if isinstance(module.sleep, types.BuiltinFunctionType):  # otherwise another library has replaced it
-        exchange({module.sleep: _Sleep(module.sleep, "time")})
-
-
 def _select(module: Any) -> None:
     module.select = _Select(module.select, "select")
 
@@ -265,7 +243,6 @@ WAITS: Dict[str, Callable[[Any], None]] = {
     "selectors": _selectors,
     "socket": _socket,
     "ssl": _ssl,
-    "time": _time,
     "zmq.sugar.poll": _zmq_poll,
     "zmq.sugar.socket": _zmq_socket,
     "torch.distributed": _torch,
