@@ -13,7 +13,7 @@ from tests.pythons import need
 NAMES = ("code", "email", "fcntl", "http", "inspect", "queue", "random", "select", "socket", "token")
 IMPORTS = "import {0}\nprint(*[getattr(each, 'OWN', '') for each in ({0})])\n".format(", ".join(NAMES))
 STEP = "import os, time\ndef step():\n    return 1\n"
-WAITS = "while not os.path.exists('go'):\n    step()\n    time.sleep(0.02)\n"
+WAITS = "import pathlib, sys\nsys.path[:0] = [pathlib.Path('lib'), b'lib']\nwhile not os.path.exists('go'):\n    step()\n    time.sleep(0.02)\n"
 PROGRAMS = {"imported later": STEP + WAITS + IMPORTS, "imported already": STEP + IMPORTS + WAITS}
 
 

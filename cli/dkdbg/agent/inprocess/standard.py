@@ -29,12 +29,17 @@ _DEBUGGER = ("_dkdbg", "debugpy", "pydev", "_pydev")
 _UNUSED = {"test", "distutils"}
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _OF_OS = os.path.dirname(os.__file__)
-#: Folders of the standard library, and its modules' names. `os` may be frozen, and its folder be spelled in another way.
-_standard = [_OF_OS] + [
-    each
-    for each in sys.path
-    if each.endswith("lib-dynload") or (each and os.path.realpath(each) == os.path.realpath(_OF_OS))
-]
+
+
+def _is_library(entry: str) -> bool:
+    """Tell whether an entry of sys.path is the standard library's: `os` may be frozen, and its folder be spelled otherwise."""
+    return entry.endswith("lib-dynload") or (
+        bool(entry) and os.path.realpath(entry) == os.path.realpath(_OF_OS)
+    )
+
+
+#: Folders of the standard library, and its modules' names. A program may put anything into sys.path.
+_standard = [_OF_OS, *filter(_is_library, [each for each in sys.path if type(each) is str])]
 _names: Set[str] = set()
 #: The program's modules with these names. Without one the debugger imports as the program does.
 _replaced: Set[str] = set()
@@ -48,13 +53,14 @@ _importing: Set[int] = set()
 
 def look() -> None:
     """Look for the program's modules with names of the standard library's."""
-    script = (getattr(sys, "argv", None) or [""])[0]
+    script = str((getattr(sys, "argv", None) or [""])[0])
     # While Python starts, the script's folder is not in sys.path yet.
     first = [""] if script in ("", "-c", "-m") else [script, os.path.dirname(os.path.realpath(script))]
     for entry in sys.path:
         if entry in _standard:
             break
-        first.append(entry)
+        if type(entry) is str:
+            first.append(entry)
     for folder in first:
         for name in _names & set(_listed(folder)):
             is_folder = os.path.isdir(os.path.join(folder, name))
