@@ -67,4 +67,11 @@ class Inspection:
 
     def continue_(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
         """Resume all threads of the process."""
-        stop.session.request("continue", {"threadId": stop.thread_id}, timeout=timeout)
+        self._resume("continue", stop, timeout)
+
+    def next(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Step over the line; `wait_stopped` returns the stop after it."""
+        self._resume("next", stop, timeout)
+
+    def _resume(self, command: str, stop: Stop, timeout: float) -> None:
+        stop.session.request(command, {"threadId": stop.thread_id}, timeout=timeout)
