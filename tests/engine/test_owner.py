@@ -18,8 +18,15 @@ for path in (cache, pathlib.Path("/data/step"), pathlib.Path("/srv/x.log")):
     print(os.access(path if path.exists() else path.parent, os.W_OK))
     path.write_text("new")
     print(path, path.read_text())
-os.chmod("/srv/x.log", 0o600)
+if {is_root}:
+    os.chmod("/srv/x.log", 0o600)
 pathlib.Path("mine").write_text("x")
+pathlib.Path("yours").write_text("x")
+try:
+    os.chown("yours", 0, 0)
+    print("chown")
+except PermissionError:
+    print("no chown")
 print("done", flush=True)
 """
 DOCKERFILE = """
@@ -42,7 +49,7 @@ def test_a_program_that_is_not_the_owner_elsewhere_writes_and_finds_its_home_as_
 ):
     files = {
         "Dockerfile": DOCKERFILE.format(base=base_image, user=user, own=USERS[user]),
-        "train.py": PROGRAM,
+        "train.py": PROGRAM.replace("{is_root}", str(not user)),
     }
     root = repo(tmp_path / unique("owner"), {**files, "compose.yaml": COMPOSE})
     root.chmod(0o777)

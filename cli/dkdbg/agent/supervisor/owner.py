@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 #: without dkdbg, and settings.ENV_OWN_CONTAINER, which is not there yet while the agent is unpacked.
 OWNER_ENV, HOME_ENV, OWN_CONTAINER_ENV = "DKDBG_OWNER", "DKDBG_HOME_OF", "DKDBG_OWN_CONTAINER"
 #: Root's rights on the files of others: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER and CAP_FSETID, as
-#: the bits 0 to 4 (linux/capability.h).
-_FILE_RIGHTS = 0b11111
+#: the bits 0 to 4 (linux/capability.h). The second and third only read and write: with the others a program that plain
+#: compose does not run as root could leave a setuid file of root's in a mount.
+_FILE_RIGHTS, _ACCESS_RIGHTS = 0b11111, 0b00110
 #: PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE (linux/prctl.h), _LINUX_CAPABILITY_VERSION_3.
-_KEEP, _AMBIENT, _RAISE, _VERSION = 8, 47, 2, 0x20080522
+_KEEP_CAPS, _AMBIENT, _RAISE, _VERSION = 8, 47, 2, 0x20080522
 #: PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP: access(2), and so os.access, counts the rights of a user who is not root.
 _SECUREBITS, _NO_SETUID_FIXUP = 28, 1 << 2
 
@@ -33,7 +34,7 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
     """Become the owner of `$DKDBG_OWNER` when we are root and it is another user's; `environ`, os.environ, is changed too.
 
     In a container that is there for the program alone it keeps root's rights on files: without dkdbg the program would
-    write into volumes, /var/log and /root of root's. What it creates still belongs to the owner.
+    write into volumes, /var/log and /root of root's, or of the image's user. What it creates still belongs to the owner.
 
     Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not.
     HOME is moved when the user cannot write to it, because caches of torch, pip and Hugging Face go there;
@@ -54,13 +55,14 @@ def become_owner(environ: MutableMapping[str, str]) -> None:
         os.setgroups(groups)
         os.setgid(status.st_gid)
         if libc is not None:
-            libc.prctl(_KEEP, 1, 0, 0, 0)
-            libc.prctl(_SECUREBITS, 1 << 4 | _NO_SETUID_FIXUP, 0, 0, 0)  # 1 << 4: what _KEEP has set
+            libc.prctl(_KEEP_CAPS, 1, 0, 0, 0)
+            libc.prctl(_SECUREBITS, 1 << 4 | _NO_SETUID_FIXUP, 0, 0, 0)  # 1 << 4: what _KEEP_CAPS has set
         os.setuid(status.st_uid)
     except OSError:
         # Without CAP_SETUID (cap_drop: ALL) the program runs as root, as it would without dkdbg.
         return
-    keeps_home = libc is not None and _keep_file_rights(libc) and _is_home(environ)
+    rights = _FILE_RIGHTS if environ.get(HOME_ENV) in ("0", "root") else _ACCESS_RIGHTS
+    keeps_home = libc is not None and _keep(rights, libc) and _is_home(environ)
     _give_home(environ, status.st_uid, keeps=keeps_home)
 
 
@@ -74,15 +76,15 @@ def _libc() -> Optional[CDLL]:
     return None
 
 
-def _keep_file_rights(libc: CDLL) -> bool:
-    """Keep _FILE_RIGHTS, as far as the container has them, and hand them on by exec; return whether any is left."""
+def _keep(rights: int, libc: CDLL) -> bool:
+    """Keep these rights, as far as the container has them, and hand them on by exec; return whether any is left."""
     import ctypes
 
     header = (ctypes.c_uint32 * 2)(_VERSION, 0)
-    rights = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable of the bits 0 to 31, and of 32 to 63
-    if libc.capget(header, rights):
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable of the bits 0 to 31, and of 32 to 63
+    if libc.capget(header, sets):
         return False
-    kept = rights[1] & _FILE_RIGHTS
+    kept = sets[1] & rights
     if libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept, kept)):
         return False
     ambient = [libc.prctl(_AMBIENT, _RAISE, bit, 0, 0) for bit in range(32) if kept >> bit & 1]
