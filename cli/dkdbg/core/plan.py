@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import settings
 
 if TYPE_CHECKING:
-    from pathlib import PurePosixPath
+    from collections.abc import Iterable, Iterator
 
     from dkdbg.core.facts import EntryPoint, RepoFacts, ServiceFact
 
@@ -299,6 +300,22 @@ class ProjectPlan:
         for note in self.notes:
             lines += _wrapped(f"note: {note}", columns, 6)
         return "\n".join(lines)
+
+
+def mount_points(
+    masks: Iterable[str], mounts: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, PurePosixPath]]:
+    """Yield where the engine needs a folder for each mask that lies in a mount: the mounted folder, and the path in it.
+
+    Args:
+        masks: folders of the image, as in ServicePlan.
+        mounts: folders of this machine, and their places in the container; the innermost one counts.
+    """
+    sources = {remote: local for local, remote in mounts}
+    for mask in map(PurePosixPath, masks):
+        above = next((each for each in map(str, mask.parents) if each in sources), None)
+        if above is not None:
+            yield sources[above], mask.relative_to(above)
 
 
 def _wrapped(line: str, columns: int | None, indent: int) -> list[str]:

@@ -239,13 +239,17 @@ def test_the_folders_that_the_images_own_are_mounted_over_are_made_here_not_by_t
         {"type": "bind", "source": str(tmp_path / "src"), "target": "/app/src"},
         {"type": "volume", "target": "/app/src/.venv"},
     ]
-    masks = ("/app/.venv", "/app/src/.venv", "/elsewhere/.venv")
+    masks = ("/app/.venv", "/app/src/.venv", "/elsewhere/.venv", "/app/link/.venv")
+    (tmp_path.parent / "outside").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path.parent / "outside")
     service = DebugService(
         name="a", compose_file="c", port=1, gpu=False, host_network=False, token="none", masks=masks
     )
     make_mount_points({"services": {"a": {"volumes": mounts}}}, service)
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
         ".venv",
+        "link",
         "src",
         "src/.venv",
     ]
+    assert not list((tmp_path.parent / "outside").iterdir())

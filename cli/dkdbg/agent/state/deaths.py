@@ -76,6 +76,7 @@ class Deaths:
             return
         with contextlib.suppress(OSError), self._lock:
             self._over.discard(pid)  # the pid was reused
+            self._unnamed.pop(pid, None)
             if pid in self._pids.values() or len(self._pids) >= MAX_FOLLOWED:
                 return
             number = opened(pid)
@@ -126,8 +127,8 @@ class Deaths:
                 self._over.add(pid)
         if self._is_ending:
             return
-        process, held = self._unnamed.pop(pid, ("", "")) if status is not None else ("", "")
-        process, held = process or "%s (pid %d)" % (self._name_of(pid), pid), held or self._held_at(pid)
+        former = self._unnamed.pop(pid, None)
+        process, held = former or ("%s (pid %d)" % (self._name_of(pid), pid), self._held_at(pid))
         if not name and held:
             self._unnamed[pid] = process, held
         if not name or name == "SIGINT" or (name not in (*_FAULTS, "SIGKILL") and not held):

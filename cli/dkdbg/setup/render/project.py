@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.settings import SERVICE
 from dkdbg.core import config as configuration
 from dkdbg.core import debug_names
-from dkdbg.core.plan import FETCHED, FROM_NOWHERE
+from dkdbg.core.plan import FETCHED, FROM_NOWHERE, mount_points
 from dkdbg.core.settings import SETTINGS, toml_template
 from dkdbg.delivery import single_file
 from dkdbg.repository import dotenv
@@ -309,17 +309,6 @@ def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
 
 
-def _mount_points(service: ServicePlan) -> tuple[str, ...]:
-    """Return the folders of the checkout where the image's own are mounted, relative to the root."""
-    found = []
-    for mask in map(PurePosixPath, service.masks):
-        above = [(local, remote) for local, remote in service.mounts if mask.is_relative_to(remote)]
-        if above:
-            local, remote = max(above, key=lambda mount: len(mount[1]))
-            found.append(f"./{PurePosixPath(local, mask.relative_to(remote))}")
-    return tuple(found)
-
-
 def _payload(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted]:
     values = {
         **vars(plan.service),
@@ -328,7 +317,10 @@ def _payload(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWan
         "files_script": artefact("templates", "image_files.sh").read_text("utf-8").rstrip(),
         "inputs_script": artefact("templates", "image_inputs.sh").read_text("utf-8").rstrip(),
         "masks": [mask for mask in plan.service.masks if ":" not in mask],
-        "mount_points": _mount_points(plan.service),
+        "mount_points": [
+            f"./{PurePosixPath(local, below)}"
+            for local, below in mount_points(plan.service.masks, plan.service.mounts)
+        ],
         "app_ports": () if plan.service.host_network else _app_ports(plan.service),
         "token": plan.token,
         "stands_for": next(iter(_aliases(plan.service)), ""),

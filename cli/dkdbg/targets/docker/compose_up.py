@@ -6,12 +6,12 @@ import json
 import os
 import shlex
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.agent.dap.messages import as_dict, as_list
-from dkdbg.core.plan import GPU_KINDS
+from dkdbg.core.plan import GPU_KINDS, mount_points
 from dkdbg.core.target_values import Started
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.repository import dotenv
@@ -135,12 +135,18 @@ def _before_start(
 def make_mount_points(model: Mapping[str, object], service: DebugService) -> None:
     """Make the folders of the checkout where the image's own are mounted: the engine would make them as root's."""
     mounts = as_list(as_dict(as_dict(model.get("services")).get(service.name)).get("volumes"))
-    binds = {each["target"]: each["source"] for each in map(as_dict, mounts) if each.get("type") == "bind"}
-    for mask in service.masks:
-        above = next((str(each) for each in PurePosixPath(mask).parents if str(each) in binds), None)
-        if above is not None:
-            with suppress(OSError):
-                Path(binds[above], PurePosixPath(mask).relative_to(above)).mkdir(parents=True, exist_ok=True)
+    binds = [
+        (str(each["source"]), str(each["target"]))
+        for each in map(as_dict, mounts)
+        if each.get("type") == "bind"
+    ]
+    for local, below in mount_points(service.masks, binds):
+        with suppress(OSError):
+            folder, root = Path(local, below), Path(local).resolve()
+            if folder.parent.resolve().is_relative_to(
+                root
+            ):  # a link in a hostile repository may lead elsewhere
+                folder.mkdir(parents=True, exist_ok=True)
 
 
 def _is_reached(running: compose_cli.Running | None) -> bool:

@@ -9,8 +9,8 @@ stopped or not:
 - A wait that is one call (`Condition.wait`, `Thread.join`, `select`, reading from a socket with a timeout, `ray.get`,
     a store of torch) is repeated for the remaining time by these clocks: waits.py.
 
-The debugger, what an editor evaluates, dkdbg itself and threads that only beat (beats.py) keep the true clocks. Timers that end a process are
-stopped meanwhile (timers.py).
+The debugger, what an editor evaluates, dkdbg itself and threads that only beat (beats.py) keep the true clocks. Timers
+that end a process are stopped meanwhile (timers.py).
 """
 
 from __future__ import annotations
