@@ -135,17 +135,48 @@ def test_a_service_of_a_later_file_that_compose_merges_is_extended_from_there(ma
     assert ("db" in found.get("depends_on", {})) == ("depends_on" in files.get("compose-train.yaml", ""))
 
 
-def test_what_an_override_adds_to_the_service_is_mounted_written_or_said(made):
-    override = "services:\n  trainer: {volumes: ['.:/app', './:/work'], environment: {A: '1'}, command: python train.py 2, shm_size: 16gb}\n"
-    base = "services:\n  trainer: {build: ., command: python train.py}\n"
-    files = {"compose.yaml": base, "compose.override.yaml": override}
+GPU = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}"
+
+
+@pytest.mark.parametrize("gpu", ["", f", {GPU}, runtime: nvidia"])
+def test_what_an_override_adds_to_the_service_is_in_the_debug_service(made, gpu):
+    added = f"{{volumes: ['.:/app', './:/work'], environment: {{A: '1'}}, command: python train.py 2, shm_size: 16gb{gpu}}}"
+    base = "{build: ., command: python train.py, container_name: trainer, environment: {B: '2'}, env_file: [c.env]}"
+    files = {"compose.yaml": base, "compose.override.yaml": added}
+    root, _ = made(
+        {"c.env": "C=3", **{name: f"services:\n  trainer: {body}\n" for name, body in files.items()}}
+    )
+    services = config(root, "--profile", "debug", "--profile", "devcontainer")["services"]
+    for found in (services["trainer-debug"], services["trainer-debug-devcontainer"]):
+        assert {"/app", "/work"} <= {each["target"] for each in found["volumes"]}
+        assert found["environment"].items() >= {"A": "1", "B": "2", "C": "3"}.items()
+        assert found["shm_size"] == str(16 << 30)
+        assert not found.keys() & {"container_name", "runtime"}
+        assert "devices" not in str(found.get("deploy"))
+    assert services["trainer-debug"]["command"][-3:] == ["python", "train.py", "2"]
+    if gpu:
+        (root / ".env").write_text((root / ".env").read_text() + "\nDKDBG_GPU=nvidia\n")
+        found = config(root, "--profile", "debug")["services"]["trainer-debug"]
+        assert len(found["deploy"]["resources"]["reservations"]["devices"]) == 1
+
+
+def test_the_additions_of_a_file_in_another_folder_are_said_to_be_left_out(made):
+    more = "services:\n  trainer: {volumes: ['./data:/data']}\n"
+    files = {
+        "compose.yaml": trainer(),
+        "deploy/gpu.yaml": more,
+        ".env": "COMPOSE_FILE=compose.yaml:deploy/gpu.yaml\n",
+    }
     root, said = made(files)
     found = config(root, "--profile", "debug")["services"]["trainer-debug"]
-    assert {"/app", "/work"} <= {each["target"] for each in found["volumes"]}
-    assert found["command"][-3:] == ["python", "train.py", "2"]
-    assert "compose.override.yaml adds settings to trainer (volumes, environment, shm_size)" in " ".join(
-        said.split()
-    )
+    assert "/data" not in [each["target"] for each in found["volumes"]]
+    assert "deploy/gpu.yaml adds settings to trainer" in " ".join(said.split())
+
+
+def test_tags_of_an_override_that_act_on_a_merge_are_said(made):
+    more = "services:\n  trainer: {environment: !reset null}\n"
+    _, said = made({"compose.yaml": trainer(), "compose.override.yaml": more})
+    assert "does not keep !reset and !override of compose.override.yaml" in " ".join(said.split())
 
 
 def test_of_several_overrides_the_first_one_counts_as_for_compose(made):

@@ -109,7 +109,8 @@ def test_the_expected_files_name_no_machine_can_be_parsed_and_have_one_port_and_
     entry = next(each for each in entries if each["name"] == ATTACH_NAME)
     tasks = jsonc.loads(files[".vscode/tasks.json"].decode())["tasks"]
     assert entry["preLaunchTask"] in [task["label"] for task in tasks]
-    services = YAML(typ="rt").load(files[".dkdbg/service.compose"].decode())["services"]
+    *_, last = YAML(typ="rt").load_all(files[".dkdbg/service.compose"].decode())
+    services = last["services"]
     service = next(iter(services.values()))
     port = entry["connect"]["port"]
     assert any(f"${{DKDBG_PORT:-{port}}}:{port}" in line for line in service["ports"])

@@ -172,8 +172,9 @@ class ServiceFact:
         optional: the services of `depends_on` that it starts without if they are missing (`required: false`).
         parts: (section, name, definition as JSON) of the top-level entries of its file that it uses and the compose
             file in the root lacks: networks, volumes, configs, secrets. As written, paths relative to the root.
-        mounted: the `binds` that a service gets by extending this one, if files of the root add to it; else None.
-        more: (file, key) of those additions, which a service that extends `file` does not get.
+        layers: the files that define it together, in compose's order, if there are several; `file` is the first.
+        retags: those of them with compose's tags !reset or !override.
+        without: files in other folders that add to it as well, and whose additions are left out here.
         refers: the keys of its section that name other services, all of which are in `depends_on`.
         host_network: `network_mode: host`.
         fixes_user: it drops CAP_SETUID, without which root cannot become another user.
@@ -210,8 +211,9 @@ class ServiceFact:
     depends_on: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
-    mounted: tuple[tuple[str, str], ...] | None = None
-    more: tuple[tuple[str, str], ...] = ()
+    layers: tuple[str, ...] = ()
+    retags: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     refers: tuple[str, ...] = ()
     host_network: bool = False
     fixes_user: bool = False

@@ -251,19 +251,10 @@ def _of_service(facts: RepoFacts, base: ServiceFact | None, others: Brought, con
         ]
         if named:
             yield f"--service {base.name} selects the one of {base.file}; there are others: {', '.join(named[:5])}"
-    own = {"command", "entrypoint", "ports", "container_name", "restart", "profiles"}
-    # Keys of the service in files that compose merges, which the debug service does not inherit.
-    left = [(file, key) for file, key in base.more if key not in own]
-    if left:
-        keys, files = (
-            ", ".join(dict.fromkeys(key for _, key in left)),
-            ", ".join(dict.fromkeys(file for file, _ in left)),
-        )
-        yield f"{files} adds settings to {base.name} ({keys}): the debug service only has those of {base.file}; add the others to it if the program needs them"
-
-
-def _has_other_command(base: ServiceFact) -> bool:
-    return any(option == "command" for _, option in base.more)
+    if base.without:
+        yield f"{', '.join(base.without)} adds settings to {base.name}, with paths that start in another folder: the debug service has none of them"
+    if base.retags:
+        yield f"a service that extends {base.name} does not keep !reset and !override of {', '.join(base.retags)}: check the debug service with docker compose --profile debug config"
 
 
 def _first_ten(names: tuple[str, ...]) -> str:
@@ -424,7 +415,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=base.entrypoint,
             command=command or (),
-            inherited=command is not None and not _has_other_command(base),
+            inherited=command is not None,
             from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
             why=f"{base.file} runs it",
         )
@@ -433,7 +424,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=entrypoint,
             command=command,
-            inherited=not _has_other_command(base),
+            inherited=True,
             from_env=_later(base.command_from_env, entrypoint),
             why=f"{base.file} runs it",
         )
@@ -499,7 +490,7 @@ def plan_mounts(
     if ours:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
-    present = (base.binds if base.mounted is None else base.mounted) if base else ()
+    present = base.binds if base else ()
     # A file mounted alone keeps its old content when an editor saves by rename.
     pairs = facts.mappings or (dockerfile.code if dockerfile else ())
     pairs = tuple(pair for pair in pairs if pair[1] != "/")  # no engine can mount over it

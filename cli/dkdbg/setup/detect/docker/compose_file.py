@@ -34,6 +34,8 @@ _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.
 #: Other names of compose files, used with `-f local.yml` (cookiecutter-django); the content decides.
 _STAGE_NAME = re.compile(r"(?:local|dev|development|staging|production|prod)\.ya?ml")
 _SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
+#: Compose's tags that act on a merge.
+_RETAGS = re.compile(r"!(?:reset|override)\b")
 #: Maximum compose files to read; more are variants of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
@@ -92,13 +94,12 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
         there |= {("networks", "default")}  # which every project has
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     if main:
-        each = {path: _File.of(tree, path, document, strict=True) for path, document in loaded.items()}
-        merged = _File.of(tree, main[0], whole, strict=True) if len(main) > 1 else each[main[0]]
+        merged = _File.of(tree, main[0], whole, strict=True)
         for name in merged.bodies:
-            sources = [file for file in each.values() if name in file.bodies]
-            read = merged.service(name)
+            sources = [path for path, document in loaded.items() if name in _bodies(document)]
+            read = _merged_service(merged, loaded, sources, name)
             if read is not None:
-                found.append((_as_extended(read[0], sources), read[1]))
+                found.append(read)
     for path in dict.fromkeys((*files, *inner)):
         if path in loaded or (main and path in OVERRIDE_NAMES):
             continue
@@ -194,15 +195,31 @@ class _File:
         return fact, build
 
 
-def _as_extended(merged: ServiceFact, sources: list[_File]) -> ServiceFact:
-    """Return a merged service as it is when extended: from its first file alone."""
-    fact = replace(merged, file=sources[0].path, parts=())
-    own = sources[0].service(merged.name) if len(sources) > 1 else None
-    if own is None:
-        return fact
-    later = [(file.path, file.bodies[merged.name]) for file in sources[1:]]
-    more = tuple((path, str(key)) for path, body in later if isinstance(body, dict) for key in body)
-    return replace(fact, says=own[0].says, mounted=own[0].binds, more=more)
+def _merged_service(
+    whole: _File, loaded: dict[str, Value], sources: list[str], name: str
+) -> tuple[ServiceFact, ComposeBuild] | None:
+    """Return a service as its files define it together; None for an invalid one.
+
+    Compose merges files with paths relative to the folder of the first, but a service that extends one of another folder
+    has paths relative to that: such a file is left out.
+
+    Raises:
+        DkdbgError: its name is invalid.
+    """
+    folder = parent(sources[0])
+    layers = [path for path in sources if parent(path) == folder]
+    document: Value = {}
+    for path in layers:
+        document = merge(document, loaded[path])
+    read = replace(whole, path=sources[0], document=document, bodies=_bodies(document)).service(name)
+    if read is None:
+        return None
+    # Everything that the merged files have at their top level is in the project.
+    fact = replace(read[0], parts=(), without=tuple(path for path in sources if path not in layers))
+    if len(layers) > 1:
+        retags = tuple(path for path in layers[1:] if _RETAGS.search(whole.tree.text(path)))
+        fact = replace(fact, layers=tuple(layers), retags=retags)
+    return fact, read[1]
 
 
 def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
