@@ -300,11 +300,8 @@ def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
     service, image = plan.service, plan.image
     if service.inputs is None or (service.extends is None and image.ours):
         return {}
-    names = (
-        image.dockerfile,
-        service.extends and service.extends.dockerfile,
-        service.extends and service.extends.file,
-    )
+    base = service.extends
+    names = (image.dockerfile, *((base.dockerfile, *(base.layers or (base.file,))) if base else ()))
     texts = {name: read(root, PurePosixPath(name)) for name in names if name}
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
 
