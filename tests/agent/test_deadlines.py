@@ -200,6 +200,19 @@ print(found)
         ),
         ("sys.modules['gevent'] = sys.modules['uvloop'] = sys", "timeouts of uvloop', 'timeouts of gevent"),
         ("end = datetime.datetime.now(); time.sleep(60)", "datetime.now() at p.py:6"),
+        (
+            "for _ in range(60):\n        if not threading: break\n        time.sleep(1)",
+            "counted naps at p.py:8",
+        ),
+        (
+            "tries = 60\n    while tries > 0:\n        tries -= 1\n        time.sleep(1)\n        if not tries:\n            return",
+            "counted naps at p.py:9",
+        ),
+        ("for epoch in range(60):\n        time.sleep(1)", None),
+        (
+            "end = time.time() + 60\n    while time.time() < end:\n        time.sleep(1)\n        if not threading: return",
+            None,
+        ),
         ("lock = threading.Lock(); lock.acquire(); lock.acquire()", None),
         ("queue.Queue().get(timeout=60)", None),
     ],

@@ -21,8 +21,18 @@ if TYPE_CHECKING:
 _MODULES = {"uvloop": "timeouts of uvloop", "gevent": "timeouts of gevent"}
 #: A call with an argument, in the source line at which a thread waits in C.
 _CALL = re.compile(r"\.(acquire|poll)\([^)\s]")
-#: Packages whose calls have a deadline in C, by name.
-_DEADLINES = {"grpc": "the deadline of gRPC"}
+#: Packages whose calls have a deadline in C, or count their tries, by name.
+_DEADLINES = {
+    "grpc": "the deadline of gRPC",
+    "tenacity": "the number of tries of tenacity",
+    "backoff": "the number of tries of backoff",
+}
+#: A loop that ends after a number of rounds, and the end before that.
+_COUNTED = re.compile(
+    r"\s*(?:for\b.*\bin\s+range\(|while\b(?!.*(?:time|monotonic|clock|counter|now)\().*[<>])"
+)
+_ENDS_EARLY = re.compile(r"\s*(?:if\b.*:\s*)?(?:break|return)\b")
+_NAP = re.compile(r"\bsleep\(")
 #: A statement that may wait for the lock of a database, with sqlite3 for `timeout` of its connection.
 _STATEMENT = re.compile(r"\.(execute|executemany|executescript|commit)\(")
 #: Methods of `datetime` that tell the time.
@@ -56,6 +66,8 @@ def _wait_of(frame: FrameType) -> str:
     if deadline is not None:
         return deadline
     is_own, has_sqlite = stacks.is_own(frame.f_code.co_filename), "sqlite3" in sys.modules
+    if is_own and _counts_naps(frame):
+        return "counted naps"
     if is_own or has_sqlite:
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0)
         call = _CALL.search(line) if is_own else None
@@ -64,3 +76,28 @@ def _wait_of(frame: FrameType) -> str:
         if has_sqlite and _STATEMENT.search(line):
             return "the timeout of sqlite3"
     return ""
+
+
+def _counts_naps(frame: FrameType) -> bool:
+    """Return whether a frame sleeps in a loop that waits for something and ends after a number of rounds."""
+    lines, at = linecache.getlines(frame.f_code.co_filename), (frame.f_lineno or 0) - 1
+    if not (0 <= at < len(lines) and _NAP.search(lines[at])):
+        return False
+    depth = _depth(lines[at])
+    for above in range(at - 1, frame.f_code.co_firstlineno - 2, -1):
+        if lines[above].strip() and _depth(lines[above]) < depth:
+            depth = _depth(lines[above])
+            if _COUNTED.match(lines[above]):
+                break
+    else:
+        return False
+    for line in lines[above + 1 :]:
+        if line.strip() and _depth(line) <= depth:
+            break
+        if _ENDS_EARLY.match(line):
+            return True
+    return False
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
