@@ -120,6 +120,29 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     must(in_shell(project, line))  # nobody uses it any more: no container was left
 
 
+def test_a_run_there_is_proven_beside_the_service_and_leaves_nothing(laptop, project):
+    def all_of_it():
+        kinds = (("ps", "--all"), ("volume", "ls"), ("network", "ls"))
+        return [sorted(laptop.docker(*words, "--quiet").stdout.split()) for words in kinds]
+
+    before = all_of_it()
+    said = must(dkdbg(project, "verify")).stdout
+    assert "stop         train.py:" in said
+    assert "nothing of the run is left" in said
+    assert all_of_it() == before
+    write(project, **{"train.py": "    import numpy\n" + LOOP})
+    must(dkdbg(project, "up"))
+    running = all_of_it()
+    missing = dkdbg(project, "verify")
+    assert missing.returncode == 1
+    assert "[module-missing]" in missing.stdout
+    write(project, **{"train.py": LOOP})
+    proof = json.loads(must(dkdbg(project, "verify", "--json")).stdout)
+    assert {"digest", "mapping", "stop"} <= {each["link"] for each in proof["links"]}
+    assert all_of_it() == running
+    assert (SERVICE, "waiting") in listed(project)
+
+
 def paths():
     """PATH without a dkdbg, and with this one."""
     folder = os.path.dirname(sys.executable)  # noqa: PTH120 - what is there is a link

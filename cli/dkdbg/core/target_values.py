@@ -79,13 +79,14 @@ class Prepared:
 
     Attributes:
         argv, environment: the local command line that runs it, and its environment.
-        port: its debug port on 127.0.0.1.
+        port: its debug port on 127.0.0.1; 0 where the engine is on another machine.
         tell: passes a signal on to the command; returns False if it has not begun.
         cleaning: the local command line that removes leftovers after its end.
         is_met: whether F5 attaches to it there, instead of to the program that F5 would start.
         name: name of its container.
         program: words of the program under the agent.
         gpu: how it gets a GPU, and why.
+        stdin_text: the standard input of `argv`; empty for ours.
     """
 
     argv: tuple[str, ...]
@@ -97,6 +98,7 @@ class Prepared:
     name: str = ""
     program: tuple[str, ...] = ()
     gpu: tuple[str, str] = ("none", "")
+    stdin_text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,10 @@ def of_tree(tree: Tree, entry: str) -> tuple[FirstLines, ...]:
     found = []
     for path in sorted(near, key=near.__getitem__)[:_MAX_FILES]:
         lines = of_text(str(tree.root / path), tree.text(path))
+        if (
+            lines is None and str(tree.root / path) == entry
+        ):  # an error in its syntax ends the program, and tells
+            lines = FirstLines(path=entry, module=1, functions=())
         if lines is not None:
             found.append(lines)
     return tuple(found)

@@ -59,3 +59,9 @@ def test_the_program_is_found_behind_launchers_and_its_file_comes_first(tmp_path
     assert entry("uvicorn", "pkg.run:app", "--port", "8000") == "src/pkg/run.py"
     order = [Path(each.path).name for each in first_lines.of_tree(tree, str(tmp_path / "train.py"))]
     assert order == ["train.py", "run.py", "test_a.py"]
+
+
+def test_a_program_with_an_error_in_its_syntax_is_run_so_that_it_is_told(tmp_path):
+    tree = Tree(checkout(tmp_path, {"train.py": "def f(:\n", "other.py": "def f(:\n"}))
+    [found] = first_lines.of_tree(tree, str(tmp_path / "train.py"))
+    assert (Path(found.path).name, found.module) == ("train.py", 1)

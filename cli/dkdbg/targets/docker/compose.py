@@ -21,7 +21,7 @@ class ComposeService:
     """One debug service. Run the command lines in the repository's root, where compose finds its files.
 
     Attributes:
-        model: model that `up`, `create` and `build` read from standard input instead of the files; empty for the
+        model: model that `up`, `create`, `build` and `once` read from standard input instead of the files; empty for the
             files.
         folder: with a model: the repository's root, absolute.
     """
@@ -34,8 +34,10 @@ class ComposeService:
         return ("docker", "compose", "--profile", PROFILE, *words)
 
     def _start(self, *words: str) -> tuple[str, ...]:
-        given = ("--file", "-", "--project-directory", self.folder) if self.model else ()
-        return ("docker", "compose", *given, "--progress", "plain", "--profile", PROFILE, *words)
+        return ("docker", "compose", *self._given(), "--progress", "plain", "--profile", PROFILE, *words)
+
+    def _given(self) -> tuple[str, ...]:
+        return ("--file", "-", "--project-directory", self.folder) if self.model else ()
 
     def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the local command line that runs `argv` in the running service."""
@@ -79,7 +81,12 @@ class ComposeService:
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         words = ("--entrypoint", entrypoint) if entrypoint else ()
-        return self._compose(
+        return (
+            "docker",
+            "compose",
+            *self._given(),
+            "--profile",
+            PROFILE,
             "run",
             *kept,
             *(("--detach",) if detached else ()),
@@ -90,11 +97,6 @@ class ComposeService:
             self.service,
             *command,
         )
-
-    def script(self, text: str) -> tuple[str, ...]:
-        """Run a shell script in a new container of the service, without the services that it depends on."""
-        words = ("run", "--rm", "--no-TTY", "--no-deps", "--entrypoint", "sh", self.service, "-c", text)
-        return self._compose(*words)
 
     def create(self) -> tuple[str, ...]:
         """Create the service's container without starting it; an up-to-date running one is left alone."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.target_values import Once
+    from dkdbg.targets.docker.remote_copies import RemoteCopies
 
 #: Timeout for an engine to deliver a signal.
 _ANSWER_LIMIT = 10.0
@@ -32,7 +33,14 @@ _ANSWER_LIMIT = 10.0
 _AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 
 
-def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached: bool = False) -> Prepared:
+def prepare(
+    root: Path,
+    wanted: Once,
+    *,
+    report: Callable[[str], None],
+    detached: bool = False,
+    copies: RemoteCopies | None = None,
+) -> Prepared:
     """Prepare `OneOff.once` for a service of the compose project in `root`, without changing files.
 
     A running service is left alone: then only the debug port is published, on a free port. A service that idles is
@@ -40,6 +48,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
 
     Args:
         detached: the command line returns once the command is started, and its container stays after its end.
+        copies: for an engine of another machine, where no port is published.
     """
     service = wanted.service
     host = host_facts()
@@ -77,12 +86,17 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
             podman_engine.build(model, service.name, root, env=env, report=report)
         else:
             compose_cli.build(target, root, env=env, report=report)
-    if not (detached and runs):  # the files of another image would take the running container away
-        image.copy_files(str(model.get("name", "")), report)
-    make_mount_points(model, service)
+    if copies is not None:
+        target = copies.make(model)
+    else:
+        if not (detached and runs):  # the files of another image would take the running container away
+            image.copy_files(str(model.get("name", "")), report)
+        make_mount_points(model, service)
     described: Mapping[str, Any] = _described(model, service.name)
     name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
-    publishes = not str(described.get("network_mode")).startswith(("host", "service:", "container:"))
+    publishes = copies is None and not str(described.get("network_mode")).startswith(
+        ("host", "service:", "container:")
+    )
     argv = target.once(
         wanted.command,
         entrypoint=_entrypoint(described.get("entrypoint") or ()) if wanted.command else "",
@@ -102,9 +116,9 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None], detached
     )
     words = [str(word) for key in ("entrypoint", "command") for word in described.get(key) or ()]
     return Prepared(
-        argv=argv, environment={**os.environ, **env}, port=port, is_met=not host.is_podman,
+        argv=argv, environment={**os.environ, **env}, port=port if copies is None else 0, is_met=not host.is_podman,
         tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name), name=name,
-        program=tuple(words[words.index("--") + 1 :] if "--" in words else words), gpu=(gpu, why),
+        program=tuple(words[words.index("--") + 1 :] if "--" in words else words), gpu=(gpu, why), stdin_text=target.model,
     )  # fmt: skip
 
 

@@ -79,10 +79,7 @@ class ComposeTarget(ContainerTarget):
             return start(self._root, wanted, report=report, moved=moved)
         from dkdbg.targets.docker import remote_up
 
-        def fill(reach: Reach, folder: Filled) -> None:
-            _fill(self._root, reach, folder, report)
-
-        return remote_up.start(self._root, wanted, report=report, fill=fill)
+        return remote_up.start(self._root, wanted, report=report, fill=_filling(self._root, report))
 
     def once(self, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
         """Prepare a `docker compose run`."""
@@ -100,7 +97,12 @@ class ComposeTarget(ContainerTarget):
         """Start a `docker compose run --detach` of the service's own command."""
         from dkdbg.targets.docker.compose_trial import start
 
-        return start(self._root, wanted, report=report)
+        if client.endpoint().is_local:
+            return start(self._root, wanted, report=report)
+        from dkdbg.targets.docker.remote_copies import RemoteCopies
+
+        copies = RemoteCopies(self._root, wanted.service, _filling(self._root, report))
+        return start(self._root, wanted, report=report, copies=copies)
 
     def replaced(self) -> tuple[str, ...]:
         """Return mounted files that were replaced on this machine, by inode and contents; empty for a remote engine."""
@@ -161,29 +163,35 @@ class ComposeTarget(ContainerTarget):
         return down
 
 
-def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None]) -> None:
-    """Copy a local folder to the engine's volume. Raises DkdbgError: the folder, or a file in it, cannot be copied."""
-    from dkdbg.sync.beneath import local_root
-    from dkdbg.sync.report import as_line
-    from dkdbg.sync.roots import Roots
-    from dkdbg.sync.rules.rules import ConfiguredRules
-    from dkdbg.sync.session import Session
+def _filling(root: Path, report: Callable[[str], None]) -> Callable[[Reach, Filled], None]:
+    """Return what copies a local folder to a volume of the engine; it raises DkdbgError for a file that it cannot copy."""
 
-    def shown(happened: Event) -> None:
-        if happened.name != "connected" and (line := as_line(happened)):
-            report(printable(line))
+    def fill(reach: Reach, folder: Filled) -> None:
+        from dkdbg.sync.beneath import local_root
+        from dkdbg.sync.report import as_line
+        from dkdbg.sync.roots import Roots
+        from dkdbg.sync.rules.rules import ConfiguredRules
+        from dkdbg.sync.session import Session
 
-    local = local_root(root, folder.local)
-    report(f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of that engine")
-    session = Session(
-        Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)), lambda: reach, report=shown
-    )
-    session.once()
-    if session.failed:
-        raise DkdbgError(
-            f"{len(session.failed)} of its files could not be copied there, such as {printable(min(session.failed))}",
-            hint="dkdbg sync --explain PATH says whether a file takes part; ignore under [sync] in dkdbg.toml leaves it out",
+        def shown(happened: Event) -> None:
+            if happened.name != "connected" and (line := as_line(happened)):
+                report(printable(line))
+
+        local = local_root(root, folder.local)
+        report(f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of that engine")
+        session = Session(
+            Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)),
+            lambda: reach,
+            report=shown,
         )
+        session.once()
+        if session.failed:
+            raise DkdbgError(
+                f"{len(session.failed)} of its files could not be copied there, such as {printable(min(session.failed))}",
+                hint="dkdbg sync --explain PATH says whether a file takes part; ignore under [sync] in dkdbg.toml leaves it out",
+            )
+
+    return fill
 
 
 def _target(address: Address, root: Path) -> ComposeTarget:

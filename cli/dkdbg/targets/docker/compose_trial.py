@@ -12,7 +12,7 @@ from dkdbg.agent.contract import LOOPBACK
 from dkdbg.core.known_errors import last_line
 from dkdbg.core.target_values import Trial
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.targets.docker import client, compose_cli, containers
+from dkdbg.targets.docker import compose_cli, containers
 from dkdbg.targets.docker.compose import ComposeService, runs_nothing
 from dkdbg.targets.docker.compose_once import prepare, published_ports
 from dkdbg.targets.docker.container import PROJECT_NAME, has_network
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.core.target_values import Once, Prepared
+    from dkdbg.targets.docker.remote_copies import RemoteCopies
 
 #: Lines of the container's output to read, and seconds between two looks at its health.
 _LINES, _PAUSE_S = 200, 0.2
@@ -32,14 +33,14 @@ _LINES, _PAUSE_S = 200, 0.2
 _MAX_OUTPUT_BYTES, _TIMEOUT_S, _REMOVAL_TIMEOUT_S = 1 << 20, 60.0, 120.0
 
 
-def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
-    """Start it; see `Target.trial`."""
-    if not client.endpoint().is_local:
-        raise DkdbgError(
-            "the engine is on another machine, which has your files only where dkdbg up has copied them",
-            hint="dkdbg up, then prove a container there by name: dkdbg verify --on docker://NAME",
-            exit_code=EXIT_USAGE,
-        )
+def start(
+    root: Path, wanted: Once, *, report: Callable[[str], None], copies: RemoteCopies | None = None
+) -> Trial:
+    """Start it; see `Target.trial`.
+
+    Args:
+        copies: for an engine of another machine.
+    """
     service = ComposeService(service=wanted.service.name)
     model: Mapping[str, Any] = compose_cli.check_project(service, root)
     if runs_nothing(model, wanted.service.name):
@@ -48,10 +49,19 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
             hint="name it: dkdbg init --command 'python train.py'",
             exit_code=EXIT_USAGE,
         )
-    there = containers.of_project(root)
-    _check_ports(model, wanted, {each.rpartition(":")[2] for one in there for each in one.published.values()})
+    if copies is not None:
+        copies.check(str(model.get("name", "")))
+    else:
+        ports = {
+            each.rpartition(":")[2] for one in containers.of_project(root) for each in one.published.values()
+        }
+        _check_ports(model, wanted, ports)
     copied = {f"{model.get('name')}_{IMAGE_VOLUME}"} - _volumes(model)
-    prepared = prepare(root, wanted, report=report, detached=True)
+    try:
+        prepared = prepare(root, wanted, report=report, detached=True, copies=copies)
+    except BaseException:
+        _remove_copies(copies)
+        raise
     # `prepare` creates that volume; what else has appeared during a build is the user's.
     before, volumes = _containers(root), _volumes(model) - copied
     made: list[tuple[set[str], set[str]]] = []
@@ -70,6 +80,8 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
         ids, names = made[0] if made else created()
         if ids:
             yield "docker", "rm", "--force", "--volumes", *sorted(ids)
+        if copies is not None:
+            names.update(copies.volumes)
         if names:
             yield "docker", "volume", "rm", "--force", *sorted(names)
         if not before and not _containers(root):  # its network is ours too
@@ -82,7 +94,9 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
             raise DkdbgError(f"left behind: {'; '.join(filter(None, left))}")
 
     try:
-        done = process.stream(prepared.argv, cwd=root, env=prepared.environment, report=report)
+        done = process.stream(
+            prepared.argv, cwd=root, env=prepared.environment, report=report, stdin_text=prepared.stdin_text
+        )
         made.append(created())
         check(done)
     except BaseException:
@@ -91,10 +105,10 @@ def start(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Trial:
         except DkdbgError as error:
             report(error.message)
         raise
-    return _trial(prepared, service, root, stop)
+    return _trial(prepared, stop)
 
 
-def _trial(prepared: Prepared, service: ComposeService, root: Path, stop: Callable[[], None]) -> Trial:
+def _trial(prepared: Prepared, stop: Callable[[], None]) -> Trial:
     """Return the started run."""
 
     def ready(limit: float) -> bool:
@@ -121,13 +135,15 @@ def _trial(prepared: Prepared, service: ComposeService, root: Path, stop: Callab
 
     def probe(script: str) -> str:
         with contextlib.suppress(DkdbgError):
-            return process.read(
-                service.script(script),
-                most=_MAX_OUTPUT_BYTES,
-                timeout=_TIMEOUT_S,
-                cwd=root,
-                env=prepared.environment,
-            ).stdout
+            found = containers.inspected(prepared.name)
+            path = next(
+                (each for each in found["Config"].get("Env") or () if each.startswith("PATH=")), "PATH"
+            )
+            words = (
+                "docker", "run", "--rm", "--network", "none", "--volumes-from", prepared.name, "--env", path,
+                "--workdir", found["Config"].get("WorkingDir") or "/", "--entrypoint", "sh", found["Image"], "-c", script,
+            )  # fmt: skip
+            return process.read(words, most=_MAX_OUTPUT_BYTES, timeout=_TIMEOUT_S).stdout
         return ""
 
     found = containers.of_name(prepared.name, runs=False)
@@ -149,6 +165,11 @@ def _check_ports(model: Mapping[str, Any], wanted: Once, ours: set[str]) -> None
         if str(port) not in ours and not is_free(port):
             taken = explain(1, f"Bind for {LOOPBACK}:{port} failed: port is already allocated")
             raise with_port(taken, model, wanted.service.name)
+
+
+def _remove_copies(copies: RemoteCopies | None) -> None:
+    if copies is not None and copies.volumes:
+        process.run(("docker", "volume", "rm", "--force", *copies.volumes), timeout=_REMOVAL_TIMEOUT_S)
 
 
 def _volumes(model: Mapping[str, Any]) -> set[str]:

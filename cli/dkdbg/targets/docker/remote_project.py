@@ -47,14 +47,16 @@ class RemoteProject:
     Attributes:
         model: in the format of `docker compose config`.
         filled: the folders to copy before the program starts.
+        agent: volume for the agent; empty if it is copied into the container.
     """
 
     model: dict[str, Any]
     filled: tuple[Filled, ...]
+    agent: str = ""
 
 
 def remote_project(
-    model: Mapping[str, Any], service: str, port: int, *, root: str, owner: str
+    model: Mapping[str, Any], service: str, port: int, *, root: str, owner: str, run: str = ""
 ) -> RemoteProject:
     """Convert a project: folders in volumes, the agent in the container's layer, the debug port unpublished.
 
@@ -64,6 +66,8 @@ def remote_project(
         model: the project as `docker compose config --format json` merges it.
         root: the repository's root here, absolute and resolved.
         owner: user, machine and folder of the start, for the label FROM.
+        run: name of one run, which gets volumes of its own, one for the agent too: compose starts its container at
+            once, so that nothing can be copied into it. The caller makes and removes them.
 
     Raises:
         DkdbgError: something else of this machine is mounted, which that engine would replace with an empty folder.
@@ -92,8 +96,10 @@ def remote_project(
                 PurePosixPath(mount["target"]) in (remote, *remote.parents) for remote in planned
             ):
                 key = f"dkdbg-workspace{f'-{len(filled) + 1}' if filled else ''}"
-                volume = f"{made.get('name', '')}_{key}-{hashlib.sha256(owner.encode()).hexdigest()[:8]}"
-                made.setdefault("volumes", {})[key] = {"name": volume}
+                volume = (
+                    f"{made.get('name', '')}_{key}-{run or hashlib.sha256(owner.encode()).hexdigest()[:8]}"
+                )
+                made.setdefault("volumes", {})[key] = {"name": volume, **({"external": True} if run else {})}
                 kept.append(
                     {"type": "volume", "source": key, "target": mount["target"], "volume": {"nocopy": True}}
                 )
@@ -112,10 +118,16 @@ def remote_project(
             "in an override file",
             exit_code=EXIT_CONFLICT,
         )
+    agent = f"{made.get('name', '')}_dkdbg-agent-{run}" if run else ""
+    if agent:
+        made.setdefault("volumes", {})["dkdbg-agent"] = {"name": agent, "external": True}
+        debug["volumes"].append(
+            {"type": "volume", "source": "dkdbg-agent", "target": AGENT_FOLDER, "read_only": True}
+        )
     debug["ports"] = [each for each in debug.get("ports") or () if each.get("target") != port]
     for name in started(made, service):
         services[name]["labels"] = {**(services[name].get("labels") or {}), FROM: owner.replace("$", "$$")}
-    return RemoteProject(model=made, filled=tuple(filled))
+    return RemoteProject(model=made, filled=tuple(filled), agent=agent)
 
 
 def _files_of(model: dict[str, Any], name: str) -> list[str]:

@@ -27,15 +27,16 @@ from dkdbg.targets.docker.image_build import ImageBuild, inspected
 from dkdbg.targets.docker.remote_project import AGENT_FOLDER, FROM, remote_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from dkdbg.core.target import Reach
     from dkdbg.core.target_values import Start
+    from dkdbg.targets.docker.host import HostFacts
     from dkdbg.targets.docker.remote_project import Filled
 
 #: Timeout to copy the agent, 0.9 MB.
-_COPY_LIMIT = 300.0
+COPY_TIMEOUT_S = 300.0
 
 
 def start(
@@ -53,12 +54,7 @@ def start(
         fill: copies a local folder into a given container. Raises DkdbgError.
     """
     service, engine = wanted.service, client.endpoint().host
-    host = host_facts()
-    if host.is_podman:
-        raise DkdbgError(
-            f"the Podman at {printable(engine)} is on another machine; dkdbg cannot build images there",
-            hint="run dkdbg there, or copy the code there: dkdbg run --sync --on ssh://HOST -- CMD",
-        )
+    host = check_engine()
     gpu, why = choose_gpu(root, service, host)
     report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
     processes = choose_processes(root, service, gpu, host, report=report)
@@ -97,6 +93,21 @@ def start(
     check_started(running, plain, root, env=env, report=report)
     name = running.name if running else None
     return Started(port=None, gpu=gpu, token=bool(token), name=name, engine=engine)
+
+
+def check_engine() -> HostFacts:
+    """Return the engine's description.
+
+    Raises:
+        DkdbgError: it is Podman; or no docker command, no engine, no permission.
+    """
+    host = host_facts()
+    if host.is_podman:
+        raise DkdbgError(
+            f"the Podman at {printable(client.endpoint().host)} is on another machine; dkdbg cannot build images there",
+            hint="run dkdbg there, or copy the code there: dkdbg run --sync --on ssh://HOST -- CMD",
+        )
+    return host
 
 
 def owner(root: Path) -> str:
@@ -141,7 +152,7 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
         yield ContainerReach(name=id_, label="the running service")
         return
     copied = process.run(
-        ("docker", "cp", "--quiet", f"{root / '.dkdbg'}/.", f"{id_}:{AGENT_FOLDER}"), timeout=_COPY_LIMIT
+        ("docker", "cp", "--quiet", f"{root / '.dkdbg'}/.", f"{id_}:{AGENT_FOLDER}"), timeout=COPY_TIMEOUT_S
     )
     if copied.code and "read-only" in copied.stderr:
         raise DkdbgError(
@@ -150,12 +161,19 @@ def _open(found: dict[str, object], root: Path) -> Iterator[Reach]:
             exit_code=EXIT_CONFLICT,
         )
     check(copied)
+    with filling(str(found["Image"]), ("--volumes-from", id_)) as reach:
+        yield reach
+
+
+@contextlib.contextmanager
+def filling(image: str, volumes: Sequence[str]) -> Iterator[ContainerReach]:
+    """Yield a temporary container of an image that has volumes, given as options of `docker run`."""
     name = f"dkdbg-fill-{secrets.token_hex(6)}"
     # It exits at the end of its standard input, even if we are killed.
     running = process.converse(
         (
             "docker", "run", "--interactive", "--rm", "--init", "--name", name, "--network", "none", "--user", "0:0",
-            "--volumes-from", id_, "--entrypoint", "sh", str(found["Image"]), "-c", "echo ready; exec cat >/dev/null",
+            *volumes, "--entrypoint", "sh", image, "-c", "echo ready; exec cat >/dev/null",
         )
     )  # fmt: skip
     try:
