@@ -143,6 +143,19 @@ def test_a_run_there_is_proven_beside_the_service_and_leaves_nothing(laptop, pro
     assert (SERVICE, "waiting") in listed(project)
 
 
+def test_files_that_the_image_alone_has_are_seen_there(laptop, base_image, tmp_path):  # noqa: ARG001
+    made = "RUN echo made there > made.txt && mkdir gen && echo yes > gen/__init__.txt && touch train.py"
+    files = {
+        "Dockerfile": f"FROM {base_image}\nWORKDIR /app\nCOPY . .\n{made}\nCMD python3 train.py\n",
+        "train.py": "print(open('made.txt').read(), open('gen/__init__.txt').read())\n",
+    }
+    with projects.project(tmp_path / unique("far-image"), files, "init", "--yes", "--wait", "0") as root:
+        must(dkdbg(root, "up"))
+        wait_for(lambda: dkdbg(root, "logs").stdout, lambda said: "made there\n yes" in said)
+        must(dkdbg(root, "verify"))
+        must(dkdbg(root, "down", "--all"))
+
+
 def paths():
     """PATH without a dkdbg, and with this one."""
     folder = os.path.dirname(sys.executable)  # noqa: PTH120 - what is there is a link

@@ -86,12 +86,12 @@ def prepare(
             podman_engine.build(model, service.name, root, env=env, report=report)
         else:
             compose_cli.build(target, root, env=env, report=report)
-    if copies is not None:
-        target = copies.make(model)
-    else:
-        if not (detached and runs):  # the files of another image would take the running container away
-            image.copy_files(str(model.get("name", "")), report)
+    if not (detached and runs):  # the files of another image would take the running container away
+        image.copy_files(str(model.get("name", "")), report)
+    if copies is None:
         make_mount_points(model, service)
+    else:
+        target = copies.make(model)
     described: Mapping[str, Any] = _described(model, service.name)
     name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
     publishes = copies is None and not str(described.get("network_mode")).startswith(

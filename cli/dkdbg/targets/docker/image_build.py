@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.core import debug_names
 from dkdbg.repository.artefacts import artefact
-from dkdbg.targets.docker import containers
+from dkdbg.targets.docker import client, containers
 from dkdbg.targets.docker.container import PROJECT_NAME, SERVICE
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class ImageBuild:
         service = self._service
         if service.image_files:
             script = artefact("templates", "image_files.sh").read_text("utf-8") + '\nimage_files "$@"'
-            words = (project, service.name, service.image_files, "1" if service.as_owner else "0")
+            checkout = os.path.realpath(self._root) if client.endpoint().is_local else ""
+            words = (project, service.name, service.image_files, "1" if service.as_owner else "0", checkout)
             done = process.run(
                 ("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=None
             )

@@ -72,6 +72,7 @@ def start(
     if build:
         compose_cli.build(target, root, env=env, report=report)
         image.take_away_stale()
+    image.copy_files(str(model.get("name", "")), report)
     compose_cli.create(target, root, env=env, report=report)
     found = inspected(root, plain)
     if found is None:

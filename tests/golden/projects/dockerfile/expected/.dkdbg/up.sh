@@ -151,11 +151,14 @@ if [ -n "$build" ]; then
   build=
 fi
 # What the image alone has below the folder that the checkout is mounted over, copied into a volume.
-# usage: image_files PROJECT SERVICE FOLDER OWNER [MASK...]
-#   FOLDER: in the image, over which the working directory is mounted. OWNER: 1 gives the copies to whom that belongs.
+# usage: image_files PROJECT SERVICE FOLDER OWNER CHECKOUT [MASK...]
+#   FOLDER: in the image, over which the checkout is mounted. OWNER: 1 gives the copies to whom that belongs.
+#   CHECKOUT: folder on the engine's machine; empty where it has none, which copies what the checkout has as well.
 image_files() {
   project=$1 service=$2 folder=$3 owner=$4 volume=${1}_dkdbg-image
-  shift 4
+  checkout="type=bind,\"source=$5\",readonly"
+  [ -n "$5" ] || checkout=type=tmpfs
+  shift 5
   image=$(docker image ls --quiet --filter dangling=false --filter "label=com.docker.compose.project=$project" \
     --filter "label=com.docker.compose.service=$service" | head -n 1)
   id=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null) || return 0
@@ -173,7 +176,7 @@ image_files() {
     --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null
   docker run --rm --user 0:0 --network none --security-opt label=disable \
     --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
-    --mount "type=bind,\"source=$(pwd -P)\",target=/opt/dkdbg-code,readonly" --entrypoint sh "$image" -c '
+    --mount "$checkout,target=/opt/dkdbg-code" --entrypoint sh "$image" -c '
       cd "$1" 2>/dev/null || exit 0
       folder=$1 owner=$2 code=/opt/dkdbg-code to=/opt/dkdbg-image
       shift 2
@@ -199,7 +202,7 @@ image_files() {
   }
 }
 project=$(docker compose --profile debug config --format json 2>/dev/null | sed -n 's/^  "name": "\([^"]*\)",\{0,1\}$/\1/p' | head -n 1)
-image_files "$project" app-debug /app 1 || :
+image_files "$project" app-debug /app 1 "$(pwd -P)" || :
 running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status running app-debug 2>/dev/null) || :
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
