@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -120,40 +121,35 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     must(in_shell(project, line))  # nobody uses it any more: no container was left
 
 
-def test_a_run_there_is_proven_beside_the_service_and_leaves_nothing(laptop, project):
+def test_a_run_there_is_proven_beside_the_service_with_the_files_of_its_image_and_leaves_nothing(
+    laptop, base_image, tmp_path
+):
+    made = "RUN mkdir gen && echo made there > gen/made.txt"
+    program = "print(open('gen/made.txt').read(), flush=True)\n" + textwrap.dedent(LOOP)
+    files = {
+        "Dockerfile": f"FROM {base_image}\nWORKDIR /app\nCOPY . .\n{made}\nCMD python3 train.py\n",
+        "train.py": program,
+    }
+
     def all_of_it():
         kinds = (("ps", "--all"), ("volume", "ls"), ("network", "ls"))
         return [sorted(laptop.docker(*words, "--quiet").stdout.split()) for words in kinds]
 
-    before = all_of_it()
-    said = must(dkdbg(project, "verify")).stdout
-    assert "stop         train.py:" in said
-    assert "nothing of the run is left" in said
-    assert all_of_it() == before
-    write(project, **{"train.py": "    import numpy\n" + LOOP})
-    must(dkdbg(project, "up"))
-    running = all_of_it()
-    missing = dkdbg(project, "verify")
-    assert missing.returncode == 1
-    assert "[module-missing]" in missing.stdout
-    write(project, **{"train.py": LOOP})
-    proof = json.loads(must(dkdbg(project, "verify", "--json")).stdout)
-    assert {"digest", "mapping", "stop"} <= {each["link"] for each in proof["links"]}
-    assert all_of_it() == running
-    assert (SERVICE, "waiting") in listed(project)
-
-
-def test_files_that_the_image_alone_has_are_seen_there(laptop, base_image, tmp_path):  # noqa: ARG001
-    made = "RUN echo made there > made.txt && mkdir gen && echo yes > gen/__init__.txt && touch train.py"
-    files = {
-        "Dockerfile": f"FROM {base_image}\nWORKDIR /app\nCOPY . .\n{made}\nCMD python3 train.py\n",
-        "train.py": "print(open('made.txt').read(), open('gen/__init__.txt').read())\n",
-    }
     with projects.project(tmp_path / unique("far-image"), files, "init", "--yes", "--wait", "0") as root:
+        before = all_of_it()
+        write(root, **{"train.py": "import no_such_module\n" + program})
+        missing = dkdbg(root, "verify")
+        assert missing.returncode == 1
+        assert "[module-missing]" in missing.stdout
+        write(root, **{"train.py": program})
+        assert all_of_it() == before
         must(dkdbg(root, "up"))
-        wait_for(lambda: dkdbg(root, "logs").stdout, lambda said: "made there\n yes" in said)
-        must(dkdbg(root, "verify"))
-        must(dkdbg(root, "down", "--all"))
+        wait_for(lambda: dkdbg(root, "logs").stdout, lambda said: "made there" in said)
+        running = all_of_it()
+        proof = json.loads(must(dkdbg(root, "verify", "--json")).stdout)
+        assert {"digest", "mapping", "stop"} <= {each["link"] for each in proof["links"]}
+        assert not proof["left"]
+        assert all_of_it() == running
 
 
 def paths():
