@@ -20,6 +20,7 @@ image_files() {
     echo "a container that runs still has those of a former image"
     return 0
   fi
+  links_away >/dev/null # of an agent that was killed
   docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
     --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null
   docker run --rm --user 0:0 --network none --security-opt label=disable \
@@ -48,4 +49,17 @@ image_files() {
     docker volume rm "$volume" >/dev/null 2>&1 || :
     echo "they could not be copied; the next start tries again"
   }
+}
+# While a session lasts, links show those in the checkout. A build would take them for files of yours: links_away removes
+# and prints them, and links_back makes them again from that list.
+links() {
+  find . -name .git -prune -o -type l -print | while IFS= read -r link; do
+    case $(readlink "$link") in /opt/dkdbg-image/*) printf '%s\n' "$link" ;; esac
+  done
+}
+links_away() { links | while IFS= read -r link; do rm -f "$link" && printf '%s\n' "$link"; done; }
+links_back() {
+  while IFS= read -r link; do
+    [ -z "$link" ] || [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
+  done
 }

@@ -8,6 +8,7 @@ from dkdbg.dap.debugger import Debugger
 from tests.engine.projects import (
     MARK,
     command,
+    container,
     dkdbg,
     launch_options,
     marked_line,
@@ -58,6 +59,34 @@ def test_down_takes_the_volume_of_a_service_whose_container_cannot_be_created(ba
         assert command(volume).stdout
         must(dkdbg(root, "down"))
         assert command(volume).stdout == ""
+
+
+def test_an_image_is_built_again_while_its_files_are_shown(base_image, tmp_path):
+    files = {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image)}
+    with project(tmp_path / unique("shown"), files, "init", "--yes", "--wait", "300") as root:
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "up"))
+        first = container(root)
+        assert (root / "schema.py").is_symlink()
+
+        (root / "Dockerfile").write_text(files["Dockerfile"] + "RUN exit 3\n")
+        assert dkdbg(root, "up").returncode
+        assert (root / "schema.py").is_symlink()
+        beside = dkdbg(root, "run", "--", "python3", "-c", "import schema; print('ran', schema.N)")
+        assert "ran 3" in beside.stdout
+        assert "dkdbg up builds it" in beside.stdout + beside.stderr
+        assert container(root) == first
+
+        for start in ([sys.executable, "-m", "dkdbg", "up"], ["sh", ".dkdbg/up.sh"]):
+            more = f"RUN rm -rf weights && echo '{start}' >made-{start[0][-3:]}\n"
+            (root / "Dockerfile").write_text(files["Dockerfile"] + more)
+            command(start, root)
+            shown = {path.name for path in root.iterdir() if path.is_symlink()}
+            assert "schema.py" in shown
+            assert {each for each in shown if each.startswith("made-")} == {f"made-{start[0][-3:]}"}
+            assert "weights" not in shown
+        must(dkdbg(root, "down"))
+        assert [path for path in root.rglob("*") if path.is_symlink()] == []
 
 
 def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):

@@ -77,16 +77,19 @@ def prepare(
     ):
         report(f"stopping {service.name}, in which nothing runs: this program needs its port")
         process.run(target.stop(), cwd=root)
+        runs = False
     is_fixed = service.host_network and not detached  # F5 attaches to it there
     port = wanted.port if is_fixed else free_port(wanted.port, ours=None)
     env = compose_cli.environment(port=port, gpu=gpu, token=token)
     image = ImageBuild(root, service, target)
     if image.is_needed:
-        if host.is_podman:
-            podman_engine.build(model, service.name, root, env=env, report=report)
+        if runs and image.is_shown:
+            report(f"{service.name} runs: the image is not built again beside it; dkdbg up builds it")
+        elif host.is_podman:
+            image.build(lambda: podman_engine.build(model, service.name, root, env=env, report=report))
         else:
-            compose_cli.build(target, root, env=env, report=report)
-    if not (detached and runs):  # the files of another image would take the running container away
+            image.build(lambda: compose_cli.build(target, root, env=env, report=report))
+    if not runs:  # the files of another image would take the running container away
         image.copy_files(str(model.get("name", "")), report)
     if copies is None:
         make_mount_points(model, service)

@@ -70,11 +70,15 @@ def start(
             up_podman(env)
             return
         if build and (service.masks or service.image_files):
-            compose_cli.build(target, root, env=env, report=report)
+            image.build(lambda: compose_cli.build(target, root, env=env, report=report))
         _before_start(image, model, service, root, report)
         try:
             compose_cli.up(
-                target, target.up(build=build, wait_timeout=wanted.wait), root, env=env, report=report
+                target,
+                target.up(build=build and not service.image_files, wait_timeout=wanted.wait),
+                root,
+                env=env,
+                report=report,
             )
         except DkdbgError as error:
             # Compose may report an exited program only as unhealthy.
@@ -92,7 +96,7 @@ def start(
         if host.has_selinux:
             now = unlabelled(now, service.name)
         if build:
-            podman_engine.build(now, service.name, root, env=env, report=report)
+            image.build(lambda: podman_engine.build(now, service.name, root, env=env, report=report))
         _before_start(image, model, service, root, report)
         podman_engine.up(
             ComposeService(service=service.name, model=json.dumps(now), folder=str(root)),

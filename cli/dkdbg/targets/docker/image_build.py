@@ -76,6 +76,20 @@ class ImageBuild:
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
 
+    @property
+    def is_shown(self) -> bool:
+        """Return whether links in the checkout show the image's own files, which a running program may need."""
+        return bool(self._service.image_files and self._run_script("links").stdout)
+
+    def build(self, run: Callable[[], None]) -> None:
+        """Run a build without the links in its context that show the image's own files in the checkout."""
+        away = self._run_script("links_away").stdout if self._service.image_files else ""
+        try:
+            run()
+        finally:
+            if away:
+                self._run_script("links_back", stdin_text=away)
+
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
         """Copy the files that only the image has below the mount to the volume `dkdbg-image`, once for each image.
 
@@ -84,14 +98,17 @@ class ImageBuild:
         """
         service = self._service
         if service.image_files:
-            script = artefact("templates", "image_files.sh").read_text("utf-8") + '\nimage_files "$@"'
             checkout = os.path.realpath(self._root) if client.endpoint().is_local else ""
             words = (project, service.name, service.image_files, "1" if service.as_owner else "0", checkout)
-            done = process.run(
-                ("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=None
-            )
+            done = self._run_script("image_files", *words, *service.masks)
             if text := (done.stdout + done.stderr).strip():
                 report(f"files that only the image has: {text.splitlines()[-1]}")
+
+    def _run_script(self, *words: str, stdin_text: str = "") -> process.Result:
+        script = artefact("templates", "image_files.sh").read_text("utf-8") + '\n"$@"'
+        return process.run(
+            ("sh", "-c", script, "sh", *words), cwd=self._root, timeout=None, stdin_text=stdin_text
+        )
 
     def _look(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:

@@ -146,10 +146,6 @@ container() {
   docker inspect --format '{{.Config.Image}} {{.Image}} {{index .Config.Labels "com.docker.compose.project"}}' \
     "$(docker compose --profile debug ps --all --quiet app-debug | head -n 1)" 2>/dev/null
 }
-if [ -n "$build" ]; then
-  docker compose --progress plain --profile debug build app-debug || exit 1
-  build=
-fi
 # What the image alone has below the folder that the checkout is mounted over, copied into a volume.
 # usage: image_files PROJECT SERVICE FOLDER OWNER CHECKOUT [MASK...]
 #   FOLDER: in the image, over which the checkout is mounted. OWNER: 1 gives the copies to whom that belongs.
@@ -172,6 +168,7 @@ image_files() {
     echo "a container that runs still has those of a former image"
     return 0
   fi
+  links_away >/dev/null # of an agent that was killed
   docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
     --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null
   docker run --rm --user 0:0 --network none --security-opt label=disable \
@@ -201,6 +198,26 @@ image_files() {
     echo "they could not be copied; the next start tries again"
   }
 }
+# While a session lasts, links show those in the checkout. A build would take them for files of yours: links_away removes
+# and prints them, and links_back makes them again from that list.
+links() {
+  find . -name .git -prune -o -type l -print | while IFS= read -r link; do
+    case $(readlink "$link") in /opt/dkdbg-image/*) printf '%s\n' "$link" ;; esac
+  done
+}
+links_away() { links | while IFS= read -r link; do rm -f "$link" && printf '%s\n' "$link"; done; }
+links_back() {
+  while IFS= read -r link; do
+    [ -z "$link" ] || [ -e "$link" ] || [ -L "$link" ] || ln -s "/opt/dkdbg-image/${link#./}" "$link"
+  done
+}
+if [ -n "$build" ]; then
+  links=$(links_away)
+  docker compose --progress plain --profile debug build app-debug || build=failed
+  echo "$links" | links_back
+  [ "$build" != failed ] || exit 1
+  build=
+fi
 project=$(docker compose --profile debug config --format json 2>/dev/null | sed -n 's/^  "name": "\([^"]*\)",\{0,1\}$/\1/p' | head -n 1)
 image_files "$project" app-debug /app 1 "$(pwd -P)" || :
 running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status running app-debug 2>/dev/null) || :
