@@ -91,6 +91,32 @@ def test_coverage_that_began_before_the_editor_came_is_replaced_and_not_reported
     assert (NOTE in err, NOTE in "".join(editor.output)) == (False, False)
 
 
+MEASURED = """import json, queue, subprocess, sys, threading
+
+found = queue.Queue()
+thread = threading.Thread(target=found.put, args=(1,))
+thread.start()
+found.get(timeout=5)
+thread.join(timeout=5)
+subprocess.run([sys.executable, "-c", ""])
+"""
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_coverage_measures_the_programs_files_alone(program, tmp_path, attached):
+    coverage = pytest.importorskip("coverage")
+    measure = ("-m", "coverage", "run", "--data-file", str(tmp_path / "measured"))
+    running = program(MEASURED, before=measure, wait="300" if attached else "0")
+    if attached:
+        with Editor(running.port, {running.script: [1]}):
+            running.ends()
+    else:
+        running.ends()
+    data = coverage.CoverageData(str(tmp_path / "measured"))
+    data.read()
+    assert data.measured_files() == {running.script}
+
+
 #: Looking at its tracer raises.
 ODD = """import sys
 

@@ -23,11 +23,11 @@ def after(name: str, do: Callable[[Any], object]) -> None:
     if module is not None:
         with contextlib.suppress(Exception):
             do(module)
-    elif not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
-        sys.meta_path = [_Finder(name, do), *sys.meta_path]  # another thread may be iterating over the list
+    elif not any(isinstance(finder, Finder) and finder.name == name for finder in sys.meta_path):
+        sys.meta_path = [Finder(name, do), *sys.meta_path]  # another thread may be iterating over the list
 
 
-class _Finder:
+class Finder:
     """Comes before the other finders until the module is imported, and lets them find it."""
 
     def __init__(self, name: str, do: Callable[[Any], object]) -> None:

@@ -460,6 +460,16 @@ class _DkdbgFinder(object):
         return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai", "paipdb", "dkdbg_ray") else None
 
 
+class _CoverageFinder(object):
+    """First finder on sys.meta_path, until the program imports coverage; see coverage_files.py."""
+
+    def find_spec(self, name, path=None, target=None):  # type: (str, Any, Any) -> Optional[ModuleSpec]
+        if name != "coverage.inorout":
+            return None
+        sys.meta_path = [each for each in sys.meta_path if each is not self]
+        return _import("coverage_files").find_spec(name, path, target)  # type: ignore[no-any-return]
+
+
 def _profile(directory, words):  # type: (str, List[str]) -> None
     """Start this process's profilers. An error is reported and has no other effect."""
     try:
@@ -535,6 +545,10 @@ def _enter():  # type: () -> None
         _profile(directory, words)
     member = _Member(directory, words)
     sys.meta_path.append(_DkdbgFinder(member))
+    if "coverage.inorout" in sys.modules:  # a .pth file of its own started it
+        _import("coverage_files").watch()
+    else:
+        sys.meta_path.insert(0, _CoverageFinder())
     if "DKDBG_RAY_WORKERS" in os.environ:
         ray_hook.register(os.environ)
     if "job submit" in " ".join(words):

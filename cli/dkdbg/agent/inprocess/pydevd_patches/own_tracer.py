@@ -22,7 +22,7 @@ import os
 import sys
 import threading
 
-from .. import importing, session
+from .. import coverage_files, importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _foreign: Dict[int, str] = {}
 def watch() -> None:
     """Check each trace function from now on; must run before pydevd replaces `sys.settrace`."""
     importing.after("bdb", _adapt_pdb)
+    coverage_files.watch()
     if sys.version_info >= (3, 12):
         return
     import pydevd_tracing

@@ -1,0 +1,46 @@
+"""Keeps the agent's files out of what coverage measures: they are no program of the user, and go with the session.
+
+`coverage report` ends with an error for a measured file that is not there.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import os
+import re
+
+from . import importing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_AGENT = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+#: Parts of the paths of debugpy, which the agent unpacks outside of site-packages.
+_DEBUGPY = re.compile(r"/debugpy-[\d.]+/debugpy/|/debugpy/_vendored/")
+_MODULE = "coverage.inorout"
+
+
+def watch() -> None:
+    """Change coverage, now or when the program imports it."""
+    importing.after(_MODULE, _leave_out)
+
+
+def find_spec(name: str, path: Any, target: Any) -> Any:
+    """Return the spec of coverage's module, which is changed after its import."""
+    return importing.Finder(name, _leave_out).find_spec(name, path, target)
+
+
+def _leave_out(module: Any) -> None:
+    true = module.InOrOut.check_include_omit_etc  # coverage 5.0 to 7.17
+    if getattr(true, "__module__", "") == __name__:
+        return
+
+    def check_include_omit_etc(self: Any, filename: Any, frame: Any) -> Any:
+        """Return the reason not to measure a file, None to measure it."""
+        if filename.startswith(_AGENT) or _DEBUGPY.search(filename):
+            return "is the debugger's"
+        return true(self, filename, frame)
+
+    module.InOrOut.check_include_omit_etc = check_include_omit_etc
