@@ -23,7 +23,7 @@ from dkdbg.audit import (
     secrets,
 )
 from dkdbg.audit.documents import UnreadableError
-from dkdbg.audit.rules import OLD_AGENT, RULES, TOKEN, UNREAD, Finding, Found, is_test
+from dkdbg.audit.rules import OLD_AGENT, RULES, TOKEN, UNREAD, Finding, Found, is_for_debugging, is_test
 from dkdbg.delivery import single_file
 from dkdbg.printable import printable
 from dkdbg.setup.detect.files import SKIP_DIRS, is_vendored
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 _YAML, _JSON_OBJECT = re.compile(r".+\.ya?ml"), re.compile(r"\"apiVersion\"")
 #: Texts without which a YAML file has nothing for the audit: parsing takes a second for 15 KB.
-_WORTH = r"debugpy|ptvsd|DKDBG_|agent\.pyz|SYS_PTRACE|privileged|nconfined|hostPort|hostNetwork|cap_add|capabilities|\bargs\b|\d-\d+:\d"
+_WORTH = r"debugpy|ptvsd|REMOTE_PDB_HOST|web_pdb|DKDBG_|agent\.pyz|SYS_PTRACE|privileged|nconfined|hostPort|hostNetwork|cap_add|capabilities|dockerfile_inline|\bargs\b|\d-\d+:\d"
 _LOCK = re.compile(r".+\.(?:lock|lockb|svg|csv|tsv|map)|package-lock\.json|.+-lock\.ya?ml")
 _KIND = re.compile(r"^kind: *[\"']?(\w+)", re.MULTILINE)
+_SCHEMA = re.compile(r"^ {0,4}\"?(?:swagger|openapi|\$schema)\"?: ", re.MULTILINE)
 _IGNORE = re.compile(r"dkdbg:\s*ignore[ =:]\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _COMMENT = re.compile(r"\s*(?:#|//|/\*|<!--|--|;)")
 #: Lines of Tree.problems that mean a limit, and those about files without content in the repository.
@@ -154,9 +155,8 @@ def _parsed(own: dict[str, str], tree: Tree, until: float) -> tuple[frozenset[in
 
 
 def _is_schema(text: str) -> bool:
-    """Return whether all objects of a manifest define resources: large, and without pods."""
-    kinds = _KIND.findall(text)
-    return bool(kinds) and set(kinds) == {"CustomResourceDefinition"}
+    """Return whether a file describes an API, or all its objects define resources: large, and without pods."""
+    return _SCHEMA.search(text) is not None or set(_KIND.findall(text)) == {"CustomResourceDefinition"}
 
 
 def _of_kind(
@@ -166,12 +166,18 @@ def _of_kind(
     for document in parsed:
         if compose.is_compose(document):
             yield from compose.audit(path, document, debug)
-        elif manifests.is_manifest(document):
+            for inline, ships in compose.inline_dockerfiles(path, document):
+                for line, rule, message in dockerfiles.audit(inline.text, debug, ships=ships):
+                    yield inline.line + line, rule, message
+            continue
+        if manifests.is_manifest(document):
             yield from manifests.audit(path, document, debug)
+        if not is_test(path) and not any(True for _ in manifests.pods(document)):
+            yield from scripts.audit_document(path, document, debug)
     if requirements.is_requirements(path):
         yield from requirements.audit(path, text, images)
     if dockerfiles.is_dockerfile(path):
-        yield from dockerfiles.audit(path, text, debug)
+        yield from dockerfiles.audit(text, debug, ships=not is_for_debugging(path))
     elif editor_files.is_devcontainer(path) or editor_files.is_launch(path):
         yield from _of_editor(path, text, debug)
     elif is_test(path):

@@ -11,14 +11,15 @@ from dkdbg.audit.rules import BUILD_SECRET, HOST_PORT, OPEN_PORT, PRIVILEGED, PT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A word of a shell, with `$(...)` as a part of it.
-_WORD = r"[\"']?((?:\$\([^)\n]{0,80}\)|[^\s\"';&|,\])])+)"
+#: A word of a shell, with `$(...)` and the brackets of an IPv6 address as a part of it.
+_WORD = r"[\"']?((?:\$\([^)\n]{0,80}\)|\[[0-9A-Fa-f:]{2,40}\]|[^\s\"';&|,\])])+)"
 _STARTS = r"(?<![\w-])(?:debugpy|ptvsd)(?:-adapter)?[\"']?"
 _DEBUGGER = re.compile(rf"{_STARTS}[\s,\"']{{1,8}}--?(?:listen|wait|connect|pid|host|configure|log)")
 _LISTEN = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--(?:listen|host)[=\s,\"']{{1,8}}{_WORD}")
 _PTVSD_PORT = re.compile(r"[\s,\"']{0,8}--port[=\s,\"']{1,8}(\d{1,5})(?!\d)")
 _WAIT = re.compile(rf"{_STARTS}[^;&|\n]{{0,400}}?--wait(?:-for-client)?(?![\w-])")
 _OURS = re.compile(rf"\bDKDBG_(HOST|LISTEN|PDB)=[\"']?{_WORD}|\bDKDBG_(ALLOW)=[\"']?(any)\b")
+_PDB = re.compile(rf"\bREMOTE_PDB_HOST=[\"']?{_WORD}|\bPYTHONBREAKPOINT=[\"']?web_pdb\b")
 _RAY = re.compile(r"--ray-debugger-external\b|\bRAY_DEBUGGER_EXTERNAL=[\"']?1\b")
 #: Programs that pass a port on: the address that they listen on, and its port.
 _FORWARDS = (
@@ -28,7 +29,7 @@ _FORWARDS = (
 )
 _AGENT = re.compile(r"\bagent\.pyz[\"',\s]{1,8}(?:launch|supervise)\b|PYTHONPATH=\S{0,200}agent\.pyz")
 _CONTAINER = re.compile(r"\b(?:docker|podman|nerdctl)\b[^;&|\n]{0,80}?\b(?:run|create)\b(.*)", re.DOTALL)
-_PUBLISH = re.compile(rf"(?<![\w-])(?:-p|--publish)[=\s]?\s*{_WORD}")
+_PUBLISH = re.compile(rf"(?<![\w-])(?:-[ditP]{{0,4}}p|--publish)[=\s]?\s*{_WORD}")
 _PRIVILEGED = re.compile(r"(?<![\w-])--privileged(?:=true)?(?![\w=-])")
 _CAPABILITY = re.compile(r"(?<![\w-])--cap-add[=\s]{1,4}[\"']?(?:CAP_)?(SYS_PTRACE|ALL)\b", re.IGNORECASE)
 _SECCOMP = re.compile(r"(?<![\w-])--security-opt[=\s]{1,4}[\"']?seccomp[=:]unconfined")
@@ -77,6 +78,9 @@ def listens(text: str) -> Iterator[Found]:
             yield OPEN_PORT, f"debugpy listens on {found[1]}"
     if _RAY.search(text):
         yield OPEN_PORT, "Ray's debugger listens on the node's address (--ray-debugger-external)"
+    for found in _PDB.finditer(text):
+        if not (found[1] and ports.is_loopback(ports.resolved(found[1]))):
+            yield OPEN_PORT, f"a pdb listens on {found[1] or 'all addresses'} ({found[0].partition('=')[0]})"
     for found in _OURS.finditer(text):
         if found[3]:
             yield OPEN_PORT, "DKDBG_ALLOW=any admits everybody to the debug port"
@@ -118,7 +122,7 @@ def waits(text: str) -> Iterator[Found]:
 def containers(text: str, debug: frozenset[int]) -> Iterator[Found]:
     """Return what the options of `docker run` and `docker build` in a command line open."""
     if (run := _CONTAINER.search(text)) is not None:
-        yield from options(run[1], debug)
+        yield from options(run[1], ports.of_program(run[1], debug))
     if (build := _BUILD.search(text)) is not None:
         for found in _BUILD_ARGUMENT.finditer(build[1]):
             name = found[1].partition("=")[0]

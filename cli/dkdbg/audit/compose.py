@@ -48,10 +48,21 @@ def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
         debug: ports of debuggers.
     """
     for name, service in document.get("services").pairs():
-        profiles = _profiles(document, service)
-        ships = not is_for_debugging(path) and not (profiles and all(map(is_for_debugging, profiles)))
-        for line, rule, message in _service(service, debug, ships=ships):
+        opens = ports.of_program(f"{name} {service.get('image').text}", debug)
+        for line, rule, message in _service(service, opens, ships=_ships(path, document, service)):
             yield line, rule, f"service {name}: {message}"
+
+
+def inline_dockerfiles(path: str, document: Value) -> Iterator[tuple[Value, bool]]:
+    """Return the Dockerfiles in a compose file, and whether their services are for production."""
+    for _, service in document.get("services").pairs():
+        if (inline := service.get("build", "dockerfile_inline")).text:
+            yield inline, _ships(path, document, service)
+
+
+def _ships(path: str, document: Value, service: Value) -> bool:
+    profiles = _profiles(document, service)
+    return not is_for_debugging(path) and not (profiles and all(map(is_for_debugging, profiles)))
 
 
 def _profiles(document: Value, service: Value) -> list[str]:
@@ -72,19 +83,20 @@ def _service(service: Value, debug: frozenset[int], *, ships: bool) -> Iterator[
         opened = _opened(port, debug)
         if opened is not None:
             yield port.line, OPEN_PORT, f"debug port {opened[0]} is published on {opened[1]}"
-    for key in ("entrypoint", "command"):
-        line, text = service.get(key).line, service.get(key).command()
-        if on_host and any(True for _ in commands.listens(text)):
-            yield line, HOST_PORT, "a debugger listens in the host's network (network_mode: host)"
-        if ships:
-            for rule, message in (*commands.listens(text), *commands.waits(text)):
-                yield line, rule, message
-            if commands.starts_debugger(text):
-                yield (
-                    line,
-                    SHIPS,
-                    "it starts under a debugger without a profile, so `docker compose up` starts it",
-                )
+    entrypoint, command = service.get("entrypoint"), service.get("command")
+    line = (entrypoint if commands.starts_debugger(entrypoint.command()) else command).line
+    text = f"{entrypoint.command()} {command.command()}"
+    if on_host and any(True for _ in commands.listens(text)):
+        yield line, HOST_PORT, "a debugger listens in the host's network (network_mode: host)"
+    if ships:
+        for rule, message in (*commands.listens(text), *commands.waits(text)):
+            yield line, rule, message
+        if commands.starts_debugger(text):
+            yield (
+                line,
+                SHIPS,
+                "it starts under a debugger without a profile, so `docker compose up` starts it",
+            )
     environment = service.get("environment")
     assigned = [(each.line, each.text) for each in environment.items]
     assigned += [(value.line, f"{key}={value.text}") for key, value in environment.pairs()]

@@ -55,10 +55,10 @@ def _stages(text: str) -> tuple[list[Instruction], list[_Stage]]:
     return before, found
 
 
-def _shipped(path: str, stages: list[_Stage]) -> list[_Stage]:
+def _shipped(stages: list[_Stage]) -> list[_Stage]:
     """Return the stages of the production image: the last one that is not named for debugging, and those below it."""
     found: list[_Stage] = []
-    for each in reversed(() if is_for_debugging(path) else stages):
+    for each in reversed(stages):
         if each.name == found[-1].base if found else not is_for_debugging(each.name):
             found.append(each)
     return found
@@ -82,7 +82,8 @@ def _installs(text: str) -> str:
 
 def installed(path: str, text: str) -> str:
     """Return the RUN lines of the production image, which name the files of requirements that it installs."""
-    steps = (step for stage in _shipped(path, _stages(text)[1]) for step in stage.steps)
+    stages = () if is_for_debugging(path) else _shipped(_stages(text)[1])
+    steps = (step for stage in stages for step in stage.steps)
     return "\n".join(_text(step) for step in steps if step.keyword == "RUN")
 
 
@@ -97,11 +98,12 @@ def debug_ports(text: str) -> Iterator[int]:
         yield from commands.debug_ports(_text(step))
 
 
-def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
+def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
     """Return the findings of a Dockerfile.
 
     Args:
         debug: ports of debuggers.
+        ships: whether its image is for production.
     """
     before, stages = _stages(text)
     for step in (*before, *(step for stage in stages for step in stage.steps)):
@@ -110,10 +112,17 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
         if step.keyword == "RUN":
             for rule, message in commands.containers(_text(step), debug):
                 yield step.line, rule, message
-    for stage in _shipped(path, stages):
+            if secrets.has_credentials(_text(step)):
+                yield step.line, BUILD_SECRET, "RUN has a URL with a password"
+    for stage in _shipped(stages) if ships else ():
+        entrypoint = ""
         for step in stage.steps:
             text_of = _text(step)
-            if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK"}:
+            if step.keyword == "ENTRYPOINT":
+                entrypoint = "" if commands.starts_debugger(text_of) else text_of
+            elif step.keyword == "CMD" and step.rest.startswith("["):  # the arguments of the entrypoint
+                text_of = f"{entrypoint} {text_of}"
+            if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK", "COPY"}:
                 for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
                     yield step.line, rule, message
             if step.keyword in {"CMD", "ENTRYPOINT"} and commands.starts_debugger(text_of):

@@ -34,12 +34,14 @@ class Value:
         text: text of a scalar as written, empty for other values.
         items: elements of a sequence.
         members: values of a mapping by key. YAML's merge keys are resolved.
+        block: whether the text begins in the line below.
     """
 
     line: int
     text: str = ""
     items: tuple[Value, ...] = ()
     members: dict[str, Value] | None = None
+    block: bool = False
 
     def get(self, *keys: str) -> Value:
         """Return the value below these keys; an empty one if a key is missing."""
@@ -59,6 +61,22 @@ class Value:
     def command(self) -> str:
         """Return a command line, whether written as a text or as a list of words."""
         return self.text or " ".join(each.text for each in self.items)
+
+    def commands(self, seen: set[int] | None = None) -> Iterator[Value]:
+        """Return what may be a command line below this value: each text, and each list of words."""
+        seen = set() if seen is None else seen
+        content = id(self.members or self.items or self)  # each use of an alias is a value of its own
+        if content in seen:
+            return
+        seen.add(content)
+        if self.text or (self.items and all(_A_WORD.fullmatch(each.text) for each in self.items)):
+            yield self
+        else:
+            for below in (*(self.members or {}).values(), *self.items):
+                yield from below.commands(seen)
+
+
+_A_WORD = re.compile(r"\S+")
 
 
 class UnreadableError(Exception):
@@ -122,12 +140,12 @@ class _Reader:
                     below = self.value(value)
                     # A finding in an alias names the line that uses it.
                     anchored = value.start_mark.line < key.start_mark.line
-                    members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members) if below.text or anchored else below  # fmt: skip
+                    members[key.value] = Value(key.start_mark.line + 1, below.text, below.items, below.members, block=below.block and not anchored) if below.text or anchored else below  # fmt: skip
         elif isinstance(node, SequenceNode):
             self.seen[id(node)] = Value(line)  # of an alias to itself
             found = self.seen[id(node)] = Value(line, items=tuple(map(self.value, node.value)))
         else:
-            found = self.seen[id(node)] = Value(line, text=str(node.value))
+            found = self.seen[id(node)] = Value(line, text=str(node.value), block=node.style in {"|", ">"})
         self._spend(1)
         return found
 

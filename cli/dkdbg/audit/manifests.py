@@ -32,7 +32,7 @@ def is_manifest(document: Value) -> bool:
 
 def debug_ports(document: Value) -> Iterator[int]:
     """Return the ports on which debuggers of the pods listen."""
-    for pod in _pods(document):
+    for pod in pods(document):
         for container in _containers(pod):
             yield from commands.debug_ports(_command(container))
 
@@ -43,10 +43,15 @@ def audit(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
     Args:
         debug: ports of debuggers.
     """
-    ships = not is_for_debugging(path) and not is_for_debugging(document.get("metadata", "name").text)
+    if document.get("kind").text == "List":
+        for each in document.get("items").items:
+            yield from audit(path, each, debug)
+        return
+    name = document.get("metadata", "name").text
+    ships = not is_for_debugging(path) and not is_for_debugging(name)
     if document.get("kind").text == "Service":
-        yield from _service(document, debug)
-    for pod in _pods(document):
+        yield from _service(document, ports.of_program(name, debug))
+    for pod in pods(document):
         yield from _pod(pod, debug, ships=ships)
 
 
@@ -63,7 +68,7 @@ def _service(document: Value, debug: frozenset[int]) -> Iterator[Found]:
             yield each.line, OPEN_PORT, f"the Service opens debug port {port} {whom}"
 
 
-def _pods(value: Value, seen: set[int] | None = None) -> Iterator[Value]:
+def pods(value: Value, seen: set[int] | None = None) -> Iterator[Value]:
     """Return the pod specifications below a value: the mappings with `containers`."""
     seen = set() if seen is None else seen
     content = id(value.members or value.items)  # each use of an alias is a value of its own
@@ -73,7 +78,7 @@ def _pods(value: Value, seen: set[int] | None = None) -> Iterator[Value]:
     if value.get("containers").items:
         yield value
     for below in (*(value.members or {}).values(), *value.items):
-        yield from _pods(below, seen)
+        yield from pods(below, seen)
 
 
 def _containers(pod: Value) -> tuple[Value, ...]:

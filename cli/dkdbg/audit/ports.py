@@ -13,6 +13,11 @@ _LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[?::1\]?|ip6-localhost")
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/tcp)?")
 
 
+def of_program(name: str, ports: frozenset[int]) -> frozenset[int]:
+    """Return the debug ports of a program, by its image or name: 5678 is n8n's own port."""
+    return ports - USUAL if "n8n" in name.lower() else ports
+
+
 def resolved(text: str) -> str:
     """Return `text` with the defaults of its variables; a variable without one is kept."""
     return substitute(text, {}, keep_unknown=True)
@@ -24,9 +29,9 @@ def is_loopback(host: str) -> bool:
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Return host and port of `[HOST:]PORT`; the host is empty without one."""
-    host, _, port = resolved(address).rpartition(":")
-    return host, port
+    """Return host and port of `[HOST:]PORT`; the host is empty without one, and 0.0.0.0 for that of `:PORT`."""
+    host, colon, port = resolved(address).rpartition(":")
+    return host or ("0.0.0.0" if colon else ""), port  # noqa: S104 - debugpy reads it so
 
 
 def covers(text: str, ports: frozenset[int]) -> int | None:

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 
 from dkdbg.audit import commands
 from dkdbg.audit.rules import Found, is_for_debugging
+from dkdbg.setup.detect.substitution import substitute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from dkdbg.audit.documents import Value
 
 _NAME = re.compile(
     r".+\.(?:sh|bash|zsh|ksh|sbatch|slurm|pbs|lsf|job|mk|service|conf|cfg|ini|toml|env)|\.env(?:\.\w+)?|(?:GNU)?[Mm]akefile|[Jj]ustfile|Procfile(?:\.\w+)?|\.gitlab-ci\.yml|tasks\.json|package\.json"
 )
 _WORKFLOW = re.compile(r"(?:.*/)?\.github/(?:workflows|actions)/.+\.ya?ml")
+_ASSIGNMENT = re.compile(
+    r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w{0,99})=[\"']?([\w.:/-]{1,200})[\"']?[ \t]*$", re.MULTILINE
+)
 _SHELL = re.compile(r"#!\s{0,9}/(?:\S{0,200}/)?(?:env\s{1,9})?(?:\S{0,200}/)?(?:ba|da|k|z)?sh\b")
 
 
@@ -42,10 +48,25 @@ def audit(path: str, text: str, debug: frozenset[int]) -> Iterator[Found]:
         yield from ((number, rule, message) for rule, message in found)
 
 
+def audit_document(path: str, document: Value, debug: frozenset[int]) -> Iterator[Found]:
+    """Return the findings in the command lines of a YAML document, such as the values of a chart.
+
+    Args:
+        debug: ports of debuggers.
+    """
+    for value in document.commands():
+        for number, rule, message in audit(path, value.command(), debug):
+            yield value.line + number - (not value.block), rule, message
+
+
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Return each command line with the number of its first line, continued lines joined, without comments."""
+    """Return each command line with the number of its first line, continued lines joined, without comments.
+
+    A variable that the text gives a plain value is replaced by it.
+    """
     start = 0
     parts: list[str] = []
+    values = dict(_ASSIGNMENT.findall(text))
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if not parts:
@@ -58,4 +79,4 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         whole = " ".join((*parts, stripped))
         parts = []
         if whole:
-            yield start, whole
+            yield start, substitute(whole, values, keep_unknown=True) if values else whole

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 #: Names of BuildKit's check SecretsUsedInArgOrEnv, without `auth` and a bare `key`, which name other things as well.
 #: Source: moby/buildkit, frontend/dockerfile/linter.
 _SECRET = re.compile(
-    r"(?:^|_)(?:api_?key|access_?key|secret_?key|private_?key|credentials?|pword|secret|token)(?:_|$)|passw(?:or)?d(?:_|$)",
+    r"(?:^|_)(?:(?:api|access|secret|private|ssh)_?key|credentials?|pword|secret|token)(?:_|$)|passw(?:or)?d(?:_|$)|_pa(?:t|ss)$",
     re.IGNORECASE,
 )
 _NO_SECRET = re.compile(
-    r"(?:^|_)(?:public|file|path|dir|url|id|name|length|limit|max|min|num)(?:_|$)", re.IGNORECASE
+    r"(?:^|_)(?:public|vite|react_app|file|path|dir|url|id|name|length|limit|max|min|num)(?:_|$)",
+    re.IGNORECASE,
 )
 #: Text between the name of a variable and its value: `NAME=VALUE`, `"NAME": "VALUE"`, `name: NAME` and `value: VALUE`.
 _IS = r"[\"'\]]{0,2}(?:\s{0,3}[=:]\s{0,3}|\s{0,80},?\s{0,80}[\"']?value[\"']?\s{0,3}:\s{0,3})[\"']?"
