@@ -14,8 +14,11 @@ from dkdbg.setup.detect.python.python_source import parsed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_MODULES = frozenset({"debugpy", "ptvsd", "remote_pdb", "rpdb"})
-_LISTENS = frozenset({"listen", "enable_attach", "RemotePdb", "Rpdb"})
+_MODULES = frozenset({"debugpy", "ptvsd", "remote_pdb", "rpdb", "web_pdb"})
+_LISTENS = frozenset({"listen", "enable_attach", "RemotePdb", "Rpdb", "set_trace"})
+#: Modules that listen on all addresses unless told otherwise.
+_OPEN = frozenset({"ptvsd", "web_pdb"})
+_HOST_NAME = frozenset({"gethostname", "getfqdn", "gethostbyname"})
 _WAITS = frozenset({"wait_for_client", "wait_for_attach"})
 #: Maximum words of a command line to read: a source may name one list in each of its calls.
 _MAX_WORDS = 64
@@ -23,7 +26,7 @@ _STARTS = frozenset(
     {"run", "call", "check_call", "check_output", "Popen", "system", "popen", "create_subprocess_exec"}
 )
 #: Texts without which a source has nothing for this audit.
-WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb")
+WORTH = re.compile(r"debugpy|ptvsd|remote_pdb|rpdb|web_pdb")
 _LINES = (
     (
         re.compile(
@@ -98,6 +101,7 @@ def _found(tree: ast.Module) -> list[_Call]:
                     values[target.id] = None if target.id in values else node.value
         elif isinstance(node, ast.Call):
             calls.append(node)
+            values.update(_option(node))
     found: list[_Call] = []
     for call in calls:
         named = call.func
@@ -109,11 +113,8 @@ def _found(tree: ast.Module) -> list[_Call]:
             continue
         if module or function in _STARTS:
             given = {each.arg: each.value for each in call.keywords}
-            address = (
-                call.args[0] if call.args else given.get("address", given.get("endpoint", given.get("args")))
-            )
-            if module and function == "enable_attach" and "host" in given:
-                address = given["host"]
+            hosts = (given[each] for each in ("address", "endpoint", "args", "host", "addr") if each in given)
+            address = call.args[0] if call.args else next(hosts, None)
             address = _valued(address, values)
             if isinstance(address, (ast.Tuple, ast.List)):
                 address = ast.Tuple(
@@ -124,34 +125,49 @@ def _found(tree: ast.Module) -> list[_Call]:
 
 
 def _valued(node: ast.expr | None, values: Mapping[str, ast.expr | None]) -> ast.expr | None:
-    """Return what a name stands for, if the source assigns it once."""
-    return (values.get(node.id) or node) if isinstance(node, ast.Name) else node
+    """Return what a name or attribute stands for, if the source assigns it once."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return values.get(name) or node
+
+
+def _option(call: ast.Call) -> dict[str, ast.expr]:
+    """Return the default of an option by the name of its attribute, as argparse names it."""
+    default = next((each.value for each in call.keywords if each.arg == "default"), None)
+    names = [
+        each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+    if default is None or not names or getattr(call.func, "attr", "") != "add_argument":
+        return {}
+    return {names[-1].lstrip("-").replace("-", "_"): default}
 
 
 def _open_host(call: _Call) -> str | None:
     """Return the host beyond loopback on which a call listens; None if it does not, or the source does not tell."""
     if call.address is None:
-        return "0.0.0.0" if call.module == "ptvsd" else None  # noqa: S104 - ptvsd's default
+        return "0.0.0.0" if call.module in _OPEN else None  # noqa: S104 - the default there
     if isinstance(call.address, ast.Constant) and isinstance(call.address.value, int):
         return None  # a port on 127.0.0.1
     if isinstance(call.address, ast.Constant):
         hosts: list[ast.expr] = [call.address]
     else:
         hosts = call.address.elts[:1] if isinstance(call.address, (ast.Tuple, ast.List)) else [call.address]
-    for host in hosts:
-        # A constant inside is the default of what is read from the environment or an option.
-        default = [
-            host,
-            *(node for node in ast.walk(host) if isinstance(node, ast.Call) for node in node.args[1:]),
-        ]
-        for node in default:
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and not ports.is_loopback(node.value)
-            ):
-                return node.value
-    return None
+    texts = (text for host in hosts for text in _texts(host))
+    return next((text for text in texts if not ports.is_loopback(text)), None)
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    """Yield the hosts that an expression may be: a text, either side of a choice, the default of a call."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, (ast.BoolOp, ast.IfExp)):
+        for each in node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse):
+            yield from _texts(each)
+    elif isinstance(node, ast.Call):
+        if (name := getattr(node.func, "attr", "")) in _HOST_NAME:
+            yield f"{name}()"
+        first = [each for each in node.args[:1] if isinstance(each, ast.Call)]
+        for each in (*first, *node.args[1:], *(keyword.value for keyword in node.keywords)):
+            yield from _texts(each)
 
 
 def _command(node: ast.expr) -> str:

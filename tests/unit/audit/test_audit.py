@@ -115,6 +115,10 @@ VARIANTS = {
     "a variable of the script": ("run.sh", "PORT=5678\ndocker run -p $PORT:$PORT app\n", 2, "open-debug-port"),
     "an empty host": ("run.sh", "python -m debugpy --listen :5678 a.py\n", 1, "open-debug-port"),
     "a pdb by the environment": (".env", "REMOTE_PDB_HOST=0.0.0.0\n", 1, "open-debug-port"),
+    "a pdb on a web page": ("a.py", "import web_pdb\nweb_pdb.set_trace()\n", 2, "open-debug-port"),
+    "either side of a choice": ("a.py", "import os, debugpy\ndebugpy.listen((os.getenv('HOST') or '0.0.0.0', 5678))\n", 2, "open-debug-port"),
+    "a default of an option": ("a.py", "import debugpy\np.add_argument('--debug-host', default='0.0.0.0')\ndebugpy.listen((p.parse_args().debug_host, 5678))\n", 3, "open-debug-port"),
+    "the name of the host": ("a.py", "import socket, debugpy\ndebugpy.listen((socket.gethostname(), 5678))\n", 2, "open-debug-port"),
     "a key": ("deploy.pem", "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\n", 1, "token-in-file"),
 }  # fmt: skip
 #: Production files, and what is for debugging on loopback: nothing of it is a finding.
