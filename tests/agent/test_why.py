@@ -460,3 +460,55 @@ def test_an_object_that_is_evaluated_when_used_is_not_evaluated(tmp_path, monkey
     monkeypatch.setitem(sys.modules, path.stem, module)
     line_of_module.describe(str(path), 2, is_asked=True)
     assert not evaluated
+
+
+PLUGIN = "def f(n):\n    return n\n\n\ndef never(n):\n    return n + 1\n"
+CALLS = "while True:\n    f(1)\n    time.sleep(0.02)\n"
+
+
+@pytest.mark.parametrize("load", ["import plugin", "import plugin; importlib.reload(plugin)"])
+def test_a_file_that_was_written_before_it_was_loaded_is_not_said_to_be_edited(program, why, tmp_path, load):
+    text = f"import importlib, time\ntime.sleep(1.2)\nopen('plugin.py', 'w').write({PLUGIN!r})\n{load}\nf = plugin.f\n{CALLS}"
+    (tmp_path / "plugin.py").write_text("def f(n):\n    return 2 * n\n")
+    why(program(text), 2, file="plugin.py")
+
+
+def test_code_that_runs_under_the_name_of_a_file_without_a_module(program, why, tmp_path):
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    running = program(
+        f"import os, time\nexec(compile(open('plugin.py').read(), os.path.abspath('plugin.py'), 'exec'))\n{CALLS}"
+    )
+    why(running, 2, file="plugin.py")
+    why(running, 6, "never-reached", file="plugin.py")
+
+
+def test_a_script_that_is_imported_too(program, why):
+    text = "import sys, time\n\n\ndef f(n):\n    return n\n\n\nif __name__ == '__main__':\n    sys.path[:0] = ['.']\n    import train\n\n    while True:\n        train.f(1)\n        time.sleep(0.02)\n"
+    why(program(text), 5)
+
+
+def test_a_function_that_a_loop_calls_is_not_said_to_be_past(program, why):
+    text = "import time\n\n\ndef work(n):\n    a = n\n    time.sleep(0.5)\n    return a\n\n\n"
+    running = program(f"{text}while True:\n    work(1)\n")
+    assert why(running, 5)["findings"] == []
+    why(program(f"{text}work(1)\ntime.sleep(600)\n"), 10, "ran-before")
+
+
+def test_a_function_of_which_a_cache_returns_the_result(program, why):
+    why(program(f"import functools, time\n\n\n@functools.cache\ndef f(n):\n    return n\n\n\n{CALLS}"), 6, "cached")  # fmt: skip
+
+
+def test_a_test_that_pytest_has_not_run(program, why, tmp_path):
+    text = "import time\n\n\ndef test_now():\n    while True:\n        time.sleep(0.02)\n\n\ndef test_later():\n    x = 1\n    assert x\n"
+    (tmp_path / "test_it.py").write_text(text)
+    running = program("import pytest\npytest.main(['-q', '-p', 'no:cacheprovider', 'test_it.py'])\n")
+    why(running, 10, "never-reached", file="test_it.py")
+
+
+def test_a_program_that_has_become_another_one(program, why):
+    why(program("import os\n\nos.execv('/bin/sleep', ['sleep', '600'])\n"), 1, "no-process", fact="")
+
+
+def test_a_file_that_is_not_python(program, why, tmp_path):
+    (tmp_path / "fast.pyx").write_text("def f(int n):\n    return n\n")
+    why(program(LOOP), 2, "not-python", file="fast.pyx", fact="")

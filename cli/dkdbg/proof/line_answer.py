@@ -65,6 +65,7 @@ class LoadedFile:
         code: whether the line has code; None if unknown. next: next line with code. function: around the line.
         ran: whether that function has run; None if unknown. unoptimised: whether only `python -O` leaves the line out.
         branch: whether a line of the module's own code is in a branch. gone: whether no such function exists.
+        again: whether a loop calls it. kept: whether functools.lru_cache returns its results without a call. same: whether the function that is loaded is that of the file; None if unknown.
         compiled: compiler that has replaced the function, one of COMPILERS; empty without one. beats: whether a thread that only beats runs it.
         at: lines of it at which threads are.
         breakpoints: line, condition, and whether it only logs, of the editor's breakpoints; None without a debugger.
@@ -84,6 +85,9 @@ class LoadedFile:
     breakpoints: tuple[tuple[int, str, bool], ...] | None
     branch: bool = False
     gone: bool = False
+    again: bool = False
+    kept: bool = False
+    same: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +246,7 @@ def _loaded(data: dict[str, Any]) -> LoadedFile:
             (_number(each, "line"), _text(each, "condition"), each.get("logs") is True) for each in _entries(found)
         ),
         branch=data.get("branch") is True, gone=data.get("gone") is True,
+        again=data.get("again") is True, kept=data.get("kept") is True, same=_known(data, "same"),
     )  # fmt: skip
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Loaded = Sequence[tuple[Process, LoadedFile]]
 
+#: Suffixes of sources; a script may have none.
+_PYTHON = frozenset({"", ".py", ".pyw"})
 #: Versions of Python in which a thread has one tracer.
 _ONE_TRACER = ("3.8.", "3.9.", "3.10.", "3.11.")
 
@@ -82,6 +84,12 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
             remedy="dkdbg where shows where it is",
         )  # fmt: skip
         return
+    if asked.path.suffix not in _PYTHON:
+        yield Finding(
+            link="file", cause="not-python", says=f"{asked.path.name} is not a Python source, and breakpoints stop in Python code alone",
+            remedy="set it in the Python code that uses the file; a template needs \"jinja\": true or \"django\": true in the launch entry",
+        )  # fmt: skip
+        return
     others = [
         file.file.path
         for each in session.processes
@@ -91,7 +99,7 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     other = f"; another file of that name is loaded: {others[0]}" if others else ""
     yield Finding(
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
-        remedy="nothing has imported it yet, or another program runs: dkdbg where shows what does",
+        remedy="nothing has imported it yet, exec has run its text without its name, or another program runs: dkdbg where shows what does",
     )  # fmt: skip
 
 
@@ -274,6 +282,11 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="never-reached", says=f"{_named([each for each, _ in debugged])} has no function {name} of {asked.where}: its def has not run, or another has replaced it",
             remedy="is another function of that name defined or patched in?",
         )  # fmt: skip
+    elif any(each.kept for _, each in debugged) and not any(file.at for _, file in debugged):
+        yield Finding(
+            link="line", cause="cached", says=f"functools.cache returns the results of {name} that it has kept: its lines run only for arguments that are new",
+            remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
+        )  # fmt: skip
     elif all(each.ran is False for _, each in debugged):
         yield Finding(
             link="line", cause="never-reached", says=f"{name} has not run in {_named([each for each, _ in debugged])}{_or_rarely(debugged)}",
@@ -319,6 +332,8 @@ def _or_rarely(debugged: Loaded) -> str:
 
 def _is_past(asked: Asked, file: LoadedFile, *, before: bool = False) -> bool:
     """Return whether a thread is in the line's function behind it, or before it, with no loop that leads back."""
+    if file.again and not before:
+        return False
     behind = [each for each in file.at if (each < asked.line if before else each > asked.line)]
     if not behind or len(behind) < len(file.at):
         return False
@@ -353,5 +368,5 @@ def listens_inside(session: LineSession) -> Finding:
 
 
 def _named(processes: Sequence[Process]) -> str:
-    shown = [each.name or f"process {each.pid}" for each in processes[:4]]
-    return ", ".join(shown) + (f" and {len(processes) - 4} more" if processes[4:] else "")
+    names = list({each.pid: each.name or f"process {each.pid}" for each in processes}.values())
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import opcode
 import os
 import sys
 import types
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
+    #: Code that threads are in, the thread's line, and whether a loop around it may call it again.
+    Running = List[Tuple[CodeType, int, bool]]
+
 #: Maximum files to report, functions of a module to look at, and bytes of a source to compile.
 MAX_FILES, MAX_FUNCTIONS, MAX_SOURCE_BYTES = 50, 20_000, 4 << 20
 #: Prefix of the module of a compiled function's type -> name of the compiler.
@@ -30,6 +34,8 @@ _COMPILERS = (
     ("numba.", "numba"), ("jaxlib", "jax"), ("jax.", "jax"), ("triton.", "triton"), ("torch.jit", "torch.jit"),
     ("tensorflow.", "tensorflow"),
 )  # fmt: skip
+#: Not a compiler: functools.lru_cache, which has returned a result that it had kept.
+_KEEPS = "functools"
 #: Attributes with the function below a decorator: of functools.wraps, torch.compile, torch.jit, numba and triton.
 _INNER = ("__wrapped__", "_torchdynamo_orig_callable", "_torchdynamo_inline", "py_func", "fn")
 #: Suffixes of a compiled module in place of its source.
@@ -40,6 +46,8 @@ _BRANCHES = ("If", "For", "While", "Try", "TryStar", "Match")
 _LEAVING = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RAISE_VARARGS")
 #: Frozen objects, which `gc` does not return, of a program that has frozen its own; Python 3.12 starts with some 400.
 _MANY_FROZEN = 2000
+#: Instructions that jump.
+_JUMPS = frozenset(opcode.hasjrel + opcode.hasjabs)
 #: Flag of the code of functions, which that of modules and classes lacks.
 _CO_OPTIMIZED = 1
 
@@ -51,20 +59,22 @@ def describe(path: str, line: int, *, is_asked: bool) -> Dict[str, Any]:
         is_asked: by the user, so that looking through all objects of the program may take its time.
     """
     name = os.path.basename(path)
-    running = _running(name)
+    running = _running(name, is_asked)
     found: List[Dict[str, Any]] = []
-    seen: Set[str] = set()
+    seen: Set[int] = set()
     for module_name, module in list(sys.modules.items()):
         file = _file_of(module)
-        if file and _is_called(file, name) and file not in seen:
-            seen.add(file)
+        if file and _is_called(file, name) and id(module) not in seen:  # `__main__` is often imported too
+            seen.add(id(module))
             found.append(_of_file(file, module_name, module, line, running, is_asked=is_asked))
         elif not file and module_name.rpartition(".")[2] + ".py" == name and _is_frozen(module):
             found.append({"path": "", "module": module_name, "origin": "frozen"})
-    for code, _ in running:  # run by runpy, exec or a loader that leaves no module
-        file = os.path.abspath(code.co_filename)
-        if file not in seen and not any(each.get("real") == os.path.realpath(file) for each in found):
-            seen.add(file)
+    paths = [each["path"] for each in found]
+    kept = _functions(path) if is_asked else []
+    codes = [code for code, _, _ in running]
+    codes += [each.__code__ for each in kept if each.__globals__.get("__file__") not in paths]
+    for file in dict.fromkeys(os.path.abspath(code.co_filename) for code in codes):
+        if not any(each.get("real") == os.path.realpath(file) for each in found):  # of runpy, exec, a loader
             found.append(_of_file(file, "", None, line, running, is_asked=is_asked))
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -104,7 +114,7 @@ def _of_file(
     module_name: str,
     module: Optional[ModuleType],
     line: int,
-    running: List[Tuple[CodeType, int]],
+    running: Running,
     *,
     is_asked: bool,
 ) -> Dict[str, Any]:
@@ -124,20 +134,26 @@ def _of_file(
     name, fresh = _around(whole, line)
     facts["function"] = name
     if fresh is whole:
-        facts["at"] = [
-            at
-            for code, at in running
-            if code.co_name == "<module>" and os.path.abspath(code.co_filename) == file
+        active = [
+            each
+            for each in running
+            if each[0].co_name == "<module>" and os.path.abspath(each[0].co_filename) == file
         ]
+        live = active[0][0] if active else None
+        facts["at"] = [at for _, at, _ in active]
         facts["branch"] = _is_in_branch(file, line)
         facts["ran"] = None if facts["importing"] or facts["at"] or module is None else True
     else:
         live, compiler = _live(module, fresh, running, is_asked)
-        facts["ran"] = _has_run(live, fresh, running)
+        facts["kept"] = compiler == _KEEPS
+        active = [each for each in running if each[0] is live]
+        facts["ran"] = bool(active) or _has_run(live)
         facts["compiled"] = "torch.compile" if live is not None and _is_compiled(live) else compiler
         facts["gone"] = is_asked and live is None and gc.get_freeze_count() < _MANY_FROZEN
         facts["beats"] = live is not None and _beats(live)
-        facts["at"] = [at for code, at in running if code is live]
+        facts["at"] = [at for _, at, _ in active]
+    facts["again"] = any(again for _, _, again in active)
+    facts["same"] = None if live is None else _is_equal(live, fresh)
     return facts
 
 
@@ -220,10 +236,10 @@ def _body(code: CodeType) -> Iterator[int]:
 
 
 def _live(
-    module: Optional[ModuleType], fresh: CodeType, running: List[Tuple[CodeType, int]], is_asked: bool
+    module: Optional[ModuleType], fresh: CodeType, running: Running, is_asked: bool
 ) -> Tuple[Optional[CodeType], str]:
     """Return the code object that the program runs for this function, and the name of the compiler that has it."""
-    for active, _ in running:
+    for active, _, _ in running:
         if _is_same(active, fresh):
             return active, ""
     left, seen = MAX_FUNCTIONS, set()
@@ -247,14 +263,10 @@ def _live(
                     for _, each in _codes(code):
                         if _is_same(each, fresh):
                             return each, compiler
-    kept = (
-        [each.__code__ for each in gc.get_objects() if type(each) is types.FunctionType] if is_asked else []
-    )
-    for code in kept:  # by a decorator, a registry, another module
-        if _is_function(code) and os.path.abspath(code.co_filename) == fresh.co_filename:
-            for _, each in _codes(code):
-                if _is_same(each, fresh):
-                    return each, ""
+    for function in _functions(fresh.co_filename) if is_asked else []:
+        for _, each in _codes(function.__code__):
+            if _is_same(each, fresh):
+                return each, ""
     return None, ""
 
 
@@ -269,6 +281,8 @@ def _unwrapped(value: Any) -> Tuple[Any, str]:
     for _ in range(8):
         module = str(getattr(type(value), "__module__", ""))
         found = next((name for prefix, name in _COMPILERS if module.startswith(prefix)), "")
+        if module == "functools" and hasattr(type(value), "cache_info") and value.cache_info().hits:
+            found = _KEEPS
         compiler = compiler or found
         names = getattr(value, "__dict__", None)
         known = names if isinstance(names, dict) else {}
@@ -285,31 +299,49 @@ def _is_same(code: Any, fresh: CodeType) -> bool:
     return bool(code.co_name == fresh.co_name and code.co_firstlineno == fresh.co_firstlineno)
 
 
-def _has_run(
-    live: Optional[CodeType], fresh: CodeType, running: List[Tuple[CodeType, int]]
-) -> Optional[bool]:
-    """Tell whether a function has run; None where that is unknown.
+def _functions(file: str) -> List[types.FunctionType]:
+    """Return all functions of a file, whatever keeps them: a decorator, a registry, another module."""
+    name = os.path.basename(file)
+    found = [each for each in gc.get_objects() if type(each) is types.FunctionType]
+    return [
+        each
+        for each in found
+        if os.path.basename(each.__code__.co_filename) == name
+        and os.path.abspath(each.__code__.co_filename) == file
+    ]
+
+
+def _is_equal(one: CodeType, other: CodeType) -> bool:
+    """Tell whether two functions have the same instructions on the same lines."""
+    if one.co_code != other.co_code or list(_lines(one)) != list(_lines(other)):
+        return False
+    names = [(code.co_names, code.co_varnames, len(code.co_consts)) for code in (one, other)]
+    return names[0] == names[1] and all(
+        _is_equal(a, b)
+        if isinstance(a, types.CodeType) and isinstance(b, types.CodeType)
+        else type(a) is type(b) and a == b
+        for a, b in zip(one.co_consts, other.co_consts)
+    )
+
+
+def _has_run(live: Optional[CodeType]) -> Optional[bool]:
+    """Tell whether a function that no thread is in has run; None where that is unknown.
 
     The interpreter (3.11 and newer) rewrites the instructions of code that has run: counters and specialised
-    instructions differ from those of a fresh compilation. Python 3.11 does so from the eighth call on, Python 3.12
+    instructions differ from those of a fresh copy. Python 3.11 does so from the eighth call on, Python 3.12
     only where an instruction has a counter.
     """
-    if live is None:
-        return None
-    if any(code is live for code, _ in running):
-        return True
     adaptive = getattr(live, "_co_code_adaptive", None)
-    if adaptive is None or live.co_code != fresh.co_code:
+    if live is None or adaptive is None:
         return None
-    if adaptive != fresh._co_code_adaptive:  # type: ignore[attr-defined]
+    fresh: Any = live.replace()
+    if adaptive != fresh._co_code_adaptive:
         return True
-    return False if sys.version_info[:2] != (3, 12) or _counts_at_start(fresh) else None
+    return False if sys.version_info[:2] != (3, 12) or _counts_at_start(live) else None
 
 
 def _counts_at_start(code: CodeType) -> bool:
     """Tell whether each call passes an instruction with a counter; Python 3.12 has none in `return 1`."""
-    import opcode
-
     entries: Any = opcode._inline_cache_entries  # type: ignore[attr-defined]
     for each in code.co_code[::2]:
         if entries[each]:
@@ -319,19 +351,33 @@ def _counts_at_start(code: CodeType) -> bool:
     return False
 
 
-def _running(name: str) -> List[Tuple[CodeType, int]]:
-    """Return the code of files of this name that threads are in, each with the thread's line."""
-    found: List[Tuple[CodeType, int]] = []
+def _running(name: str, is_asked: bool) -> Running:
+    """Return the code of files of this name that threads are in."""
+    found: Running = []
     frames = sys._current_frames()
     for top in list(frames.values()):
         frame: Any = top
         while frame is not None:
             code = frame.f_code
             if os.path.basename(code.co_filename) == name and len(found) < MAX_FILES:
-                found.append((code, frame.f_lineno or 0))
+                found.append((code, frame.f_lineno or 0, is_asked and _is_called_in_loop(frame)))
             frame = frame.f_back
     frames.clear()
     return found
+
+
+def _is_called_in_loop(frame: Any) -> bool:
+    """Tell whether one of the callers of a frame is in a loop."""
+    import dis
+
+    caller = frame.f_back
+    while caller is not None:
+        at = caller.f_lasti
+        jumps = (each for each in dis.get_instructions(caller.f_code) if each.opcode in _JUMPS)
+        if any(each.argval <= at < each.offset for each in jumps):
+            return True
+        caller = caller.f_back
+    return False
 
 
 def _is_compiled(code: CodeType) -> bool:

@@ -54,7 +54,7 @@ def main(words: List[str]) -> int:
 
 def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict[str, Any]:  # noqa: ANN401
     folders = announced.of_session(records.folder_of(record))
-    there = where.announced_processes(folders, record)
+    there = [each for each in where.announced_processes(folders, record) if not _is_replaced(folders, each)]
     question = "line %d %s" % (line, path)
     asked = there if len(os.fsencode(path)) <= _MAX_PATH_BYTES else []
     answers = processes.ask_all(processes.sockets_in(folders, asked), question, TIMEOUT_S)
@@ -62,6 +62,18 @@ def _session(record: contract.Record, path: str, line: int, points: Any) -> Dict
     facts["processes"] = [_process(each, answers.get(each["pid"], ""), points) for each in there]
     facts["unhooked"] = _unhooked(record, {each["pid"] for each in there})
     return facts
+
+
+def _is_replaced(folders: announced.Folders, process: contract.Process) -> bool:
+    """Tell whether a process has replaced its program by one without the hook: nothing listens on its socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(processes.sockets_in(folders, [process])[process["pid"]])
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+    return False
 
 
 def _process(process: contract.Process, answer: str, points: Any) -> Dict[str, Any]:  # noqa: ANN401
