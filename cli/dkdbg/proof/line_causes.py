@@ -80,8 +80,10 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     silent = [each for each in session.processes if not each.answered]
     if len(silent) == len(session.processes):
         yield Finding(
-            link="process", cause="silent", says=f"{_named(silent)} does not answer: its code holds the interpreter",
-            remedy="dkdbg where shows where it is",
+            link="process", cause="silent",
+            says=f"{_named(silent)} does not answer: its code holds the interpreter"
+            + (", or it reads the program from standard input, because its command names none" if silent[0].name.startswith("python") else ""),
+            remedy="dkdbg where shows where it is; an entrypoint of sh -c passes its command on by \"$@\" in its text",
         )  # fmt: skip
         return
     if asked.path.suffix not in _PYTHON:

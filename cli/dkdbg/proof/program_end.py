@@ -154,7 +154,7 @@ def _of_gpu(text: str, _code: int | None, _around: Around) -> Finding | None:
 #: Pattern of the last error -> cause, what is wrong, remedy.
 _LAST_ERRORS = (
     (
-        (r"Name or service not known|failure in name resolution|No address associated with hostname"
+        (r"Name or service not known|failure in name resolution|No address associated with hostname|NoBrokersAvailable"
         r"|[Cc]onnection refused|could not translate host name|No route to host|Max retries exceeded|LocalEntryNotFoundError"),
         "service-absent", "the program connects to something that does not answer",
         "start it first: docker compose ps shows the services, depends_on starts them; in a container, this machine is host.docker.internal",
@@ -186,9 +186,31 @@ _LAST_ERRORS = (
         "dkdbg init --command 'torchrun --nproc-per-node 2 train.py'",
     ),
     (
+        r"no \$DISPLAY|NoSuchDisplay|[Cc](?:annot|ould not) connect to (?:X server|display)|gladLoadGL|GLFWError",
+        "display-missing", "the program draws on a display, and has none",
+        "without a display: MPLBACKEND=Agg, QT_QPA_PLATFORM=offscreen or MUJOCO_GL=egl in its environment; or xvfb-run before the command",
+    ),
+    (
+        r"invalid load key, 'v'|HeaderTooLarge", "lfs-pointer", "a file that the program reads is a pointer of Git LFS, not its content",
+        "git lfs install, then git lfs pull",
+    ),
+    (
+        r"attempted relative import with no known parent package", "own-module", "a module of a package was started as a file",
+        "start it as a module, from the folder above its package: dkdbg init --command 'python -m PACKAGE.MODULE'",
+    ),
+    (
+        r"unsupported operand type\(s\) for \|: 'type'|'(?:type|ABCMeta)' object is not subscriptable", "syntax",
+        "this Python does not understand the source",
+        "is the image's Python older than your code needs? dkdbg init --python 3.11 for the Dockerfile that init writes, FROM in yours",
+    ),
+    (
+        r"\[E050\]|unable to open database file", "data-missing", "something that the program reads is not there",
+        "download or create it in the image, in a RUN of its Dockerfile; or mount its folder: volumes of your service",
+    ),
+    (
         (r"cannot import name '[^']+' from '[^']+' \([^)]*-packages/"
         r"|module '(?:numpy|pandas|torch|scipy|tensorflow|jax|PIL|sklearn|transformers|collections|inspect|ast|time)\b[^']*' has no"
-        r"|numpy\.\w+ size changed|compiled using NumPy 1"),
+        r"|numpy\.\w+ size changed|compiled using NumPy 1|\.so: undefined symbol: |version `GLIBC[^\n]*' not found"),
         "version-conflict", "the image has another version of a package than the code was written for",
         "pin the right version in the file that the image installs from, such as numpy<2, then dkdbg verify",
     ),
@@ -203,7 +225,15 @@ def _of_last_error(text: str, _code: int | None, _around: Around) -> Finding | N
     return None
 
 
-_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?")
+_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError|python[\d.]*): No module named '?([\w.]+)'?")
+#: Modules of the standard library that not every Python has -> the minor version of the last one, or of the first.
+_LAST_WITH = {
+    **dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), 11),
+    **dict.fromkeys(("aifc", "audioop", "cgi", "cgitb", "crypt", "imghdr", "lib2to3", "pipes", "sndhdr", "telnetlib", "uu"), 12),
+}  # fmt: skip
+_FIRST_WITH = {"zoneinfo": 9, "graphlib": 9, "tomllib": 11, "annotationlib": 14, "compression": 14}
+#: Modules of setuptools, which came with Python up to 3.11.
+_OF_SETUPTOOLS = frozenset({"distutils", "pkg_resources", "setuptools"})
 
 
 def missing_module(text: str) -> str:
@@ -227,12 +257,20 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
                 f"put its folder on PYTHONPATH in the service's environment, or start the program from the folder above {name}",
                 text,
             )  # fmt: skip
+        if name in _LAST_WITH or name in _FIRST_WITH or name in _OF_SETUPTOOLS:
+            return _of_python(name, text, around)
         if name in sys.stdlib_module_names:
             return _finding(
                 "python-incomplete", f"the Python of the image was built without {name}, a module of its own",
                 "another base image, such as python:3.11; Debian has some apart: python3-tk, python3-dbm", text,
             )  # fmt: skip
-        distribution = (distributions((name,)) or (name,))[0]
+        named = distributions((found[1] if name == "google" else name,))  # a namespace of many distributions
+        if not named:
+            return _finding(
+                "module-missing", f"the module {name} is not installed where the program runs",
+                "install what brings it: the index has no distribution of that name", text,
+            )  # fmt: skip
+        distribution = named[0]
         if around.installs_from is None:
             return _finding(
                 "module-missing", f"the module {name} is not installed where the program runs",
@@ -261,9 +299,24 @@ def _of_import(text: str, _code: int | None, around: Around) -> Finding | None:
     return None
 
 
+def _of_python(name: str, text: str, around: Around) -> Finding:
+    """Return the finding for a module of the standard library that another version of Python has."""
+    minor = _LAST_WITH.get(name) or _FIRST_WITH.get(name) or 11
+    which = "first" if name in _FIRST_WITH else "last"
+    remedy = f"dkdbg init --python 3.{minor} for the Dockerfile that init writes, FROM in yours"
+    if name in _OF_SETUPTOOLS:
+        file = around.installs_from("setuptools")[0] if around.installs_from else "what is installed there"
+        remedy = f"add setuptools<81 to {file}; or {remedy}"
+    return _finding(
+        "python-version", f"Python 3.{minor} is the {which} that brings the module {name}", remedy, text
+    )
+
+
 _ARGUMENTS = (
     r"error: the following arguments are required: ([^\n]+)",
-    r"Error: Missing (?:option|argument|parameter) ['\"]?([^'\"\n]+)",
+    r"(?:Error: |│ )Missing (?:option|argument|parameter) ['\"]?([^'\"\n]+)",
+    r"(?:Error: |│ )Missing (command)\b",
+    r"(sys\.argv\[\d\])[^\n]*\n(?:[ ^~]*\n)?IndexError: list index out of range",
     r"Missing mandatory value: ([^\n]+)",
     r"ERROR: The function received no value for the required argument: ([^\n]+)",
     r"Missing option[^\n]*?(--[\w-]+)",
@@ -275,6 +328,13 @@ _ARGUMENTS = (
 
 
 def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None:
+    if found := re.search(
+        r"^(?:Could not override|Error merging override|Cannot find primary config) '", text, re.MULTILINE
+    ):
+        return _finding(
+            "argument-wrong", f"Hydra refuses the configuration: {line_at(text, found.start())}",
+            f"correct the file, or the KEY=VALUE in dkdbg init --command {shlex.quote(around.command or 'python train.py')}", text,
+        )  # fmt: skip
     for pattern in _ARGUMENTS:
         if found := re.search(pattern, text):
             names = next(each for each in found.groups() if each).strip().rstrip(".")
@@ -287,7 +347,8 @@ def _of_arguments(text: str, code: int | None, around: Around) -> Finding | None
 def _arguments(names: str, text: str, around: Around) -> Finding:
     command = around.command or "python train.py"
     shown = " ".join(
-        f"{word} VALUE" if word.startswith("--") else word for word in re.split(r",\s*|\s+or\s+", names)
+        f"{word} VALUE" if word.startswith("--") else "VALUE" if word.startswith("sys.") else word
+        for word in re.split(r",\s*|\s+or\s+", names)
     )
     return _finding(
         "argument-missing", f"the program demands {names}",
@@ -304,6 +365,14 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
             "crlf", f"a script of the image has CRLF line ends: {line_at(text, found.start())}",
             "store it with LF: git add --renormalize after '*.sh text eol=lf' in .gitattributes", text, link="file",
         )  # fmt: skip
+    if found := re.search(
+        r"Could not import module \"[^\"\n]+|Attribute \"[^\"\n]+\" not found in module|Unable to load celery application"
+        r"|Could not locate a Flask application|Error: Invalid value: File does not exist: [^\n]+", text
+    ):  # fmt: skip
+        return _finding(
+            "program-absent", f"the server finds no program: {line_at(text, found.start())}",
+            "the command or its folder is wrong: dkdbg init --command 'uvicorn PACKAGE.MODULE:app', or working_dir of the service", text, link="file",
+        )  # fmt: skip
     if found := re.search(r"can't open file '?([^':\n]+)'?: \[Errno 2\]", text):
         return _finding(
             "program-absent", f"there is no {found[1]} where the program runs",
@@ -313,6 +382,14 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
         return _finding(
             "read-only", f"something is written where the target is read-only: {line_at(text, found.start())}",
             "mount that folder writable (volumes, tmpfs), or name another output folder", text,
+        )  # fmt: skip
+    found = re.search(r"Failed to spawn: `([^`\n]+)`", text) or re.search(
+        r"in _execute_child\n[^\n]*\n(?:[ ^~]*\n)?FileNotFoundError: \[Errno 2\] [^\n]*: '([^'/\n]+)'", text
+    )
+    if found:
+        return _finding(
+            "command-missing", f"the program starts {found[1]}, and there is no such command where it runs",
+            f"install it there, in a RUN of its Dockerfile: apt-get install {found[1].rpartition('/')[2]}, or the package that has it", text,
         )  # fmt: skip
     if found := re.search(r"FileNotFoundError: |No such file or directory", text):
         shown = line_at(text, found.start()).removeprefix("FileNotFoundError: ").removeprefix("[Errno 2] ")
@@ -376,11 +453,25 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     return None
 
 
+#: A variable by the words of programs, and the first field that pydantic's settings lack.
+_VARIABLE = re.compile(
+    r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+) (?:environment variable|not found\. Declare it as envvar)"
+    r"|environment variable:? [\"'`]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)"
+)
+_SETTINGS = re.compile(r"validation errors? for \w*(?:Settings|Config)\n(\w+)\n\s+Field required")
+
+
 def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
     if (found := re.search(r"KeyError: '([A-Z][A-Z0-9_]+)'", text)) and "environ" in text:
         return _finding(
             "variable-missing", f"the environment variable {found[1]} is not set where the program runs",
             f"environment: [{found[1]}] of your service, and its value in .env", text, subject=found[1],
+        )  # fmt: skip
+    if found := _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text):
+        name = next(filter(None, found.groups())).upper()
+        return _finding(
+            "variable-missing", f"the environment variable {name} is not set where the program runs",
+            f"environment: [{name}] of your service, and its value in .env", text, subject=name,
         )  # fmt: skip
     if found := re.search(r"SyntaxError: [^\n]*", text):
         return _finding(

@@ -50,6 +50,23 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/app/train.py", line 3,
         (TRACEBACK + "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set\n", 1, "launcher-missing"),
         (TRACEBACK + "ImportError: cannot import name 'url_quote' from 'werkzeug.urls' (/usr/lib/python3/dist-packages/werkzeug/urls.py)\n", 1, "version-conflict"),
         (TRACEBACK + "AttributeError: module 'numpy' has no attribute 'float'\n", 1, "version-conflict"),
+        ("/usr/bin/python3: No module named uvicorn\n", 1, "module-missing"),
+        ("/usr/bin/python3: No module named model.trian\n", 1, "own-module"),
+        (TRACEBACK + "ImportError: attempted relative import with no known parent package\n", 1, "own-module"),
+        (TRACEBACK + "ModuleNotFoundError: No module named 'imp'\n", 1, "python-version"),
+        (TRACEBACK + "ModuleNotFoundError: No module named 'tomllib'\n", 1, "python-version"),
+        (TRACEBACK + "TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'\n", 1, "syntax"),
+        (TRACEBACK + "ImportError: /usr/lib/python3/dist-packages/flash_attn_2_cuda.so: undefined symbol: _ZN3c10\n", 1, "version-conflict"),
+        (TRACEBACK + "kafka.errors.NoBrokersAvailable: NoBrokersAvailable\n", 1, "service-absent"),
+        (TRACEBACK + "_tkinter.TclError: no display name and no $DISPLAY environment variable\n", 1, "display-missing"),
+        (TRACEBACK + "_pickle.UnpicklingError: invalid load key, 'v'.\n", 1, "lfs-pointer"),
+        (TRACEBACK + "OSError: [E050] Can't find model 'en_core_web_sm'.\n", 1, "data-missing"),
+        ("error: Failed to spawn: `train`\n  Caused by: No such file or directory (os error 2)\n", 2, "command-missing"),
+        ("╭─ Error ───╮\n│ Missing argument 'DATA'.  │\n╰───────────╯\n", 2, "argument-missing"),
+        ("Usage: cli.py COMMAND\n\nError: Missing command.\n", 2, "argument-missing"),
+        ("Could not override 'data.x'.\nKey 'x' is not in struct\n", 1, "argument-wrong"),
+        ('ERROR:    Error loading ASGI app. Could not import module "main".\n', 1, "program-absent"),
+        (TRACEBACK + "openai.OpenAIError: set it by the OPENAI_API_KEY environment variable\n", 1, "variable-missing"),
         ("WARNING: Connection refused, tried again\n" + TRACEBACK + "ValueError: bad shape\n", 1, "program-ends"),
     ],
 )  # fmt: skip
@@ -65,6 +82,23 @@ def test_a_missing_module_is_named_by_its_distribution_with_the_line_for_the_fil
     assert found.subject == "scikit-learn"
     assert "add scikit-learn to requirements.txt" in found.remedy
     assert missing_module("ModuleNotFoundError: No module named 'sklearn.svm'") == "sklearn"
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "remedy"),
+    [
+        ("ModuleNotFoundError: No module named 'google.protobuf'", "google", "add protobuf to"),
+        ("ModuleNotFoundError: No module named 'google'", "google is not installed", "install what brings it"),
+        ("ModuleNotFoundError: No module named 'pkg_resources'", "Python 3.11 is the last", "add setuptools<81 to requirements.txt"),
+        ('  File "subprocess.py", line 9, in _execute_child\n    raise x\nFileNotFoundError: [Errno 2] No such file or directory: \'ffmpeg\'', "starts ffmpeg", "apt-get install ffmpeg"),
+        ("    path = sys.argv[1]\n           ~~~~~~~~^^^\nIndexError: list index out of range", "demands sys.argv[1]", "'python train.py VALUE'"),
+        ("ValidationError: 2 validation errors for Settings\ndatabase_url\n  Field required [type=missing]", "DATABASE_URL", "environment: [DATABASE_URL]"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_as_its_user_has_to_write_it(text, says, remedy):
+    found = cause_of(f"{TRACEBACK}{text}\n", 1, AROUND)
+    assert says in found.says
+    assert remedy in found.remedy
 
 
 def test_a_program_outside_of_the_image_is_told_nothing_of_the_dockerfile():
