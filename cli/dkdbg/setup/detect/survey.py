@@ -21,7 +21,7 @@ from dkdbg.setup.detect.files import Tree, is_vendored, parent
 from dkdbg.setup.detect.launch.entrypoint import Ranking, rank
 from dkdbg.setup.detect.launch.given import given
 from dkdbg.setup.detect.launch.launches import gather
-from dkdbg.setup.detect.launch.readme import installs_with
+from dkdbg.setup.detect.launch.readme import installed_names, installs_with
 from dkdbg.setup.detect.python import imports
 from dkdbg.setup.detect.python.dependencies import read_dependency_files
 from dkdbg.setup.detect.python.manager import Choice, choose_manager
@@ -275,7 +275,7 @@ class Survey:
         locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
         if not locked:
             return self.imported
-        there = packages | locked
+        there = packages | locked | set(installed_names(self.readme))
         return tuple(
             name
             for name in self.imported

@@ -78,6 +78,15 @@ OPTIONAL = {
         "main.py": "import torch\nfrom accelerate import Accelerator\nAccelerator().prepare(1)\n" + MAIN,
         "README.md": ("pip install torch --extra-index-url https://download.pytorch.org/whl/cu116",),
     },
+    "a torch that the README installs beside the lock, and an if with its else": {
+        "pyproject.toml": '[tool.poetry.dependencies]\npython = "^3.10"\nnumpy = "*"\n',
+        "poetry.lock": '[[package]]\nname = "numpy"\nversion = "1.26.0"\n',
+        "p/__init__.py": "",
+        "p/where.py": "import torch\nif torch.cuda.is_available():\n    d = torch.device('cuda:0')\nelse:\n    d = torch.device('cpu')\n",
+        "train.py": "import torch\nfrom p.where import d\n" + MAIN,
+        "old.py": HARD,
+        "README.md": ("pip install torch", "python train.py"),
+    },
     "graphgym picks the device": {
         "main.py": "import torch\n" + AUTO_SELECT + MAIN,
         "README.md": ("conda install pytorch-cuda=11.7", "python main.py"),
