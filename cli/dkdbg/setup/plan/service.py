@@ -366,9 +366,12 @@ def choose_command(
         ),
         None,
     )
-    if existing.argv and not idles(existing.argv) and windows is None:
-        return existing
     entry = facts.entrypoint
+    before: tuple[str, ...] = ()
+    if existing.argv and not idles(existing.argv) and windows is None:
+        if entry is None or stands_in(entry, base, dockerfile) or not idles(existing.command):
+            return existing
+        before = existing.entrypoint  # a script that passes its command on
     if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
         what = (
             f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
@@ -386,7 +389,8 @@ def choose_command(
         documented = 0
     instead = (f"the image's {windows!r} opens windows, but a container has no display",) if windows else ()
     return Command(
-        command=argv, why=f"seen in {entry.where}" if entry.source else "it is the best candidate", from_entry=True, from_env=processes, processes=documented,
+        entrypoint=before, command=argv, why=f"seen in {entry.where}" if entry.source else "it is the best candidate", from_entry=True,
+        from_env=_later(processes, before), processes=documented,
         notes=(*instead, *one_rank, *_left_notes(entry, left), *_entry_notes(facts)),
     )  # fmt: skip
 
