@@ -82,6 +82,7 @@ class EntryPoint:
         trains: whether it is a training run, which ends, whatever ports are published beside it.
         listens: port on which its own code serves, 0 if unknown; None if it serves nothing.
         shows_windows: whether it exits at once without a screen.
+        assigned: environment assignments that its source has before the command.
     """
 
     command: str
@@ -96,6 +97,7 @@ class EntryPoint:
     trains: bool = False
     listens: int | None = None
     shows_windows: bool = False
+    assigned: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:

@@ -26,9 +26,10 @@ class Launch:
         is_module: whether `target` is a module.
         args: the program's own arguments.
         shell_script: path as typed if the line only runs a shell script, which has to be read in turn.
+        assigned: the environment assignments before the command.
     """
 
-    __slots__ = ("args", "command", "is_module", "launcher", "shell_script", "target")
+    __slots__ = ("args", "assigned", "command", "is_module", "launcher", "shell_script", "target")
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Launch:
         self.is_module = is_module
         self.args = tuple(args)
         self.shell_script = shell_script
+        self.assigned: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Launch({self.launcher}: {self.command})"

@@ -8,7 +8,7 @@ import shlex
 from dkdbg.launchers import registry
 from dkdbg.launchers.bash import BASH, Bash
 from dkdbg.launchers.launcher import Launch, Line, Reader
-from dkdbg.launchers.lines.wrappers import after_options, unwrapped
+from dkdbg.launchers.lines.wrappers import after_options, assignments, unwrapped
 from dkdbg.launchers.python import PYTHON, Python, interpreted
 from dkdbg.launchers.words import join
 
@@ -120,7 +120,12 @@ def parse_line(line: str, scripts: Collection[str] = ()) -> tuple[Launch, ...]:
     """Return the programs that one shell line starts, in order; `scripts` are the known console scripts."""
     text = _PROMPT.sub("", line.strip())
     read = Lines(scripts)
-    return tuple(launch for launch in map(read.words, _segments(text)) if launch)
+    found: list[Launch] = []
+    for words in _segments(text):
+        if (launch := read.words(words)) is not None:
+            launch.assigned = assignments(words)
+            found.append(launch)
+    return tuple(found)
 
 
 def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 #: Words that run the command after them, with the number of their own arguments.
 _PREFIXES = {
@@ -32,6 +33,11 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 PREFIX_VALUES = frozenset(
     ("-n", "-N", "-p", "-c", "-C", "-u", "-g", "-o", "-i", "--chdir", "--unset", "--cpunodebind", "--membind")
 )
+
+
+def assignments(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the environment assignments at the start of a command line."""
+    return tuple(takewhile(_ASSIGNMENT.fullmatch, words))
 
 
 def unwrapped(words: list[str]) -> list[str]:

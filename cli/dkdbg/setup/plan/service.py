@@ -477,14 +477,17 @@ def _first_project(facts: RepoFacts) -> str:
     return next(own, facts.projects[0].folder)
 
 
-def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
+def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> Iterator[str]:
     """Report arguments for the user to add. They are not written, because a shell or the program would interpret them."""
+    # CUDA_VISIBLE_DEVICES names the GPUs of another machine.
+    if kept := [each for each in entry.assigned if not each.startswith("CUDA_VISIBLE_DEVICES=")]:
+        shown = shlex.join(("env", *kept, *as_words(entry.command)))
+        yield f"{entry.source} sets {', '.join(kept)} before the command, which is left out; to keep it: dkdbg init --command {shlex.quote(shown)}"
     if left:
         shown = "; ".join(left)
-        return (f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}",)
-    if entry.needs_args:
-        return (f"{entry.command!r} needs arguments: pass the whole line with --command",)
-    return ()
+        yield f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}"
+    elif entry.needs_args:
+        yield f"{entry.command!r} needs arguments: pass the whole line with --command"
 
 
 def plan_mounts(

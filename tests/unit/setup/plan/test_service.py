@@ -124,6 +124,21 @@ def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
     assert made.service.argv == ("python", "train.py")
 
 
+def test_a_service_that_keeps_a_shell_open_behind_an_entrypoint_keeps_that_before_the_entry_point():
+    idle = service(("tail", "-f", "/dev/null"), dockerfile="Dockerfile")
+    image = dockerfile(entrypoint=("/entry.sh",), cmd=None)
+    made = of_service(idle, dockerfiles=(image,), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.argv == ("/entry.sh", "python", "train.py")
+
+
+def test_what_a_document_sets_before_the_command_is_said():
+    sets = ("CUDA_VISIBLE_DEVICES=0", "NCCL_DEBUG=INFO")
+    entry = replace(TRAIN, source="README.md", assigned=sets)
+    said = " ".join(plan(entrypoint=entry, candidates=(entry,)).notes)
+    assert "dkdbg init --command 'env NCCL_DEBUG=INFO python train.py'" in said
+    assert "CUDA_VISIBLE" not in said
+
+
 @pytest.mark.parametrize(
     ("workdir", "started_in"), [("/home/me", "/workspace"), ("/workspace", None), ("/", "/workspace")]
 )

@@ -232,6 +232,7 @@ def _entry_point(tree: Tree, candidate: Candidate) -> EntryPoint:
         trains=_trains(candidate),
         listens=fact.listens if fact else None,
         shows_windows=bool(fact and shows_windows(fact.imports)),
+        assigned=candidate.launch.assigned,
     )
 
 

@@ -17,6 +17,12 @@ def test_a_readme_launch_line_beats_a_main_guard_and_what_another_program_execut
     assert [item.file for item in project.facts().candidates] == ["train.py"]
 
 
+def test_what_stands_before_a_command_is_known(project):
+    project.write("train.py", TRAIN).readme("A=1 B='x y' torchrun --nproc_per_node=8 train.py --lr 1")
+    entry = project.facts().entrypoint
+    assert (entry.launcher, entry.assigned) == ("torchrun", ("A=1", "B=x y"))
+
+
 def test_training_beats_sampling_and_preparing_data_is_not_the_program(project):
     project.write("train.py", TRAIN).write("sample.py", TRAIN).readme("python sample.py", "python train.py")
     assert project.facts().entrypoint.file == "train.py"
