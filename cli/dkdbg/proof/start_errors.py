@@ -23,6 +23,8 @@ _CAUSES = (
     (r"idles: no program", "setup", "no-program"),
     (r"source metadata|pull access denied|manifest unknown|failed to do request|/v2/|short-name", "image", "base-image-absent"),
     (r"no such service|undefined service", "setup", "service-absent"),
+    (r"that yours depends on", "start", "dependency-fails"),
+    (r"your compose file calls external", "setup", "external-absent"),
     (r"does not trust the certificate", "image", "index-untrusted"),
     (r"no space left", "image", "disk-full"),
     (r"variables? that (?:is|are) not set|missing a value", "setup", "variable-missing"),
