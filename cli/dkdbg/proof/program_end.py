@@ -358,7 +358,7 @@ def _arguments(names: str, text: str, around: Around) -> Finding:
 
 def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     if found := re.search(
-        r"(?:\^M|\\r|\r)['\"]?: (?:bad interpreter|No such file or directory)|\$'\\r': command not found",
+        r"(?:\^M|\\r|\r)['\"]?: (?:\[Errno 2\] )?(?:bad interpreter|No such file or directory)|\$'\\r': command not found",
         text,
     ):
         return _finding(
@@ -453,7 +453,8 @@ def _of_system(text: str, code: int | None, around: Around) -> Finding | None:
     return None
 
 
-#: A variable by the words of programs, and the first field that pydantic's settings lack.
+#: A variable by the words of shells and programs, and the first field that pydantic's settings lack.
+_UNSET = re.compile(r"^[^\n]*?\b(\w+): (?:parameter (?:null or )?not set|unbound variable)$", re.MULTILINE)
 _VARIABLE = re.compile(
     r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+) (?:environment variable|not found\. Declare it as envvar)"
     r"|environment variable:? [\"'`]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)"
@@ -467,7 +468,7 @@ def _of_code(text: str, _code: int | None, _around: Around) -> Finding | None:
             "variable-missing", f"the environment variable {found[1]} is not set where the program runs",
             f"environment: [{found[1]}] of your service, and its value in .env", text, subject=found[1],
         )  # fmt: skip
-    if found := _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text):
+    if found := _VARIABLE.search(_last_error(text)) or _SETTINGS.search(text) or _UNSET.search(text):
         name = next(filter(None, found.groups())).upper()
         return _finding(
             "variable-missing", f"the environment variable {name} is not set where the program runs",

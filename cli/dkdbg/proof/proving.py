@@ -423,7 +423,7 @@ class _Run:
         if code == 0:
             return Finding(
                 link="process", cause="no-own-code", says="the program ended with exit code 0, and none of its lines in your files ran under the agent",
-                remedy="does its command start another program, or a Python without the agent (python -S, -I)? "
+                remedy="does its command start another program, or a Python without the agent (python -S, -I)? does an entrypoint script end without exec \"$@\"? "
                 "dkdbg init --command 'python train.py' names the right one",
                 detail=detail,
             )  # fmt: skip
