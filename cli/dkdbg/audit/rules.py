@@ -97,7 +97,7 @@ RULES: dict[str, Rule] = {
         Rule(
             id=BUILD_SECRET,
             level="error",
-            title="a secret in a build argument or in ENV: the history of the image shows it",
+            title="a secret in a build argument, in ENV or in RUN: the history of the image shows it",
             todo="use a build secret (RUN --mount=type=secret,id=NAME), or set the variable when the container starts",
         ),
         Rule(
