@@ -495,7 +495,13 @@ def test_a_function_that_a_loop_calls_is_not_said_to_be_past(program, why):
 
 
 def test_a_function_of_which_a_cache_returns_the_result(program, why):
-    why(program(f"import functools, time\n\n\n@functools.cache\ndef f(n):\n    return n\n\n\n{CALLS}"), 6, "cached")  # fmt: skip
+    running = program(
+        f"import functools, time\n\n\n@functools.cache\ndef f(n):\n    return n\n\n\nf(1)\n{CALLS}"
+    )
+    with running.debugged() as debugger:
+        debugger.wait_session(lambda each: each.pid not in (None, running.process.pid), "the program")
+        debugger.set_breakpoints(running.script, [6])
+        why(running, 6, "cached")
 
 
 def test_a_test_that_pytest_has_not_run(program, why, tmp_path):

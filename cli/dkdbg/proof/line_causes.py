@@ -284,7 +284,7 @@ def _of_time(asked: Asked, mapped: Loaded) -> Iterator[Finding]:
             link="line", cause="never-reached", says=f"{_named([each for each, _ in debugged])} has no function {name} of {asked.where}: its def has not run, or another has replaced it",
             remedy="is another function of that name defined or patched in?",
         )  # fmt: skip
-    elif any(each.kept for _, each in debugged) and not any(file.at for _, file in debugged):
+    elif any(each.kept for _, each in debugged) and (here or all(each.ran is False for _, each in debugged)):
         yield Finding(
             link="line", cause="cached", says=f"functools.cache returns the results of {name} that it has kept: its lines run only for arguments that are new",
             remedy=f"{name}.cache_clear() in the Debug Console, or {asked.restart} with the breakpoint set",
