@@ -74,6 +74,21 @@ def test_a_taken_port_a_large_build_and_a_broken_file_are_named(project):
     assert "build-context" not in found
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "cause"),
+    [
+        (".dkdbg/service.compose", "services: [\n", "compose does not accept"),
+        (".dkdbg/agent.pyz", "", ".dkdbg/agent.pyz is missing or damaged"),
+        (".vscode/launch.json", '{"configurations": [', ".vscode/launch.json:1:"),
+    ],
+)
+def test_a_file_of_init_that_was_broken_since_is_named(project, file, text, cause):
+    (project / file).write_text(text)
+    code, found = findings(project)
+    assert code == 1
+    assert cause in found["files"]["cause"]
+
+
 def test_an_engine_that_does_not_answer_is_an_error_with_the_hint_of_up(project):
     env = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
     code, found = findings(project, env=env)

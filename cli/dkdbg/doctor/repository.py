@@ -17,7 +17,7 @@ from dkdbg.repository import dotenv, transaction
 from dkdbg.setup.detect.docker.dockerfile import read_dockerfile
 from dkdbg.setup.detect.files import SKIP_DIRS, decode
 from dkdbg.setup.detect.repo import inspect
-from dkdbg.setup.render import manifest, token_file
+from dkdbg.setup.render import fetched_agent, jsonc, manifest, token_file
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines
 from dkdbg.targets import registry
 from dkdbg.targets.docker import compose_cli
@@ -44,10 +44,12 @@ def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
     service, port = None, DEFAULT_PORT
     try:
         config = registry.configuration(root)
-        service = manifest.debug_service(root)
+        service = manifest.debug_service(root, changed=True)
         port = dotenv.local_port(root, service.port if service else config.port or DEFAULT_PORT)
         if service is not None and service.token != FROM_NOWHERE:
             token_file.read(os.environ)
+        if service is not None:
+            errors += _unusable(root)
     except DkdbgError as error:
         errors.append(error)
     model: dict[str, Any] = {}
@@ -75,6 +77,17 @@ def repository(root: Path, *, has_engine: bool, cuda: bool) -> Repository:
 
 def _read(root: Path, path: str) -> bytes | None:
     return transaction.read(root, PurePosixPath(path))
+
+
+def _unusable(root: Path) -> Iterator[DkdbgError]:
+    """Report an agent that is none, and a launch.json that no editor can read."""
+    agent, launch = f"{manifest.FOLDER}/{single_file.NAME}", ".vscode/launch.json"
+    if _agent(root) is None and not fetched_agent.is_fetched(root):
+        yield DkdbgError(f"{agent} is missing or damaged", hint=f"rm -f {agent} && dkdbg init")
+    try:
+        jsonc.loads(decode(_read(root, launch) or b""), file=launch)
+    except DkdbgError as error:
+        yield error
 
 
 def _agent(root: Path) -> str | None:

@@ -108,8 +108,11 @@ def _choices(config: bytes) -> dict[str, object]:
     return choices
 
 
-def debug_service(root: Path) -> DebugService | None:
+def debug_service(root: Path, *, changed: bool = False) -> DebugService | None:
     """Return the debug service as `init` wrote it; None if its compose file or dkdbg.toml has changed since.
+
+    Args:
+        changed: return it nevertheless.
 
     Raises:
         DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is invalid.
@@ -127,12 +130,12 @@ def debug_service(root: Path) -> DebugService | None:
             } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
                 service = as_dict(note["service"])
                 # An earlier version had fewer keys.
-                if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b""):
+                if {**_choices(b""), **config} != _choices(read(root, CONFIG) or b"") and not changed:
                     return None
                 # An earlier version had all in one file.
                 for each in (path, folders.checked(str(note.get("included_by") or path))):
                     present = read(root, each)
-                    if present is None or manifest.files.get(each) != digest(present):
+                    if (present is None or manifest.files.get(each) != digest(present)) and not changed:
                         return None
                 return DebugService(
                     name=name,
