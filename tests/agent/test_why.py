@@ -473,6 +473,16 @@ def test_a_file_that_was_written_before_it_was_loaded_is_not_said_to_be_edited(p
     why(program(text), 2, file="plugin.py")
 
 
+def test_a_module_of_another_checkout_is_named_with_how_to_choose(program, why, tmp_path):
+    for folder, more in (("a", ""), ("b", "# other\n")):
+        (tmp_path / folder / "space").mkdir(parents=True)
+        (tmp_path / folder / "space/plugin.py").write_text(more + PLUGIN)
+    running = program(f"import sys, time\nsys.path[:0] = ['a', 'b']\nfrom space.plugin import f\n{CALLS}")
+    said = why(running, 3, "not-loaded", file="b/space/plugin.py", fact="")
+    assert "a/space/plugin.py" in said["findings"][0]["says"]
+    assert "first on PYTHONPATH" in said["findings"][0]["remedy"]
+
+
 def test_code_that_runs_under_the_name_of_a_file_without_a_module(program, why, tmp_path):
     (tmp_path / "plugin.py").write_text(PLUGIN)
     running = program(

@@ -101,7 +101,9 @@ def _not_loaded(asked: Asked) -> Iterator[Finding]:
     other = f"; another file of that name is loaded: {others[0]}" if others else ""
     yield Finding(
         link="process", cause="not-loaded", says=f"none of the {len(session.processes)} processes ({_named(session.processes)}) has loaded {asked.path.name}{other}",
-        remedy="nothing has imported it yet, exec has run its text without its name, or another program runs: dkdbg where shows what does",
+        remedy="set the breakpoint in that one; or put the folder above this one first on PYTHONPATH, or pip install -e it"
+        if others
+        else "nothing has imported it yet, exec has run its text without its name, or another program runs: dkdbg where shows what does",
     )  # fmt: skip
 
 
