@@ -121,7 +121,7 @@ def audit(text: str, debug: frozenset[int], *, ships: bool) -> Iterator[Found]:
             if step.keyword == "ENTRYPOINT":
                 entrypoint = "" if commands.starts_debugger(text_of) else text_of
             elif step.keyword == "CMD" and step.rest.startswith("["):  # the arguments of the entrypoint
-                text_of = f"{entrypoint} {text_of}"
+                text_of, entrypoint = f"{entrypoint} {text_of}", ""
             if step.keyword in {"CMD", "ENTRYPOINT", "RUN", "ENV", "HEALTHCHECK", "COPY"}:
                 for rule, message in (*commands.listens(text_of), *commands.waits(text_of)):
                     yield step.line, rule, message

@@ -429,8 +429,9 @@ def test_hostile_yaml_ends_the_audit_neither_late_nor_with_an_error(text, tmp_pa
     [("Dockerfile", "FROM a\nRUN " + "pip install " * 40_000), ("compose.yaml", "privileged: " + "{{" * 50_000), ("a.sh", "-m debugpy " * 40_000),
      ("b.sh", "/a" * 250_000), ("c", "#!" + "/a" * 250_000), ("a.sh", "debugpy --listen " + "9" * 5_000),
      ("b.py", "import debugpy\nprint 1 " + "enable_attach(" * 40_000), ("Dockerfile", "FROM a AS a\n" + "".join(f"FROM s{n} AS s{n + 1}\n" for n in range(20_000))),
-     ("a.env", ("DKDBG_TOKEN" + " " * 150) * 3_000), ("a.py", "import debugpy\n" + "(" * 100_000), (".vscode/launch.json", "[" * 100_000)],
-    ids=["installs", "braces", "debuggers", "steps", "interpreter", "digits", "calls", "stages", "tokens", "parentheses", "brackets"],
+     ("a.env", ("DKDBG_TOKEN" + " " * 150) * 3_000), ("a.py", "import debugpy\n" + "(" * 100_000), (".vscode/launch.json", "[" * 100_000),
+     ("Dockerfile", 'FROM a\nENTRYPOINT ["' + "b " * 100_000 + '"]\n' + 'CMD ["a"]\n' * 3_000)],
+    ids=["installs", "braces", "debuggers", "steps", "interpreter", "digits", "calls", "stages", "tokens", "parentheses", "brackets", "entrypoint"],
 )  # fmt: skip
 def test_hostile_text_is_read_in_seconds(path, text, tmp_path, capsys):
     """No pattern may look at the same text again and again."""
