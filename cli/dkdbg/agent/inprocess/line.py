@@ -308,6 +308,7 @@ def _functions(file: str) -> List[types.FunctionType]:
         for each in found
         if os.path.basename(each.__code__.co_filename) == name
         and os.path.abspath(each.__code__.co_filename) == file
+        and _is_function(each.__code__)  # the hook may hold the module's code as one
     ]
 
 
