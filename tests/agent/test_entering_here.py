@@ -55,6 +55,27 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
         assert program.poll() is None
 
 
+def test_programs_that_it_starts_with_an_environment_of_their_own_stop_too(tmp_path):
+    (tmp_path / "child.py").write_text("print(6 * 7)\n")
+    (tmp_path / "loop.py").write_text(
+        "import os, subprocess, sys, time; print('up', flush=True)\n"
+        "while not os.path.exists('go'):\n    time.sleep(0.05)\n"
+        "print(subprocess.check_output([sys.executable, 'child.py'], env={}))\n"
+    )
+    program = subprocess.Popen([sys.executable, "loop.py"], cwd=tmp_path, stdout=subprocess.PIPE)
+    with program, attach_proxy(tmp_path, "local:", options=("--pid", str(program.pid))) as proxy:
+        assert program.stdout.readline() == b"up\n"
+        with Debugger(AttachOptions(port=proxy.port)) as debugger:
+            debugger.set_breakpoints(str(tmp_path / "child.py"), [1])
+            debugger.attach()
+            wait_for(lambda: len(debugger.sessions), lambda count: count > 1)
+            (tmp_path / "go").touch()
+            stop = debugger.wait_stopped(300)
+            assert debugger.stack(stop)[0].path == str(tmp_path / "child.py")
+            debugger.continue_(stop)
+            assert program.stdout.readline() == b"b'42\\n'\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
 def test_the_python_of_another_user_is_not_entered(tmp_path):
     other = [

@@ -68,6 +68,7 @@ def enter(files: str, directory: str) -> str:
     member = hook._Member(directory, words)
     sys.meta_path.append(hook._DkdbgFinder(member))
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
+    hook._pass_on(directory)
     _register(member, directory, files)
     return ENTERED
 

@@ -523,6 +523,9 @@ def _pass_on(directory):  # type: (str) -> None
         return handed_on
 
     _posixsubprocess.fork_exec = handed_on
+    known = sys.modules.get("subprocess")  # in a process that is entered while it runs
+    if getattr(known, "_fork_exec", None) is fork_exec:
+        known._fork_exec = handed_on  # type: ignore[union-attr]
     for name in ("execve", "posix_spawn", "posix_spawnp"):
         if hasattr(os, name):
             former = getattr(os, name)
